@@ -61,7 +61,7 @@ const ARROWS: [(&str, &[&str]); 25] = [
     ("merge", &["burst"]),
     ("generate", &["burst", "wire"]),
     ("otg", &["burst", "generate", "wire"]),
-    ("serve", &["burst", "engine", "generate", "otg", "port", "wire"]),
+    ("serve", &["burst", "engine", "filter", "generate", "meter", "otg", "port", "print", "wire"]),
     ("measure", &[]),
     ("names", &[]),
     ("meter", &["burst", "names", "wire"]),

@@ -3,6 +3,7 @@
 //! - `clients`: snappi, unchanged, between two hosts;
 //! - `hostile`: requests that are refused while traffic goes on;
 //! - `own`: what is not of the model;
+//! - `page`: the page, in a headless Chromium;
 //! - `sent`: what was sent, of many flows, over a link that goes down, by a server that is ended;
 //! - `stage`: a server on the two ends of a wire, and requests as bytes.
 
@@ -12,6 +13,8 @@ mod clients;
 mod hostile;
 #[path = "serve/own.rs"]
 mod own;
+#[path = "serve/page.rs"]
+mod page;
 #[path = "serve/sent.rs"]
 mod sent;
 #[path = "serve/stage.rs"]

@@ -86,3 +86,68 @@ fn names_are_told_as_they_are_and_never_obeyed() {
     let ended = server.end();
     assert!(!ended.errors.contains('\u{1b}') && ended.errors.lines().count() < 10, "{:?}", ended.errors);
 }
+
+#[test]
+fn paths_of_our_own_refuse_what_is_wrong_and_traffic_goes_on() {
+    let Some(server) = Server::start() else { return };
+    let stream = json!({"name": "a", "tx": "p1", "rx": ["p2"], "packet": "ip/udp", "rate": "1kpps"});
+    server.post("/api/v1/streams", &json!({"streams": [stream]}));
+    server.post("/api/v1/traffic", &json!({"do": "start"}));
+    let with = |key: &str, value: Value| {
+        let mut wrong = stream.clone();
+        wrong[key] = value;
+        json!({"streams": [wrong]})
+    };
+    for (path, document) in [
+        ("streams", json!({})),
+        ("streams", json!({"streams": [1]})),
+        ("streams", json!({"streams": [stream, stream]})),
+        ("streams", with("name", json!(""))),
+        ("streams", with("name", json!("x".repeat(10_000)))),
+        ("streams", with("tx", json!("eth0"))),
+        ("streams", with("rx", json!(["../p2"]))),
+        ("streams", with("packet", json!("file(/etc/passwd#1)"))),
+        ("streams", with("packet", json!("ip/".repeat(100_000)))),
+        ("streams", with("packet", json!(7))),
+        ("streams", with("rate", json!("top"))),
+        ("streams", with("size", json!("65000"))),
+        ("streams", with("size", json!("64..65535/1"))),
+        ("streams", with("burst", json!({"frames": 0, "gap": "1ms"}))),
+        ("streams", with("next", json!("goto a"))),
+        ("traffic", json!({"do": "explode"})),
+        ("traffic", json!({"do": "stop", "streams": ["nobody"]})),
+        ("traffic", json!({"do": "stop", "streams": "a"})),
+        ("rate", json!({"streams": ["a"], "rate": "fast"})),
+        ("rate", json!({"streams": ["b"], "rate": "1kpps"})),
+        ("capture", json!({"port": "eth0", "do": "start"})),
+        ("capture", json!({"port": "p2", "do": "start", "filter": "cows"})),
+        ("capture", json!({"port": "p2", "do": "start", "filter": "x".repeat(100_000)})),
+        ("capture", json!({"port": "p2", "do": "start", "filter": "host does-not-exist.example"})),
+        ("capture/frame", json!({"port": "p2", "number": u64::MAX})),
+        ("capture/frame", json!({"port": "p2", "number": -1})),
+        ("flows", json!({"port": "<img>"})),
+        ("write", json!({"form": "exe"})),
+        ("read", json!({"text": "rm -rf /"})),
+        ("read", json!({"text": "linerate generate --write=/etc/passwd"})),
+        ("read", json!({"text": "[".repeat(100_000)})),
+        ("read", json!({"text": "x = ".to_owned() + &"[".repeat(100_000)})),
+        ("measure", json!({"to": "p1", "check": "p2", "user": "root"})),
+    ] {
+        let path = format!("/api/v1/{path}");
+        let (status, answer) = server.ask("POST", &path, document.to_string().as_bytes());
+        assert!(
+            status == 400 && answer["errors"][0].is_string(),
+            "{path} {:.200}: {status} {answer}",
+            document.to_string()
+        );
+    }
+    let (_, figures) = server.ask("GET", "/api/v1/figures", b"");
+    assert_eq!(figures["streams"][0]["state"], "sending", "{figures}");
+    server.post("/api/v1/traffic", &json!({"do": "stop"}));
+    let (_, figures) = server.ask("GET", "/api/v1/figures", b"");
+    let row = &figures["streams"][0];
+    assert_eq!((&row["sent"], &row["lost"]), (&row["received"], &json!(0)), "{row}");
+    let (_, log) = server.ask("GET", "/api/v1/log", b"");
+    assert!(log["entries"].as_array().is_some_and(|entries| entries.len() > 30), "{log}");
+    assert!(!log.to_string().contains(&server.token));
+}

@@ -70,7 +70,7 @@ pub enum Verb {
     Ctl(ctl::Args),
     /// Measure what a device between two ports forwards: throughput of RFC 2544, NDR, PDR and their like
     Measure(measure::Args),
-    /// Let programs drive traffic over HTTP: the Open Traffic Generator API, which snappi speaks
+    /// Let people and programs drive traffic over HTTP: a page, and the Open Traffic Generator API, which snappi speaks
     #[cfg(feature = "serve")]
     Serve(serve::Args),
     /// Capture from one or many ports into one time-ordered stream, counted or written to a file

@@ -36,6 +36,8 @@ pub enum Doing {
 pub struct Sending {
     frames: AtomicU64,
     bytes: AtomicU64,
+    /// When its first frames and its latest were handed to the port, UTC nanoseconds; 0 before.
+    times: [AtomicU64; 2],
     doing: AtomicU8,
     /// Its place among the streams of its port, as long as it is sent.
     place: u32,
@@ -72,6 +74,12 @@ impl Sending {
         self.bytes.load(Ordering::Acquire)
     }
 
+    /// When its first frames and its latest were handed to the port, in UTC nanoseconds.
+    pub fn times(&self) -> Option<(u64, u64)> {
+        let [first, last] = [&self.times[0], &self.times[1]].map(|time| time.load(Ordering::Acquire));
+        (first > 0).then_some((first, last))
+    }
+
     /// What it is doing.
     pub fn doing(&self) -> Doing {
         match self.doing.load(Ordering::Acquire) {
@@ -84,6 +92,11 @@ impl Sending {
     /// These were handed to the port, by the one thread that does.
     pub(crate) fn add(&self, frames: &[Desc]) {
         let bytes: u64 = frames.iter().map(|desc| u64::from(desc.wire)).sum();
+        let now = crate::clock::now().0;
+        if self.frames() == 0 {
+            self.times[0].store(now, Ordering::Release);
+        }
+        self.times[1].store(now, Ordering::Release);
         self.bytes.fetch_add(bytes, Ordering::Release);
         self.frames.fetch_add(frames.len() as u64, Ordering::Release);
     }

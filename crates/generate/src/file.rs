@@ -62,6 +62,13 @@ pub struct FileError {
     what: String,
 }
 
+impl FileError {
+    /// What is wrong, and what would be right, without the place.
+    pub fn what(&self) -> &str {
+        &self.what
+    }
+}
+
 /// Most streams of a file.
 const MOST_STREAMS: usize = 1 << 20;
 /// What numbers of streams in trailers are below.

@@ -70,6 +70,8 @@ pub struct FlowFigures {
     pub span: Option<(u64, u64)>,
     /// The least, the mean and the greatest latency, in nanoseconds.
     pub latency: Option<(i64, i64, i64)>,
+    /// What half of the frames, and 99 in 100, took at most, in nanoseconds.
+    pub percentiles: Option<(i64, i64)>,
     /// Bits per second of the line that it is sent on, where that is known.
     pub line: Option<f64>,
 }

@@ -1,11 +1,12 @@
-//! What each path does, without HTTP: a method, a path and a document in, an answer out.
+//! What each path does, without HTTP: a method, a path and a document in, an answer out. Here those of the model, in [`own`] the others.
 
+use crate::desk::Desk;
+use crate::own;
 use crate::tester::Tester;
 use linerate_otg::control::{self, Metrics, State};
 use linerate_otg::read::Faults;
 use linerate_otg::{MODEL, MODELS, answer};
 use serde_json::{Value, json};
-use std::sync::{Mutex, PoisonError};
 
 /// An answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -33,12 +34,12 @@ pub struct Path {
     pub kind: &'static str,
 }
 
-const fn path(method: &'static str, path: &'static str, about: &'static str) -> Path {
+pub(crate) const fn path(method: &'static str, path: &'static str, about: &'static str) -> Path {
     Path { method, path, about, kind: JSON }
 }
 
-/// All paths.
-pub const PATHS: &[Path] = &[
+/// Those of the model.
+const MODEL_PATHS: &[Path] = &[
     path("GET", "/config", "The configuration as it was set, with what was changed since."),
     path("POST", "/config", "Sets a configuration: all of it or nothing."),
     path("PATCH", "/config", "Changes the rate or the size of flows."),
@@ -50,27 +51,17 @@ pub const PATHS: &[Path] = &[
     path("POST", "/monitor/states", "Neighbours of devices: there are none."),
     Path { kind: BYTES, ..path("POST", "/monitor/capture", "What was captured at a port, as pcap or pcapng.") },
     path("GET", "/capabilities/version", "Versions of the model and of this program."),
-    path(
-        "GET",
-        "/linerate/figures",
-        "Figures of all ports and of the first flows, with what the model has no words for.",
-    ),
-    Path { kind: EVENTS, ..path("GET", "/linerate/events", "The same, twice a second, as server-sent events.") },
-    path("GET", "/linerate/openapi.json", "This description of all paths."),
 ];
 
 const BYTES: &str = "application/octet-stream";
 /// Server-sent events (HTML standard, section 9.2).
 pub const EVENTS: &str = "text/event-stream";
 
-/// Flows whose figures are told without asking for each.
-const MOST_ROWS: usize = 200;
-
 /// Values in a document at most, which take some 50 bytes each: a flow has a hundred.
 const MOST_VALUES: usize = 2 << 20;
 
 impl Answer {
-    fn json(status: u16, document: &Value) -> Self {
+    pub(crate) fn json(status: u16, document: &Value) -> Self {
         Answer { status, kind: JSON, body: document.to_string().into_bytes() }
     }
 
@@ -87,10 +78,15 @@ impl From<Faults> for Answer {
     }
 }
 
+/// All paths.
+pub fn paths() -> impl Iterator<Item = &'static Path> {
+    MODEL_PATHS.iter().chain(own::PATHS)
+}
+
 /// Answers a request whose sender may ask.
-pub fn answer(tester: &Mutex<Tester>, method: &str, path: &str, body: &[u8]) -> Answer {
-    if !PATHS.iter().any(|known| (known.method, known.path) == (method, path)) {
-        let methods: Vec<&str> = PATHS.iter().filter(|known| known.path == path).map(|known| known.method).collect();
+pub fn answer(desk: &Desk, method: &str, path: &str, body: &[u8]) -> Answer {
+    if !paths().any(|known| (known.method, known.path) == (method, path)) {
+        let methods: Vec<&str> = paths().filter(|known| known.path == path).map(|known| known.method).collect();
         return match methods.is_empty() {
             true => Answer::refuse(404, &[format!("there is no {path} here")]),
             false => Answer::refuse(405, &[format!("{path} has {}", methods.join(" and "))]),
@@ -105,11 +101,13 @@ pub fn answer(tester: &Mutex<Tester>, method: &str, path: &str, body: &[u8]) -> 
         Ok(asked) => asked,
         Err(wrong) => return Answer::refuse(400, &[wrong]),
     };
-    if path == "/linerate/openapi.json" {
-        return Answer::json(200, &openapi());
+    if own::is_traffic(method, path) && desk.measuring.is_running() {
+        return Answer::refuse(409, &["a measurement is running: end it first (POST /api/v1/measure/stop)".to_owned()]);
     }
-    let mut tester = tester.lock().unwrap_or_else(PoisonError::into_inner);
-    act(&mut tester, (method, path), &document, text).unwrap_or_else(Answer::from)
+    if path.starts_with("/api/v1/") {
+        return own::act(desk, method, path, &document).unwrap_or_else(|refused| refused);
+    }
+    act(&mut desk.tester(), (method, path), &document, text).unwrap_or_else(Answer::from)
 }
 
 /// A text, if it is none that takes more memory than there should be for it.
@@ -130,7 +128,6 @@ fn read(body: &[u8]) -> Result<Value, String> {
 fn act(tester: &mut Tester, (method, path): (&str, &str), document: &Value, text: &str) -> Result<Answer, Faults> {
     let warned = |warnings: Vec<String>| Answer::json(200, &json!({"warnings": warnings}));
     Ok(match (method, path) {
-        ("GET", "/linerate/figures" | "/linerate/events") => Answer::json(200, &figures(tester)),
         ("GET", "/config") => Answer { status: 200, kind: JSON, body: tester.text().as_bytes().to_vec() },
         ("POST", "/config") => warned(tester.configure(text)?),
         ("PATCH", path) => {
@@ -240,32 +237,10 @@ fn states(document: &Value) -> Result<Answer, Faults> {
     Ok(Answer::json(200, &json!({"choice": choice, choice: none})))
 }
 
-/// Figures of all ports and of the first flows.
-pub fn figures(tester: &Tester) -> Value {
-    let ports = tester.ports(&[]).unwrap_or_default();
-    let ports: Vec<Value> = ports.into_iter().map(|port| answer::port(&tester.port_figures(port), &[])).collect();
-    let flows = tester.flows(&[]).unwrap_or_default();
-    let row = |at: &usize| {
-        let (flow, figures) = (tester.flow(*at), tester.figures(*at));
-        let mut row = answer::flow(flow, &figures, &[]);
-        row["packet"] = flow.text.chars().take(MOST_TEXT).collect::<String>().into();
-        row["duplicated"] = (figures.rx.frames - figures.distinct.min(figures.rx.frames)).into();
-        row["reordered"] = figures.reordered.into();
-        row["corrupted"] = figures.corrupted.into();
-        row["missing"] = figures.missing.into();
-        row
-    };
-    let rows: Vec<Value> = flows.iter().take(MOST_ROWS).map(row).collect();
-    json!({"schema": "linerate/serve/1", "ports": ports, "flows": rows, "flows_in_all": flows.len()})
-}
-
-/// Characters of a packet's text that are told.
-const MOST_TEXT: usize = 500;
-
 /// The description of all paths (OpenAPI 3.1).
 pub fn openapi() -> Value {
     let mut paths = serde_json::Map::new();
-    for known in PATHS {
+    for known in self::paths() {
         let mut one = json!({"summary": known.about, "responses": {
             "200": {"description": "done", "content": {known.kind: {}}},
             "default": {"description": "refused: code, kind and errors", "content": {JSON: {"schema": {"$ref": "#/components/schemas/Error"}}}}
@@ -282,7 +257,7 @@ pub fn openapi() -> Value {
     json!({
         "openapi": "3.1.0",
         "info": {"title": "linerate serve", "version": MODEL, "description":
-            "Documents of paths outside /linerate are those of the Open Traffic Generator model; docs/otg.md says what of it there is."},
+            "Documents of paths outside /api/v1 are those of the Open Traffic Generator model (docs/otg.md); docs/serve-api.md tells of the others."},
         "paths": paths,
         "components": {"schemas": {"Error": error}, "securitySchemes": {
             "bearer": {"type": "http", "scheme": "bearer"}, "basic": {"type": "http", "scheme": "basic"}}},
@@ -298,7 +273,7 @@ mod tests {
     fn the_description_has_every_path_and_is_the_one_that_is_published() {
         let described = openapi();
         let methods = described["paths"].as_object().unwrap().values().map(|path| path.as_object().unwrap().len());
-        assert_eq!(methods.sum::<usize>(), PATHS.len());
+        assert_eq!(methods.sum::<usize>(), paths().count());
         let file = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/serve.openapi.json");
         let text = serde_json::to_string_pretty(&described).unwrap() + "\n";
         if std::env::var_os("UPDATE_DOCS").is_some() {

@@ -5,8 +5,11 @@
 //! pcapng by the option `if_fcslen`.
 
 use linerate_burst::Desc;
+use linerate_filter::Filter;
 use linerate_otg::config::Format;
 use std::collections::VecDeque;
+use std::ops::Range;
+use std::sync::Arc;
 
 /// Bytes of frames that are kept at a port; as many again may be written.
 const ROOM: usize = 16 << 20;
@@ -23,19 +26,65 @@ pub struct Captured {
     is_on: bool,
     /// Frames that there was no room for.
     pub dropped: u64,
+    /// The number of the first frame: of all that were kept once, from 0.
+    first: u64,
+    /// What frames have to be, and as it was written.
+    filter: Option<Filter>,
+    text: String,
 }
 
-#[derive(Debug)]
-struct Frame {
-    time: u64,
-    wire: u32,
-    bytes: Box<[u8]>,
+/// A frame that was captured.
+#[derive(Clone, Debug)]
+pub struct Frame {
+    /// When it came, UTC nanoseconds.
+    pub time: u64,
+    /// Bytes that it had, without FCS.
+    pub wire: u32,
+    /// The bytes.
+    pub bytes: Arc<[u8]>,
 }
 
 impl Captured {
     /// Begins anew: `slice` bytes of each frame; where there is no room the oldest go, or the newest.
     pub fn start(&mut self, slice: Option<u64>, overwrite: bool) {
         *self = Captured { slice, overwrite, is_on: true, ..Captured::default() };
+    }
+
+    /// Has frames taken from now on that fit alone.
+    pub fn select(&mut self, filter: Filter, text: &str) {
+        (self.filter, self.text) = (filter.program().is_some().then_some(filter), text.to_owned());
+    }
+
+    /// What frames have to be, as it was written.
+    pub fn text(&self) -> &str {
+        &self.text
+    }
+
+    /// Bytes that are kept.
+    pub fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// Lets all go, and goes on.
+    pub fn empty(&mut self) {
+        self.first += self.frames.len() as u64;
+        self.frames.clear();
+        (self.bytes, self.dropped) = (0, 0);
+    }
+
+    /// Frames of this number or a greater one, and their numbers: so many at most; `None` where there are none.
+    pub fn from(&self, number: u64, most: usize) -> Option<(Range<u64>, impl Iterator<Item = &Frame>)> {
+        let start = number.max(self.first);
+        let skip = usize::try_from(start - self.first).ok().filter(|skip| *skip < self.frames.len())?;
+        let end = self.frames.len().min(skip.saturating_add(most));
+        Some((start..start + (end - skip) as u64, self.frames.range(skip..end)))
+    }
+
+    /// Those that fit, without their bytes copied.
+    pub fn chosen(&self, filter: &Filter) -> Captured {
+        let fits = |frame: &&Frame| filter.matches(&frame.bytes, frame.wire);
+        let frames: VecDeque<Frame> = self.frames.iter().filter(fits).cloned().collect();
+        Captured { frames, bytes: self.bytes, slice: self.slice, ..Captured::default() }
     }
 
     /// Takes no more.
@@ -60,11 +109,15 @@ impl Captured {
 
     /// Takes a frame.
     pub fn add(&mut self, desc: &Desc, frame: &[u8]) {
+        if self.filter.as_ref().is_some_and(|filter| !filter.matches(frame, desc.wire)) {
+            return;
+        }
         // A slice counts bytes of the file, in which the FCS is the end of the frame.
         let need = frame.len() + BESIDE;
         while self.overwrite && self.bytes + need > ROOM {
             let Some(oldest) = self.frames.pop_front() else { break };
             self.bytes -= oldest.bytes.len() + BESIDE;
+            self.first += 1;
             self.dropped += 1;
         }
         if self.bytes + need > ROOM {

@@ -1,8 +1,10 @@
 //! The server: connections, bounds of time and size, and who may ask.
 
-use crate::api::{Answer, EVENTS, answer, figures};
+use crate::api::{Answer, EVENTS, answer};
+use crate::desk::Desk;
 use crate::guard::Guard;
-use crate::tester::Tester;
+use crate::own::figures;
+use crate::page;
 use http_body_util::{BodyExt, Either, Full, Limited};
 use hyper::body::{Body, Bytes, Frame, Incoming};
 use hyper::header::{CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, HeaderName, HeaderValue, WWW_AUTHENTICATE};
@@ -18,7 +20,7 @@ use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::mpsc::{Receiver, Sender, channel};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 
 /// Connections at one time.
 const CONNECTIONS: usize = 64;
@@ -48,10 +50,12 @@ const WATCHERS: usize = 16;
 
 /// What all connections share.
 struct Shared {
-    tester: Arc<Mutex<Tester>>,
+    desk: Arc<Desk>,
     guard: Guard,
     long: Semaphore,
     watchers: Arc<Semaphore>,
+    /// The latest figures, made once for all who watch.
+    latest: watch::Sender<Bytes>,
     /// Wrong tokens since when.
     wrong: Mutex<(u32, Instant)>,
     told: Box<dyn Fn(&str) + Send + Sync>,
@@ -63,7 +67,7 @@ struct Shared {
 /// If sockets cannot be waited for.
 pub fn serve(
     listener: std::net::TcpListener,
-    tester: Arc<Mutex<Tester>>,
+    desk: Arc<Desk>,
     guard: Guard,
     stop: &Stop,
     told: impl Fn(&str) + Send + Sync + 'static,
@@ -74,10 +78,11 @@ pub fn serve(
         .max_blocking_threads(ANSWERING)
         .build()?;
     let shared = Arc::new(Shared {
-        tester,
+        desk,
         guard,
         long: Semaphore::new(1),
         watchers: Arc::new(Semaphore::new(WATCHERS)),
+        latest: watch::Sender::new(Bytes::new()),
         wrong: Mutex::new((0, Instant::now())),
         told: Box::new(told),
     });
@@ -102,16 +107,22 @@ pub fn serve(
         ticking.abort();
         Ok(())
     });
+    shared.desk.measuring.stop();
     runtime.shutdown_timeout(Duration::from_secs(5));
     result
 }
 
-/// Has rates noted, twice a second.
+/// Has rates noted, twice a second, and says figures to those who watch.
 async fn tick(shared: Arc<Shared>) {
     loop {
         tokio::time::sleep(TICK).await;
-        let tester = Arc::clone(&shared.tester);
-        let note = move || tester.lock().unwrap_or_else(PoisonError::into_inner).tick(Instant::now());
+        let all = Arc::clone(&shared);
+        let note = move || {
+            all.desk.tester().tick(Instant::now());
+            if all.latest.receiver_count() > 0 {
+                all.latest.send_replace(figures(&all.desk).to_string().into());
+            }
+        };
         let _ = tokio::task::spawn_blocking(note).await;
     }
 }
@@ -137,14 +148,22 @@ type Sent = Either<Full<Bytes>, Events>;
 async fn respond(request: Request<Incoming>, shared: &Arc<Shared>) -> Response<Sent> {
     let (method, path) = (request.method().clone(), request.uri().path().to_owned());
     let has_body = method != Method::GET && method != Method::HEAD;
-    if let Err((status, what)) = shared.guard.check(request.headers(), has_body) {
-        (shared.told)(&format!("refused: {method} {path}: {what}"));
+    let asset = if method == Method::GET { page::asset(&path) } else { None };
+    let checked = match asset {
+        Some(_) => shared.guard.check_host(request.headers()),
+        None => shared.guard.check(request.headers(), has_body),
+    };
+    if let Err((status, what)) = checked {
+        shared.refused(&method, &path, what);
         if status == 401 {
             shared.hold_up().await;
         }
         return response(Answer::refuse(status, &[what.to_owned()]));
     }
-    if method == Method::GET && path == "/linerate/events" {
+    if let Some((kind, body)) = asset {
+        return with_headers(Response::new(Either::Left(Full::new(Bytes::from_static(body)))), kind);
+    }
+    if method == Method::GET && path == "/api/v1/events" {
         return match Arc::clone(&shared.watchers).try_acquire_owned() {
             Ok(permit) => watch(shared, permit),
             Err(_) => response(Answer::refuse(503, &["too many clients watch already".to_owned()])),
@@ -153,17 +172,20 @@ async fn respond(request: Request<Incoming>, shared: &Arc<Shared>) -> Response<S
     let body = match take(request, has_body, shared).await {
         Ok(body) => body,
         Err((status, what)) => {
-            (shared.told)(&format!("refused: {method} {path}: {what}"));
+            shared.refused(&method, &path, what);
             return response(Answer::refuse(status, &[what.to_owned()]));
         }
     };
-    let (tester, called) = (Arc::clone(&shared.tester), path.clone());
+    let (desk, called, document) = (Arc::clone(&shared.desk), path.clone(), body.clone());
     let asked = method.to_string();
-    let answered = tokio::task::spawn_blocking(move || answer(&tester, &asked, &called, &body)).await;
+    let answered = tokio::task::spawn_blocking(move || answer(&desk, &asked, &called, &document)).await;
     let answer = answered.unwrap_or_else(|_| Answer::refuse(500, &["it went wrong here: a bug".to_owned()]));
     if answer.status >= 400 {
         let told: String = String::from_utf8_lossy(&answer.body).chars().take(MOST_TOLD).collect();
-        (shared.told)(&format!("refused: {method} {path}: {told}"));
+        shared.refused(&method, &path, &told);
+    } else if has_body && !page::is_question(&path) {
+        let told: String = String::from_utf8_lossy(&body).chars().take(MOST_TOLD).collect();
+        shared.desk.note(&format!("{method} {path} {told}"));
     }
     response(answer)
 }
@@ -188,6 +210,13 @@ async fn take(request: Request<Incoming>, has_body: bool, shared: &Shared) -> Re
 }
 
 impl Shared {
+    /// Says that somebody was refused.
+    fn refused(&self, method: &Method, path: &str, what: &str) {
+        let what = format!("refused: {method} {path}: {what}");
+        (self.told)(&what);
+        self.desk.note(&what);
+    }
+
     /// Another wrong token.
     async fn hold_up(&self) {
         let wrong = {
@@ -221,20 +250,21 @@ impl Body for Events {
 
 fn watch(shared: &Arc<Shared>, permit: OwnedSemaphorePermit) -> Response<Sent> {
     let (sender, receiver) = channel(1);
-    tokio::spawn(tell_figures(Arc::clone(&shared.tester), sender, permit));
+    tokio::spawn(tell_figures(Arc::clone(shared), sender, permit));
     with_headers(Response::new(Either::Right(Events(receiver))), EVENTS)
 }
 
-async fn tell_figures(tester: Arc<Mutex<Tester>>, sender: Sender<Bytes>, _permit: OwnedSemaphorePermit) {
+async fn tell_figures(shared: Arc<Shared>, sender: Sender<Bytes>, _permit: OwnedSemaphorePermit) {
+    let mut latest = shared.latest.subscribe();
+    let desk = Arc::clone(&shared.desk);
+    let Ok(first) = tokio::task::spawn_blocking(move || figures(&desk).to_string()).await else { return };
+    let mut text = Bytes::from(first);
     for number in 1u64.. {
-        let tester = Arc::clone(&tester);
-        let look = move || figures(&tester.lock().unwrap_or_else(PoisonError::into_inner)).to_string();
-        let Ok(figures) = tokio::task::spawn_blocking(look).await else { return };
-        let event = format!("id: {number}\ndata: {figures}\n\n");
-        if sender.send(Bytes::from(event)).await.is_err() {
+        let event = [format!("id: {number}\ndata: ").as_bytes(), &text[..], b"\n\n"].concat();
+        if sender.send(event.into()).await.is_err() || latest.changed().await.is_err() {
             return;
         }
-        tokio::time::sleep(TICK).await;
+        text = latest.borrow_and_update().clone();
     }
 }
 

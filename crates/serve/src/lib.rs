@@ -1,4 +1,5 @@
-//! An HTTP server that drives traffic: the Open Traffic Generator API over the ports that it was started with.
+//! An HTTP server that drives traffic at the ports that it was started with: the Open Traffic Generator API, one of its own beside it,
+//! and a page for a browser.
 //!
 //! ```text
 //!  client ── http: who may ask, how much, how long ──> api: a path, a document ──> tester ──> Transmitter (a thread a port)
@@ -10,7 +11,9 @@
 //! holds a port's account (`Listener::heard`) holds up its receiver, so it is held for a row at a time.
 //!
 //! - [`tester`]: ports, configuration, flows and their figures; [`listen`]: what comes at a port; [`capture`]: what is kept of it;
-//! - [`api`]: what each path does; [`http`]: the server; [`guard`]: who may ask;
+//! - [`api`]: what each path does, [`own`]: those below `/api/v1`; `page`: what a browser is handed;
+//! - [`desk`]: what connections share; [`measuring`]: a measurement beside all that, which somebody else makes; [`top`]: flows of a port;
+//! - [`http`]: the server; [`guard`]: who may ask;
 //! - [`scrape`](mod@scrape): beside all that, one page of counters, of any run.
 //!
 //! # Who may ask
@@ -20,22 +23,32 @@
 //! into an address. JSON comes as `application/json` alone, which no form of a page can send. Bodies are bounded, and the values in
 //! them before they are read, and so are headers in time and connections in number.
 //!
+//! What a browser is handed at first holds no secret and needs no token: the page brings it from then on, out of the fragment of its
+//! address, which reaches no server and no log. It puts names and payloads into text nodes alone.
+//!
 //! hyper is used as it is: a dozen paths need no router, and the time that headers may take is its own setting.
 #![forbid(unsafe_code)]
 
 pub mod api;
 pub mod capture;
+pub mod desk;
 pub mod guard;
 pub mod http;
 pub mod listen;
+pub mod measuring;
+pub mod own;
+mod page;
 mod port;
 mod rates;
 mod running;
 pub mod scrape;
 pub mod tester;
+pub mod top;
 
+pub use desk::Desk;
 pub use guard::{Guard, Token};
 pub use http::serve;
+pub use measuring::{Bench, Measurer};
 pub use port::Opened;
 pub use scrape::scrape;
 pub use tester::Tester;

@@ -1,6 +1,7 @@
 //! What comes at a port: counted, checked against the flows, and captured where that is wanted.
 
 use crate::capture::Captured;
+use crate::top::Top;
 use linerate_burst::Burst;
 use linerate_engine::consumer::{Consumer, End, Look, Order, Round};
 use linerate_engine::{Receive, ReceiveError, Stop};
@@ -29,6 +30,8 @@ pub struct Heard {
     pub bytes: u64,
     /// What is captured, or was.
     pub captured: Captured,
+    /// Its flows, while somebody wants to know.
+    pub top: Option<Box<Top>>,
 }
 
 /// A port that receives until it is dropped.
@@ -52,7 +55,8 @@ impl Listener {
     /// If there can be no more threads.
     pub fn start(port: RxPort) -> std::io::Result<Self> {
         let check = account(Key::default());
-        let heard = Arc::new(Mutex::new(Heard { check, frames: 0, bytes: 0, captured: Captured::default() }));
+        let heard =
+            Arc::new(Mutex::new(Heard { check, frames: 0, bytes: 0, captured: Captured::default(), top: None }));
         let receive = Receive::all(vec![port]);
         let stop = receive.stop.clone();
         let failure = Arc::new(Mutex::new(None));
@@ -130,6 +134,9 @@ impl Hearing {
             heard.bytes += wire_bytes(burst);
         }
         let links: &[&[Option<Link>]] = round.links;
+        if let Some(top) = &mut heard.top {
+            round.bursts.iter().zip(links).for_each(|(burst, links)| top.take(*burst, links));
+        }
         if let ([burst], [links]) = (round.bursts, links) {
             heard.check.take(*burst, links);
             if heard.captured.is_on() {
@@ -146,6 +153,9 @@ impl Hearing {
         }
         if round.elapsed >= self.turn_at {
             heard.check.turn();
+            if let Some(top) = &mut heard.top {
+                top.expire(round.now);
+            }
             self.turn_at = round.elapsed + TURN;
         }
     }

@@ -4,6 +4,7 @@ use crate::port::{FCS, Port};
 use crate::rates::Rates;
 use linerate_engine::transmit::{Doing, Sending};
 use linerate_generate::check::Matcher;
+use linerate_generate::stream::Stream;
 use linerate_otg::answer::{Figures, FlowFigures};
 use linerate_otg::config::Config;
 use linerate_otg::flow::Flow;
@@ -21,6 +22,8 @@ pub struct Running {
     pub before: (u64, u64),
     /// What came of it at last, where its account is closed.
     pub frozen: Option<FlowFigures>,
+    /// What it had come to when counters were cleared.
+    pub cleared: Option<FlowFigures>,
     pub rates: Rates,
 }
 
@@ -33,6 +36,7 @@ impl Running {
             sending: Arc::default(),
             before: (0, 0),
             frozen: None,
+            cleared: None,
             rates: Rates::default(),
         };
         running.place(flow, config, places);
@@ -79,14 +83,15 @@ pub fn came(ports: &[Port], running: &Running) -> (Figures, FlowFigures) {
         if let (Some(least), Some(most)) = (row.delay.latency_min_ns, row.delay.latency_max_ns) {
             let mean = report.mean_latency(running.id).unwrap_or(least);
             all.latency = Some((least, mean, most));
+            all.percentiles = row.delay.latency_p50_ns.zip(row.delay.latency_p99_ns);
         }
     }
     (rx, all)
 }
 
-/// What frames of a flow without trailers are known by.
-pub fn matchers(flow: &Flow) -> impl Iterator<Item = Matcher> + '_ {
-    flow.stream.variants.iter().map(|variant| {
+/// What frames of a stream without trailers are known by.
+pub fn matchers(stream: &Stream) -> impl Iterator<Item = Matcher> + '_ {
+    stream.variants.iter().map(|variant| {
         let changes = variant.changes.iter().map(|change| (change.offset, change.offset + change.width));
         let sums = variant.checksums.iter().map(|sum| (sum.offset, sum.offset + sum.length()));
         Matcher::new(&variant.frame, &changes.chain(sums).collect::<Vec<_>>())

@@ -1,8 +1,14 @@
 //! The tester: its ports, the configuration, the flows and their figures.
 
 mod figures;
+mod own;
+mod read;
+mod trial;
+
+pub use trial::{Came, Way, run as run_trial};
 
 use crate::listen::account;
+use crate::own::described::Described;
 use crate::port::{Opened, Port};
 use crate::rates::Rates;
 use crate::running::{Running, came, differ_in_rate, matchers};
@@ -10,12 +16,11 @@ use linerate_burst::random::mix;
 use linerate_engine::transmit::{Sending, Transmitter};
 use linerate_generate::stream::{Mark, Stream};
 use linerate_generate::trailer::Key;
-use linerate_otg::config::{Config, Text};
+use linerate_otg::config::Config;
 use linerate_otg::control::Traffic;
-use linerate_otg::flow::{Flow, Setup};
+use linerate_otg::flow::Flow;
 use linerate_otg::read::Faults;
-use serde_json::Value;
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -25,6 +30,8 @@ pub struct Tester {
     config: Config,
     /// The configuration as it came, with what was changed since. As a tree it would take thirty times the memory.
     text: String,
+    /// The streams, where they were not set by that API: one for each flow.
+    own: Vec<Described>,
     /// One for each flow of the configuration.
     running: Vec<Running>,
     /// Where in `ports` each port of the configuration is.
@@ -33,6 +40,8 @@ pub struct Tester {
     next_id: u32,
 }
 
+/// The text where no configuration was set.
+const NOTHING: &str = "{}";
 /// Receivers are quiet when nothing has come for so long.
 const QUIET: Duration = Duration::from_millis(100);
 /// And every port was asked so often since then: on a machine that is busy its thread may not have been there at all.
@@ -59,8 +68,9 @@ impl Tester {
         while began.elapsed() < PATIENCE && !ports.iter().all(|port| port.has_looked(1)) {
             std::thread::sleep(LOOK);
         }
-        let (config, text, running, places) = (Config::default(), "{}".to_owned(), Vec::new(), Vec::new());
-        Ok(Tester { ports, config, text, running, places, key: mix(seed) | 1, next_id: 1 })
+        let (config, text) = (Config::default(), NOTHING.to_owned());
+        let (own, running, places) = (Vec::new(), Vec::new(), Vec::new());
+        Ok(Tester { ports, config, text, own, running, places, key: mix(seed) | 1, next_id: 1 })
     }
 
     /// The configuration as it was set, with what was changed since.
@@ -75,9 +85,16 @@ impl Tester {
     pub fn configure(&mut self, text: &str) -> Result<Vec<String>, Faults> {
         let (config, places) = self.read(text)?;
         let warnings = config.warnings.clone();
+        self.take(config, places);
+        (self.text, self.own) = (text.to_owned(), Vec::new());
+        Ok(warnings)
+    }
+
+    /// Takes a configuration instead of the one that was.
+    fn take(&mut self, config: Config, places: Vec<usize>) {
         self.stop_all();
         self.running = config.flows.iter().map(|flow| Running::new(flow, &config, &places)).collect();
-        (self.config, self.places, self.text) = (config, places, text.to_owned());
+        (self.config, self.places) = (config, places);
         self.renew();
         for port in &mut self.ports {
             let (frames, bytes) = port.transmitter.sent();
@@ -86,7 +103,6 @@ impl Tester {
             port.before = [frames, bytes, heard.frames, heard.bytes];
             port.rates = Rates::default();
         }
-        Ok(warnings)
     }
 
     /// Takes a configuration in which nothing but these flows is other than before: others go on.
@@ -94,7 +110,18 @@ impl Tester {
     /// # Errors
     /// All that is wrong with it; then everything is as it was.
     pub fn change(&mut self, text: &str, touched: &[String]) -> Result<Vec<String>, Faults> {
+        let mut faults = Faults::default();
+        if !self.own.is_empty() {
+            faults.add("", "the streams that there are were set by /api/v1/streams: set a whole configuration instead");
+            return Err(faults);
+        }
         let (config, places) = self.read(text)?;
+        let warnings = self.replace(config, places, touched)?;
+        self.text = text.to_owned();
+        Ok(warnings)
+    }
+
+    fn replace(&mut self, config: Config, places: Vec<usize>, touched: &[String]) -> Result<Vec<String>, Faults> {
         let mut faults = Faults::default();
         let (known, touched) = (self.by_name(), touched.iter().map(String::as_str).collect::<HashSet<&str>>());
         let is_touched = |flow: &&Flow| touched.contains(flow.name.as_str());
@@ -131,99 +158,8 @@ impl Tester {
             port.transmitter.pace(own.map(|(_, sending, rate)| (sending, *rate)));
             port.transmitter.end(gone.iter().filter(|gone| gone.tx == place).map(|gone| &gone.sending));
         }
-        (self.config, self.places, self.running, self.text) = (config, places, running, text.to_owned());
+        (self.config, self.places, self.running) = (config, places, running);
         Ok(warnings)
-    }
-
-    fn read(&self, text: &str) -> Result<(Config, Vec<usize>), Faults> {
-        let mut faults = Faults::default();
-        let Ok(text) = Text::parse(text).map_err(|error| faults.add("", format_args!("this is no JSON: {error}")))
-        else {
-            return Err(faults);
-        };
-        let mut config = Config::read_text(&text, &Setup { seed: self.key, lines: self.lines(&text.frame) })?;
-        let mut places = Vec::new();
-        for (index, port) in config.ports.iter().enumerate() {
-            let found = self.located(&port.location);
-            if found.is_none() {
-                let known: Vec<&str> = self.ports.iter().map(|port| port.name.as_str()).collect();
-                let what = format!("no port {:?} here; there is {}", port.location, known.join(", "));
-                faults.add(&format!("ports[{index}].location"), what);
-            }
-            if let Some(other) = found.and_then(|place| places.iter().position(|known| *known == place)) {
-                faults.add(&format!("ports[{index}].location"), format!("ports[{other}] is there already"));
-            }
-            places.push(found.unwrap_or(usize::MAX));
-        }
-        for (index, flow) in config.flows.iter().enumerate() {
-            let at = config.ports.iter().position(|port| port.name == flow.tx).and_then(|at| places.get(at));
-            let Some(port) = at.and_then(|place| self.ports.get(*place)) else { continue };
-            let longest = flow.stream.variants.iter().map(|variant| variant.frame.len()).max().unwrap_or(0);
-            if longest > port.longest {
-                let what = format!("{} bytes, and {} sends {} at most", longest + 4, port.name, port.longest + 4);
-                faults.add(&format!("flows[{index}].size"), what);
-            }
-        }
-        config.warnings.dedup();
-        if faults.is_empty() { Ok((config, places)) } else { Err(faults) }
-    }
-
-    /// The lines of the ports of a configuration, by their names there.
-    fn lines(&self, document: &Value) -> Vec<(String, f64)> {
-        let ports = document.get("ports").and_then(Value::as_array).into_iter().flatten();
-        ports
-            .filter_map(|port| {
-                let name = port.get("name")?.as_str()?;
-                let location = port.get("location").and_then(Value::as_str).unwrap_or(name);
-                Some((name.to_owned(), self.ports[self.located(location)?].line?))
-            })
-            .collect()
-    }
-
-    fn located(&self, location: &str) -> Option<usize> {
-        self.ports.iter().position(|port| port.name == location || port.spec == location)
-    }
-
-    /// The places of flows by their names, or all of them.
-    ///
-    /// # Errors
-    /// Names that no flow has.
-    pub fn flows(&self, names: &[String]) -> Result<Vec<usize>, Faults> {
-        let mut faults = Faults::default();
-        let known = if names.is_empty() { HashMap::new() } else { self.by_name() };
-        let places = names.iter().filter_map(|name| {
-            let place = known.get(&**name).copied();
-            if place.is_none() {
-                faults.add("flow_names", format!("no flow is called {name:?}"));
-            }
-            place
-        });
-        let places: Vec<usize> = if names.is_empty() { (0..self.running.len()).collect() } else { places.collect() };
-        if faults.is_empty() { Ok(places) } else { Err(faults) }
-    }
-
-    /// Places of the flows.
-    fn by_name(&self) -> HashMap<&str, usize> {
-        self.config.flows.iter().enumerate().map(|(at, flow)| (flow.name.as_str(), at)).collect()
-    }
-
-    /// The ports of the configuration by their names, or all: places there.
-    ///
-    /// # Errors
-    /// Names that no port has.
-    pub fn ports(&self, names: &[String]) -> Result<Vec<usize>, Faults> {
-        let mut faults = Faults::default();
-        let mut places = Vec::new();
-        for name in names {
-            match self.config.ports.iter().position(|port| port.name == *name) {
-                Some(place) => places.push(place),
-                None => faults.add("port_names", format!("no port is called {name:?}")),
-            }
-        }
-        if names.is_empty() {
-            places = (0..self.config.ports.len()).collect();
-        }
-        if faults.is_empty() { Ok(places) } else { Err(faults) }
     }
 
     /// Has flows take up a state.
@@ -271,11 +207,11 @@ impl Tester {
                 if is_counted {
                     for place in &running.rx {
                         let mut heard = self.ports[*place].listener.heard();
-                        matchers(flow).for_each(|matcher| heard.check.count_only(running.id, matcher));
+                        matchers(&flow.stream).for_each(|matcher| heard.check.count_only(running.id, matcher));
                     }
                 }
             }
-            running.frozen = None;
+            (running.frozen, running.cleared) = (None, None);
             running.before = (0, 0);
             if flow.stream.mark == Mark::Count {
                 let (came, _) = came(&self.ports, running);
@@ -324,16 +260,21 @@ impl Tester {
 
     /// Waits until what flows have sent is there, or nothing comes any more.
     fn wait_until_quiet(&self, flows: &[usize]) {
+        let is_there = |at: &usize| {
+            let figures = self.figures(*at);
+            !self.config.flows[*at].is_counted || figures.distinct >= figures.tx.frames
+        };
+        self.wait_until(QUIET, || flows.len() <= MANY && flows.iter().all(is_there));
+    }
+
+    /// Waits until all is there, or nothing has come for so long.
+    fn wait_until(&self, quiet: Duration, is_there: impl Fn() -> bool) {
         let began = Instant::now();
         let looks = || self.ports.iter().map(|port| port.listener.looked() + LOOKS).collect::<Vec<_>>();
         let (mut last, mut changed, mut awaited) = (self.heard(), began, looks());
         let have_looked = |awaited: &[u64]| self.ports.iter().zip(awaited).all(|(port, looks)| port.has_looked(*looks));
-        while began.elapsed() < PATIENCE && (changed.elapsed() < QUIET || !have_looked(&awaited)) {
-            let is_there = |at: &usize| {
-                let figures = self.figures(*at);
-                !self.config.flows[*at].is_counted || figures.distinct >= figures.tx.frames
-            };
-            if flows.len() <= MANY && flows.iter().all(is_there) {
+        while began.elapsed() < PATIENCE && (changed.elapsed() < quiet || !have_looked(&awaited)) {
+            if is_there() {
                 return;
             }
             std::thread::sleep(LOOK);

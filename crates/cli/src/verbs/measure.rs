@@ -8,6 +8,8 @@ mod recovery;
 mod report;
 mod rfc2544;
 mod search;
+#[cfg(feature = "serve")]
+pub mod served;
 mod services;
 mod soak;
 mod traffic;
@@ -19,7 +21,7 @@ use self::options::{Method, Test};
 use self::plan::{Plan, SPAN, seconds};
 use self::report::{Files, Report, Row, SizeReport, clock, head, line};
 use self::traffic::Frames;
-use self::trial::{Bench, Beside, Direction};
+use self::trial::{Bench, Beside, Direction, Trials};
 use crate::exit::{Exit, usage};
 use crate::privileges::Identity;
 use crate::signals::stop_on_signals;
@@ -49,10 +51,10 @@ const NAP: Duration = Duration::from_millis(20);
 struct Measurement<'a> {
     args: &'a Args,
     plan: Plan,
-    bench: Bench<'a>,
+    bench: &'a dyn Trials,
     until: Option<Instant>,
     report: Report,
-    files: Files,
+    files: Files<'a>,
     number: u64,
 }
 
@@ -86,32 +88,10 @@ pub fn run(args: &Args) -> anyhow::Result<Exit> {
     let report = Report::new(args, &plan, &directions, report::Environment::find(&directions));
     let bench = Bench { directions, take: args.take, threads: args.threads, quiet: plan.quiet, stop: &stop };
     let until = duration.map(|duration| Instant::now() + duration);
-    let mut measurement = Measurement { args, plan, bench, until, report, files, number: 0 };
+    let mut measurement = Measurement { args, plan, bench: &bench, until, report, files, number: 0 };
     let line = args.line.or(guard::line_of(found.as_ref()));
     measurement.foretell(sizes.len())?;
-    let began = Instant::now();
-    let end = |measurement: &mut Measurement<'_>, result: anyhow::Result<()>| -> anyhow::Result<()> {
-        measurement.report.seconds = began.elapsed().as_secs_f64();
-        if let Err(error) = result {
-            if measurement.report.is_empty() {
-                return Err(error);
-            }
-            measurement.report.failure = Some(format!("{error:#}"));
-        }
-        measurement.report.is_interrupted = stop.is_requested();
-        measurement.files.write(&measurement.report)
-    };
-    if let Some(services) = services {
-        let result = measurement.services(&services);
-        end(&mut measurement, result)?;
-    }
-    for (size, sets) in sizes.iter().zip(&sets) {
-        let result = measurement.size(*size, sets, line);
-        end(&mut measurement, result)?;
-        if measurement.report.failure.is_some() || measurement.is_over() {
-            break;
-        }
-    }
+    measurement.run(services.as_deref(), &sizes, &sets, line)?;
     measurement.conclude()
 }
 
@@ -146,6 +126,42 @@ fn sets(args: &Args, size: u64) -> anyhow::Result<Vec<StreamSet>> {
 }
 
 impl Measurement<'_> {
+    /// Measures services, or sizes one after the other; the report is kept up to date.
+    fn run(
+        &mut self,
+        services: Option<&[services::Tested]>,
+        sizes: &[u64],
+        sets: &[Vec<StreamSet>],
+        line: Option<f64>,
+    ) -> anyhow::Result<()> {
+        let began = Instant::now();
+        if let Some(services) = services {
+            let result = self.services(services);
+            self.end(began, result)?;
+        }
+        for (size, sets) in sizes.iter().zip(sets) {
+            let result = self.size(*size, sets, line);
+            self.end(began, result)?;
+            if self.report.failure.is_some() || self.is_over() {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes down how far it came.
+    fn end(&mut self, began: Instant, result: anyhow::Result<()>) -> anyhow::Result<()> {
+        self.report.seconds = began.elapsed().as_secs_f64();
+        if let Err(error) = result {
+            if self.report.is_empty() {
+                return Err(error);
+            }
+            self.report.failure = Some(format!("{error:#}"));
+        }
+        self.report.is_interrupted = self.bench.stop().is_requested();
+        self.files.write(&self.report)
+    }
+
     /// Does all that the method does, with frames of one size.
     fn size(&mut self, size: u64, sets: &[StreamSet], line: Option<f64>) -> anyhow::Result<()> {
         let is_counted = sets[0].streams.iter().any(|stream| stream.mark == Mark::Count);
@@ -251,7 +267,7 @@ impl Measurement<'_> {
         }
         self.number += 1;
         let account = self.bench.run(sized.sets, frames, self.number, beside)?;
-        if account.failure.is_none() && self.bench.stop.is_requested() {
+        if account.failure.is_none() && self.bench.stop().is_requested() {
             return Ok(None);
         }
         self.keep(test, sized.size, ask, &account)?;
@@ -284,13 +300,13 @@ impl Measurement<'_> {
     /// Lets the device come to rest.
     fn rest(&self) {
         let began = Instant::now();
-        while began.elapsed() < self.plan.settle && !self.bench.stop.is_requested() {
+        while began.elapsed() < self.plan.settle && !self.bench.stop().is_requested() {
             std::thread::sleep(NAP.min(self.plan.settle));
         }
     }
 
     fn is_over(&self) -> bool {
-        self.bench.stop.is_requested() || self.until.is_some_and(|until| Instant::now() >= until)
+        self.bench.stop().is_requested() || self.until.is_some_and(|until| Instant::now() >= until)
     }
 
     fn is_silent(&self) -> bool {
@@ -325,15 +341,21 @@ impl Measurement<'_> {
         tell(format_args!("{size} bytes: {} to {} frames/s{about}{own}\n{}", round(least), round(greatest), head(),));
     }
 
-    fn conclude(mut self) -> anyhow::Result<Exit> {
+    /// How it ended.
+    fn state(&self) -> &'static str {
         let is_timed_out = self.until.is_some_and(|until| Instant::now() >= until);
-        let Measurement { args, report, .. } = &mut self;
-        report.state = match (&report.failure, report.is_interrupted, is_timed_out) {
+        let Measurement { args, report, .. } = self;
+        match (&report.failure, report.is_interrupted, is_timed_out) {
             (Some(_), ..) => "failed",
             (None, true, _) if args.method.method != Method::Soak || args.duration.is_some() => "interrupted",
             (None, false, true) if report.has(Verdict::Unfinished) => "time is over",
             _ => "done",
-        };
+        }
+    }
+
+    fn conclude(mut self) -> anyhow::Result<Exit> {
+        self.report.state = self.state();
+        let Measurement { args, report, .. } = &mut self;
         if args.end.json {
             show_document(&*report)?;
         } else {

@@ -1,4 +1,4 @@
-//! `linerate serve`: other programs drive traffic, over HTTP.
+//! `linerate serve`: other programs drive traffic, and people in a browser, over HTTP.
 
 use super::generate::guard;
 use crate::exit::{Exit, usage};
@@ -12,7 +12,7 @@ use linerate_backends::{REGISTRY, open_rx, open_tx};
 use linerate_burst::LinkType;
 use linerate_engine::Stop;
 use linerate_port::{RxOptions, Spec, TxOptions};
-use linerate_serve::{Guard, Opened, Tester, Token};
+use linerate_serve::{Desk, Guard, Opened, Tester, Token};
 use std::io::Read;
 use std::net::{SocketAddr, TcpListener};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -26,10 +26,14 @@ Examples:
   # a client: pip install snappi, then
   #   snappi.api(location='http://:TOKEN@127.0.0.1:8443')
   curl -u :TOKEN http://127.0.0.1:8443/capabilities/version
+  # a person: open the page whose address is printed at the start
   # from other hosts too: plain HTTP, so a network that nobody else is in
   linerate serve --port p1=eth1 --listen 0.0.0.0:8443 --token token.txt
-Only ports named here can be used. They are opened at the start, then rights are given up. docs/otg.md says what of the
-API is supported; docs/guide/serve.md begins with a test of two ports.")]
+The page has all in a browser: streams with a live check, captures, flows,
+measurements. /api/v1 has the same for programs (docs/serve-api.md), beside the
+Open Traffic Generator API (docs/otg.md says what of it is supported).
+Only ports named here can be used. They are opened at the start, then rights are
+given up. docs/guide/serve.md begins with a test of two ports.")]
 pub struct Args {
     /// A port that clients may use, and the location by which they call it; several times
     #[arg(long = "port", value_name = "NAME=PORT", required = true, value_parser = named)]
@@ -71,6 +75,8 @@ pub fn run(args: &Args) -> anyhow::Result<Exit> {
         }
         guard::check_route(spec, args.yes)?;
     }
+    // Loaded while that is allowed: filters of captures are compiled by it. Where there is none they say so.
+    let _ = linerate_filter::Filter::compile("ip", 1);
     let identity = Identity::choose(args.user.as_deref(), are_live(specs.iter().copied()))?;
     let opened =
         args.ports.iter().map(|(name, spec)| open(name, spec, &identity)).collect::<anyhow::Result<Vec<_>>>()?;
@@ -97,7 +103,9 @@ pub fn run(args: &Args) -> anyhow::Result<Exit> {
         }
     };
     let guard = Guard::new(token, address, Vec::new());
-    linerate_serve::serve(listener, Arc::clone(&tester), guard, &stop, told).context("the server ended")?;
+    let measurer: Box<dyn linerate_serve::Measurer> = Box::new(super::measure::served::Served);
+    let desk = Arc::new(Desk::new(Arc::clone(&tester), Some(measurer)));
+    linerate_serve::serve(listener, desk, guard, &stop, told).context("the server ended")?;
     let tester = tester.lock().unwrap_or_else(PoisonError::into_inner);
     tester.stop();
     let mut exit = Exit::Done;
@@ -139,6 +147,9 @@ impl Args {
         show(format_args!("listening on http://{address}\n"));
         if let (Token::Text(token), None) = (token, &self.token) {
             show(format_args!("token {token}, as in http://:{token}@{address}\n"));
+            show(format_args!("page http://{address}/#token={token}\n"));
+        } else {
+            show(format_args!("page http://{address}/\n"));
         }
         if !self.quiet && !address.ip().is_loopback() {
             tell("plain HTTP: whoever can read the network can read the token\n");

@@ -2,11 +2,12 @@
 
 use linerate_engine::check::CheckReport;
 use linerate_engine::streams::StreamsReport;
-use linerate_generate::check::{Delay, StreamRow};
+use linerate_generate::check::{Check, Delay, StreamRow};
 use linerate_generate::stream::StreamSet;
 use linerate_measure::trial::loss_ratio;
 use serde::Serialize;
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 /// Frames of so many seconds are not missed: a sender has to stop somewhere (as CSIT has it).
 const FORGIVEN: f64 = 10e-6;
@@ -89,6 +90,9 @@ pub struct Way {
     pub first_ns: Option<u64>,
     #[serde(skip)]
     pub failure: Option<String>,
+    /// How the tester took longer than it should have, where it sends all whatever time it takes.
+    #[serde(skip)]
+    pub slow: Option<String>,
 }
 
 /// One stream of a direction.
@@ -122,19 +126,47 @@ impl Counts {
     }
 }
 
+/// What was sent in a direction, and the account of what came.
+pub struct Made<'a> {
+    /// Frames that each stream has sent, by its number.
+    pub per_stream: &'a [u64],
+    /// And all together.
+    pub frames: u64,
+    pub check: &'a Check,
+    pub elapsed: Duration,
+    pub behind_p99_us: f64,
+    /// What the tester itself lost.
+    pub losses: BTreeMap<&'static str, u64>,
+    pub lost_by_tester: u64,
+    pub failure: Option<String>,
+}
+
+impl<'a> Made<'a> {
+    /// Of a sender and a receiver that have ended.
+    pub fn new(sent: &'a StreamsReport, received: &'a CheckReport) -> Self {
+        let losses = sent.ledger.losses().into_iter().chain(received.run.ledger.losses());
+        let failures =
+            [sent.failure.as_ref().map(ToString::to_string), received.run.failure.as_ref().map(ToString::to_string)];
+        Made {
+            per_stream: &sent.per_stream,
+            frames: sent.sent.frames,
+            check: &received.check,
+            elapsed: sent.elapsed,
+            behind_p99_us: sent.timing.behind.quantile(0.99).as_secs_f64() * 1e6,
+            losses: losses.map(|(count, frames)| (count.name(), frames)).collect(),
+            lost_by_tester: received.run.ledger.lost(),
+            failure: failures.into_iter().flatten().next(),
+        }
+    }
+}
+
 impl Way {
     /// Of what was sent and received; `intended` in how many seconds, where that is known. Streams are told one by one if they are few.
-    pub fn new(
-        intended: Option<(u64, f64)>,
-        set: &StreamSet,
-        sent: &StreamsReport,
-        received: &CheckReport,
-        is_each_told: bool,
-    ) -> Self {
-        let report = received.check.report(Some(&sent.per_stream));
+    pub fn new(intended: Option<(u64, f64)>, set: &StreamSet, made: &Made<'_>, is_each_told: bool) -> Self {
+        let report = made.check.report(Some(made.per_stream));
         let summary = report.summary();
         let counts = summary.counts;
-        let frames = sent.sent.frames;
+        let frames = made.frames;
         let (intended, forgiven) = match intended {
             Some((frames, seconds)) => (frames, (frames as f64 / seconds.max(1e-9) * FORGIVEN).ceil() as u64),
             None => (frames, 0),
@@ -154,9 +186,6 @@ impl Way {
                 latency_p99_ns: row.delay.latency_p99_ns,
             }
         };
-        let losses = sent.ledger.losses().into_iter().chain(received.run.ledger.losses());
-        let failures =
-            [sent.failure.as_ref().map(ToString::to_string), received.run.failure.as_ref().map(ToString::to_string)];
         Way {
             from: String::new(),
             to: String::new(),
@@ -171,16 +200,17 @@ impl Way {
                 reordered: counts.reordered,
                 corrupted: counts.corrupted,
                 foreign: summary.foreign,
-                lost_by_tester: received.run.ledger.lost(),
+                lost_by_tester: made.lost_by_tester,
             },
-            seconds: sent.elapsed.as_secs_f64(),
+            seconds: made.elapsed.as_secs_f64(),
             latency: summary.delay,
-            behind_p99_us: sent.timing.behind.quantile(0.99).as_secs_f64() * 1e6,
-            tester_losses: losses.map(|(count, frames)| (count.name(), frames)).collect(),
+            behind_p99_us: made.behind_p99_us,
+            tester_losses: made.losses.clone(),
             streams: if is_each_told { rows.iter().map(named).collect() } else { Vec::new() },
             rows,
             first_ns: summary.pace.first_time_ns,
-            failure: failures.into_iter().flatten().next(),
+            failure: made.failure.clone(),
+            slow: None,
         }
     }
 
@@ -191,7 +221,8 @@ impl Way {
             (unsent as f64 > LIMITED * intended as f64, format!("did not send {unsent} of {intended} frames")),
             (lost_by_tester > 0, format!("lost {lost_by_tester} frames at its own receiving port")),
         ];
-        let own: Vec<String> = own.into_iter().filter(|(is, _)| *is).map(|(_, what)| what).collect();
+        let own = own.into_iter().filter(|(is, _)| *is).map(|(_, what)| what);
+        let own: Vec<String> = own.chain(self.slow.clone()).collect();
         (!own.is_empty()).then(|| own.join("; "))
     }
 }

@@ -87,7 +87,7 @@ impl Measurement<'_> {
 
     fn conclude_soak(&mut self, sized: &Sized<'_>, mut account: Account) -> anyhow::Result<()> {
         // Whoever ends a soak sooner has not asked for more frames.
-        if self.bench.stop.is_requested() {
+        if self.bench.stop().is_requested() {
             account.tester = None;
             account.counts.unsent = 0;
             account.counts.loss_ratio = loss_ratio(account.counts.sent, account.counts.received);

@@ -1,6 +1,6 @@
 //! One trial: ports opened, frames sent in one direction or two at once, what came counted once nothing comes any more.
 
-use super::account::{Account, Way};
+use super::account::{Account, Made, Way};
 use super::traffic::Frames;
 use crate::verbs::generate::answer::{self, AnswerArgs};
 use crate::verbs::generate::sending::{check, open_check, open_tx, route};
@@ -18,7 +18,22 @@ use std::time::Duration;
 /// What came late is waited for so long at the most.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// Streams of a trial that are told one by one.
-const FEW: usize = 100;
+pub const FEW: usize = 100;
+
+/// Whoever makes trials.
+pub trait Trials {
+    /// Sends frames of these sets, one for each direction; the number of the trial keeps its frames apart from those of others.
+    fn run(
+        &self,
+        sets: &[StreamSet],
+        frames: &Frames,
+        number: u64,
+        beside: Option<Beside<'_>>,
+    ) -> anyhow::Result<Account>;
+
+    /// Asked for, nothing more is begun.
+    fn stop(&self) -> &Stop;
+}
 
 /// The ports, and what is done at them.
 pub struct Bench<'a> {
@@ -69,9 +84,8 @@ struct Ready {
     watch: StreamWatch,
 }
 
-impl Bench<'_> {
-    /// Sends frames of these sets, one for each direction; the number of the trial keeps its frames apart from those of others.
-    pub fn run(
+impl Trials for Bench<'_> {
+    fn run(
         &self,
         sets: &[StreamSet],
         frames: &Frames,
@@ -116,12 +130,18 @@ impl Bench<'_> {
             answer::finish(ready.answering);
             answer::tell_failure(&received.answers);
             let is_each_told = ready.set.streams.len() <= FEW;
-            let way = Way::new(ready.intended, &ready.set, &sent, &received, is_each_told);
+            let way = Way::new(ready.intended, &ready.set, &Made::new(&sent, &received), is_each_told);
             ways.push(Way { from: direction.from.to_string(), to: direction.to.to_string(), ..way });
         }
         Ok(Account::new(ways))
     }
 
+    fn stop(&self) -> &Stop {
+        self.stop
+    }
+}
+
+impl Bench<'_> {
     fn ready(&self, direction: &Direction, set: &StreamSet, frames: &Frames, key: u64) -> anyhow::Result<Ready> {
         let Direction { from, to, answer } = direction;
         let mut set = frames.of(set);

@@ -12,7 +12,12 @@ use std::io::{Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
 /// Files that are written again after every trial.
-pub struct Files(Vec<(PathBuf, File, Form)>);
+#[derive(Default)]
+pub struct Files<'a> {
+    files: Vec<(PathBuf, File, Form)>,
+    /// Who gets it as JSON and as HTML.
+    told: Option<&'a mut (dyn FnMut(String, String) + Send)>,
+}
 
 /// What a report is written as.
 #[derive(Clone, Copy)]
@@ -23,7 +28,12 @@ enum Form {
     Html,
 }
 
-impl Files {
+impl<'a> Files<'a> {
+    /// For somebody who gets them as JSON and as HTML.
+    pub fn told(told: &'a mut (dyn FnMut(String, String) + Send)) -> Self {
+        Files { files: Vec::new(), told: Some(told) }
+    }
+
     /// Makes them, with the rights of whoever is to have them: a thread becomes that user, and no more than makes files.
     pub fn create(paths: &[PathBuf], identity: &Identity) -> anyhow::Result<Self> {
         let forms = paths.iter().map(|path| Form::of(path)).collect::<anyhow::Result<Vec<_>>>()?;
@@ -37,16 +47,21 @@ impl Files {
             paths.iter().map(create).collect()
         };
         if paths.is_empty() {
-            return Ok(Files(Vec::new()));
+            return Ok(Files::default());
         }
         let files = std::thread::scope(|scope| scope.spawn(create).join());
         let files = files.unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;
-        Ok(Files(paths.iter().cloned().zip(files).zip(forms).map(|((path, file), form)| (path, file, form)).collect()))
+        let files =
+            paths.iter().cloned().zip(files).zip(forms).map(|((path, file), form)| (path, file, form)).collect();
+        Ok(Files { files, told: None })
     }
 
     /// Writes what there is by now.
     pub fn write(&mut self, report: &Report) -> anyhow::Result<()> {
-        for (path, file, form) in &mut self.0 {
+        if let Some(told) = &mut self.told {
+            told(Form::Json.text(report)?, Form::Html.text(report)?);
+        }
+        for (path, file, form) in &mut self.files {
             let text = form.text(report)?;
             let written = file
                 .seek(SeekFrom::Start(0))

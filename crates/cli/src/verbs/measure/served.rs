@@ -1,0 +1,232 @@
+//! Measurements that `linerate serve` makes, at the ports that it has open.
+//!
+//! A document says what is asked for, by the names of the options; so it is read, checked and explained as they are. What needs
+//! rights, or a port of its own, is not to be had there: files, commands, tests that send at top speed.
+
+use super::account::{Account, Made, Way};
+use super::options::{Args, Method, Test};
+use super::plan::Plan;
+use super::report::{Environment, Files, Report};
+use super::traffic::Frames;
+use super::trial::{Beside, Direction, FEW, Trials};
+use super::{Measurement, sets};
+use anyhow::{anyhow, bail};
+use clap::Parser;
+use linerate_engine::Stop;
+use linerate_generate::Rate;
+use linerate_generate::rate::Asked;
+use linerate_generate::stream::{Order, StreamSet};
+use linerate_port::Spec;
+use linerate_serve::tester;
+use linerate_serve::{Bench, Measurer};
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+/// What of the options there is.
+const OPTIONS: &[&str] = &[
+    "to", "check", "both", "packet", "ipv6", "size", "seed", "method", "tests", "short", "repeat", "steps", "latency",
+    "goal", "trial", "sum", "width", "loss", "exceed", "max", "min", "line", "settle", "duration",
+];
+/// Whoever took so much longer could not send as fast.
+const SLOW: f64 = 1.001;
+/// Beside what a busy machine takes now and then.
+const SLACK: Duration = Duration::from_millis(2);
+
+/// Makes them.
+pub struct Served;
+
+#[derive(Parser)]
+#[command(no_binary_name = true)]
+struct Alone {
+    #[command(flatten)]
+    args: Args,
+}
+
+impl Measurer for Served {
+    fn estimate(&self, asked: &Value) -> Result<Value, String> {
+        let args = read(asked)?;
+        let sizes = args.sizes().len() as f64;
+        let tests = Plan::new(&args).and_then(|plan| plan.estimate(None)).map_err(|error| format!("{error:#}"))?;
+        let seconds: f64 = tests.iter().map(|(_, seconds)| seconds * sizes).sum();
+        let row = |(test, seconds): &(&str, f64)| json!({"test": test, "seconds": seconds * sizes});
+        Ok(json!({"seconds": seconds, "tests": tests.iter().map(row).collect::<Vec<_>>()}))
+    }
+
+    fn measure(
+        &self,
+        asked: &Value,
+        bench: &Bench,
+        tell: &mut (dyn FnMut(String, String) + Send),
+    ) -> Result<(), String> {
+        let args = read(asked)?;
+        measure(args, bench, tell).map_err(|error| format!("{error:#}"))
+    }
+}
+
+/// The options that a document means.
+fn read(asked: &Value) -> Result<Args, String> {
+    let Some(fields) = asked.as_object() else { return Err("an object belongs here".to_owned()) };
+    let mut words = vec!["--quiet".to_owned()];
+    for (name, value) in fields {
+        if !OPTIONS.contains(&name.as_str()) {
+            return Err(format!("{name}: there is no such field; there are {}", OPTIONS.join(", ")));
+        }
+        let one = |value: &Value| match value {
+            Value::String(text) => Ok(text.clone()),
+            Value::Number(number) => Ok(number.to_string()),
+            _ => Err(format!("{name}: a text or a number belongs here")),
+        };
+        match value {
+            Value::Null | Value::Bool(false) => {}
+            Value::String(text) if text.trim().is_empty() => {}
+            Value::Bool(true) => words.push(format!("--{name}")),
+            Value::Array(values) => {
+                for value in values {
+                    words.push(format!("--{name}={}", one(value)?));
+                }
+            }
+            value => words.push(format!("--{name}={}", one(value)?)),
+        }
+    }
+    let args = Alone::try_parse_from(words).map_err(|error| told(&error))?.args;
+    if !matches!(args.method.method, Method::Search | Method::Rfc2544 | Method::Mrr) {
+        return Err("method: search, rfc2544 and mrr are made here; linerate measure makes the others".to_owned());
+    }
+    let is_here = |test: &Test| matches!(test, Test::Throughput | Test::Latency | Test::Loss);
+    if args.method.method == Method::Rfc2544 && (args.method.tests.is_empty() || !args.method.tests.iter().all(is_here))
+    {
+        return Err("tests: throughput, latency and loss are made here; linerate measure makes the others".to_owned());
+    }
+    Plan::new(&args).map_err(|error| format!("{error:#}"))?;
+    sets(&args, *args.sizes().iter().max().unwrap_or(&64)).map_err(|error| format!("{error:#}"))?;
+    Ok(args)
+}
+
+/// What is wrong with options, in one line.
+fn told(error: &clap::Error) -> String {
+    let text = error.to_string();
+    let lines = text.lines().take_while(|line| !line.starts_with("Usage:") && !line.starts_with("For more"));
+    lines.map(str::trim).filter(|line| !line.is_empty()).collect::<Vec<_>>().join(" ").replacen("error: ", "", 1)
+}
+
+fn measure(mut args: Args, bench: &Bench, tell: &mut (dyn FnMut(String, String) + Send)) -> anyhow::Result<()> {
+    let line = args.line.or(bench.line_of(&args.to));
+    if args.max.is_none() {
+        if line.is_none() {
+            bail!("max: say the greatest rate to offer, as in 100kpps; the rate of this line is not known");
+        }
+        args.max = Some(Asked::OfLine(1.0));
+    }
+    let plan = Plan::new(&args)?;
+    let sizes = args.sizes();
+    let sets = sizes.iter().map(|size| sets(&args, *size)).collect::<anyhow::Result<Vec<_>>>()?;
+    let mut directions = Vec::new();
+    for (from, to) in [(&args.to, &args.check), (&args.check, &args.to)].into_iter().take(if args.both { 2 } else { 1 })
+    {
+        let spec = |name: &String| Spec::parse(&bench.spec_of(name)).map_err(|error| anyhow!("{error}"));
+        directions.push(Direction { from: spec(from)?, to: spec(to)?, answer: args.answer.clone() });
+    }
+    let report = Report::new(&args, &plan, &directions, Environment::find(&directions));
+    let at = At { bench, ports: (args.to.clone(), args.check.clone()), quiet: plan.quiet };
+    let until = args.duration.map(|seconds| super::seconds("duration", seconds)).transpose()?;
+    let until = until.map(|duration| std::time::Instant::now() + duration);
+    let mut measurement =
+        Measurement { args: &args, plan, bench: &at, until, report, files: Files::told(tell), number: 0 };
+    measurement.foretell(sizes.len())?;
+    measurement.run(None, &sizes, &sets, line)?;
+    measurement.report.state = measurement.state();
+    measurement.files.write(&measurement.report)?;
+    match measurement.report.failure.take() {
+        Some(failure) => Err(anyhow!(failure)),
+        None => Ok(()),
+    }
+}
+
+/// Trials at the ports of a server.
+struct At<'a> {
+    bench: &'a Bench,
+    ports: (String, String),
+    quiet: Duration,
+}
+
+impl Trials for At<'_> {
+    fn run(&self, sets: &[StreamSet], frames: &Frames, _: u64, _: Option<Beside<'_>>) -> anyhow::Result<Account> {
+        let Some(seconds) = frames.seconds().filter(|_| is_here(frames)) else {
+            bail!("this test is none of a server")
+        };
+        let (to, check) = &self.ports;
+        let way = |(set, (tx, rx)): (&StreamSet, (&String, &String))| tester::Way {
+            tx: tx.clone(),
+            rx: rx.clone(),
+            set: timed(set, frames),
+            seconds,
+        };
+        let ways: Vec<tester::Way> = sets.iter().zip([(to, check), (check, to)]).map(way).collect();
+        let came = self.bench.trial(&ways, self.quiet).map_err(|failure| anyhow!(failure))?;
+        let mut accounts = Vec::new();
+        for (way, came) in ways.iter().zip(&came) {
+            let sent: u64 = came.sent.iter().sum();
+            let made = Made {
+                per_stream: &came.sent,
+                frames: sent,
+                check: &came.check,
+                elapsed: came.elapsed,
+                behind_p99_us: 0.0,
+                losses: BTreeMap::new(),
+                lost_by_tester: 0,
+                failure: came.failure.clone(),
+            };
+            let intended = frames.intended(&way.set).map(|intended| (intended, seconds));
+            let is_each_told = way.set.streams.len() <= FEW;
+            let mut account = Way::new(intended, &way.set, &made, is_each_told);
+            let part = sent.saturating_sub(1) as f64 / frames.intended(&way.set).unwrap_or(1).max(1) as f64;
+            let due = Duration::from_secs_f64(seconds * part.min(1.0));
+            if came.elapsed > due.mul_f64(SLOW) + SLACK {
+                account.slow = Some(format!(
+                    "took {:.4} s to send what is due in {:.4} s",
+                    came.elapsed.as_secs_f64(),
+                    due.as_secs_f64()
+                ));
+            }
+            (account.from, account.to) = (self.bench.spec_of(&way.tx), self.bench.spec_of(&way.rx));
+            accounts.push(account);
+        }
+        Ok(Account::new(accounts))
+    }
+
+    fn stop(&self) -> &Stop {
+        &self.bench.stop
+    }
+}
+
+/// Whether a server can send frames so: each stream at a rate, from some time on.
+fn is_here(frames: &Frames) -> bool {
+    matches!(frames, Frames::Paced(Rate::Frames(_), _) | Frames::Phases(_))
+}
+
+/// Streams that each have a rate, a number of frames, and a time to begin.
+fn timed(set: &StreamSet, frames: &Frames) -> StreamSet {
+    let mut set = frames.of(set);
+    match frames {
+        Frames::Phases(phases) => {
+            let mut start = 0.0;
+            for (stream, phase) in set.streams.iter_mut().zip(phases) {
+                stream.span.start = (start * 1e9_f64).round() as u64;
+                start += phase.seconds();
+            }
+            set.order = Order::Interleaved;
+        }
+        _ => {
+            let (streams, all) = (set.streams.len() as u64, frames.intended(&set).unwrap_or(0));
+            for (at, stream) in (0..).zip(&mut set.streams) {
+                if let Frames::Paced(Rate::Frames(load), _) = frames {
+                    stream.rate = Rate::Frames(load / streams as f64);
+                }
+                stream.count = Some((all / streams + u64::from(at < all % streams)).max(1));
+            }
+        }
+    }
+    set.rate = None;
+    set
+}

@@ -1,0 +1,83 @@
+//! What all connections share: the tester, what was done so far, and a measurement.
+
+use crate::measuring::{Measurer, Measuring};
+use crate::tester::Tester;
+use linerate_generate::packet;
+use serde_json::{Value, json};
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+/// Entries that are kept of what was done.
+const MOST_ENTRIES: usize = 500;
+/// Characters of an entry.
+const LONGEST_ENTRY: usize = 300;
+
+/// The tester with all that is around it.
+pub struct Desk {
+    tester: Arc<Mutex<Tester>>,
+    log: Mutex<Log>,
+    pub(crate) measuring: Measuring,
+}
+
+/// What was done, and what was refused.
+#[derive(Debug, Default)]
+struct Log {
+    entries: VecDeque<Entry>,
+    number: u64,
+}
+
+#[derive(Debug)]
+struct Entry {
+    number: u64,
+    time_ns: u64,
+    what: String,
+}
+
+impl Desk {
+    /// Of a tester; `measurer` makes measurements, where there is one.
+    pub fn new(tester: Arc<Mutex<Tester>>, measurer: Option<Box<dyn Measurer>>) -> Self {
+        Desk { tester, log: Mutex::default(), measuring: Measuring::new(measurer) }
+    }
+
+    /// The tester; nobody else gets at it meanwhile.
+    pub fn tester(&self) -> MutexGuard<'_, Tester> {
+        self.tester.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn shared(&self) -> &Arc<Mutex<Tester>> {
+        &self.tester
+    }
+
+    /// Takes down what was done, or refused.
+    pub fn note(&self, what: &str) {
+        let mut log = self.log();
+        log.number += 1;
+        let time_ns = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos() as u64);
+        let entry = Entry { number: log.number, time_ns, what: what.chars().take(LONGEST_ENTRY).collect() };
+        log.entries.push_back(entry);
+        if log.entries.len() > MOST_ENTRIES {
+            log.entries.pop_front();
+        }
+    }
+
+    /// How many entries there were in all.
+    pub(crate) fn noted(&self) -> u64 {
+        self.log().number
+    }
+
+    /// What was done, the latest last.
+    pub(crate) fn notes(&self) -> Value {
+        let log = self.log();
+        let entry = |entry: &Entry| json!({"number": entry.number, "time_ns": entry.time_ns, "what": entry.what});
+        json!({"entries": log.entries.iter().map(entry).collect::<Vec<_>>()})
+    }
+
+    fn log(&self) -> MutexGuard<'_, Log> {
+        self.log.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Files are none of a server's: whoever asks could name any.
+pub(crate) const NO_FILES: packet::Files<'static> =
+    &|name: &str, _| Err(format!("{name}: a server reads no files; paste the frame as raw(...)"));

@@ -1,0 +1,151 @@
+//! What is captured at a port: begun and ended, listed, looked at, handed out.
+
+use super::frames;
+use crate::tester::Tester;
+use linerate_filter::Filter;
+use linerate_otg::config::Format;
+use linerate_otg::read::Faults;
+use serde_json::{Value, json};
+
+/// Rows of a list at most.
+const MOST_ROWS: u64 = 500;
+/// Characters of a filter.
+const LONGEST_FILTER: usize = 500;
+/// Frames that are looked at before whoever receives gets on.
+const AT_ONCE: usize = 2000;
+
+/// What a document says of a port and its frames.
+pub struct Asked {
+    /// The place of the port.
+    pub port: usize,
+    /// What frames have to be.
+    pub filter: Filter,
+    /// As it was written.
+    pub text: String,
+}
+
+impl Asked {
+    /// Reads the fields `port` and `filter`.
+    ///
+    /// # Errors
+    /// A port that there is not, a filter that is none.
+    pub fn read(tester: &Tester, document: &Value) -> Result<Self, Faults> {
+        let mut faults = Faults::default();
+        let name = document["port"].as_str().unwrap_or_default();
+        let port = tester.place(name);
+        if port.is_none() {
+            faults.add(
+                "port",
+                format_args!("no port {name:?} here; there is {}", tester.names().collect::<Vec<_>>().join(", ")),
+            );
+        }
+        let text = document["filter"].as_str().unwrap_or_default();
+        if text.chars().count() > LONGEST_FILTER {
+            faults.add("filter", format_args!("at most {LONGEST_FILTER} characters"));
+            return Err(faults);
+        }
+        let filter = Filter::compile(text, 1).map_err(|error| faults.add("filter", error));
+        match (port, filter) {
+            (Some(port), Ok(filter)) => Ok(Asked { port, filter, text: text.to_owned() }),
+            _ => Err(faults),
+        }
+    }
+}
+
+/// Begins, ends or empties a capture.
+///
+/// # Errors
+/// What is wrong with the document.
+pub fn act(tester: &Tester, document: &Value) -> Result<Value, Faults> {
+    let asked = Asked::read(tester, document)?;
+    let mut heard = tester.port(asked.port).listener.heard();
+    let captured = &mut heard.captured;
+    match document["do"].as_str().unwrap_or_default() {
+        "start" => {
+            let is_ring = document["when_full"].as_str() != Some("stop");
+            captured.start(document["slice"].as_u64().filter(|slice| *slice > 0), is_ring);
+            captured.select(asked.filter, &asked.text);
+        }
+        "stop" => captured.stop(),
+        "clear" if captured.is_on() => captured.empty(),
+        "clear" => *captured = Default::default(),
+        other => {
+            let mut faults = Faults::default();
+            faults.add("do", format_args!("{other:?}: start, stop or clear"));
+            return Err(faults);
+        }
+    }
+    Ok(json!({}))
+}
+
+/// Frames that fit, from the one of a number on.
+///
+/// # Errors
+/// What is wrong with the document.
+pub fn list(tester: &Tester, document: &Value) -> Result<Value, Faults> {
+    let asked = Asked::read(tester, document)?;
+    let most = document["count"].as_u64().unwrap_or(100).clamp(1, MOST_ROWS) as usize;
+    let skip = document["skip"].as_u64().unwrap_or(0);
+    let (mut rows, mut fitting, mut next) = (Vec::new(), 0, 0);
+    loop {
+        let heard = tester.port(asked.port).listener.heard();
+        let Some((numbers, frames)) = heard.captured.from(next, AT_ONCE) else { break };
+        for (number, frame) in numbers.zip(frames) {
+            next = number + 1;
+            if asked.filter.matches(&frame.bytes, frame.wire) {
+                if fitting >= skip && rows.len() < most {
+                    rows.push((number, frame.time, frame.wire, frame.bytes.clone()));
+                }
+                fitting += 1;
+            }
+        }
+    }
+    let row = |(number, time, wire, bytes): (u64, u64, u32, std::sync::Arc<[u8]>)| {
+        let summary = frames::summary(&bytes, wire);
+        json!({"number": number, "time_ns": time, "length": wire + 4, "summary": summary})
+    };
+    let heard = tester.port(asked.port).listener.heard();
+    let (frames, dropped, is_on) = (heard.captured.len(), heard.captured.dropped, heard.captured.is_on());
+    drop(heard);
+    Ok(json!({
+        "frames": frames, "fitting": fitting, "dropped": dropped, "is_on": is_on,
+        "rows": rows.into_iter().map(row).collect::<Vec<_>>()
+    }))
+}
+
+/// One frame, in layers.
+///
+/// # Errors
+/// If there is none of that number, any more.
+pub fn frame(tester: &Tester, document: &Value) -> Result<Value, Faults> {
+    let asked = Asked::read(tester, document)?;
+    let number = document["number"].as_u64().unwrap_or(u64::MAX);
+    let heard = tester.port(asked.port).listener.heard();
+    let found = heard.captured.from(number, 1).and_then(|(mut numbers, mut frames)| {
+        let frame = frames.next().filter(|_| numbers.next() == Some(number))?;
+        Some((frame.time, frame.wire, frame.bytes.clone()))
+    });
+    drop(heard);
+    let Some((time, wire, bytes)) = found else {
+        let mut faults = Faults::default();
+        faults.add("number", "there is no such frame, or it had to make room for others");
+        return Err(faults);
+    };
+    let mut shown = frames::layers(&bytes);
+    shown["number"] = number.into();
+    shown["time_ns"] = time.into();
+    shown["summary"] = frames::summary(&bytes, wire).into();
+    Ok(shown)
+}
+
+/// Frames that fit, as a file.
+///
+/// # Errors
+/// What is wrong with the document.
+pub fn file(tester: &Tester, document: &Value) -> Result<Vec<u8>, Faults> {
+    let asked = Asked::read(tester, document)?;
+    let format = if document["format"].as_str() == Some("pcap") { Format::Pcap } else { Format::Pcapng };
+    // Frames are shared with the capture, which goes on.
+    let copy = tester.port(asked.port).listener.heard().captured.chosen(&asked.filter);
+    Ok(copy.file(format))
+}

@@ -1,0 +1,312 @@
+//! Streams as `/api/v1` has them: what a stream file says of each, with the ports that it is for.
+
+use crate::desk::NO_FILES;
+use linerate_generate::file::{self, keys};
+use linerate_generate::stream::Stream;
+use linerate_otg::read::Faults;
+use linerate_wire::Link;
+use serde_json::{Map, Value, json};
+use std::collections::BTreeSet;
+use std::fmt::Write;
+
+/// A stream.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Described {
+    /// What it is called.
+    pub name: String,
+    /// The port that sends it.
+    pub tx: String,
+    /// The ports where it should come.
+    pub rx: Vec<String>,
+    /// Keys of a stream file, but for its name, in the order of the keys.
+    pub keys: Vec<(&'static str, Value)>,
+}
+
+/// What is wrong with a stream, and where.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Fault {
+    /// Which of them, from 0.
+    pub stream: usize,
+    /// Which key; empty for the whole.
+    pub key: String,
+    /// From which character of its value on, where that is known.
+    pub at: Option<usize>,
+    /// What is wrong, and what would be right.
+    pub what: String,
+}
+
+/// Streams at most.
+pub const MOST_STREAMS: usize = 1 << 16;
+/// Characters of a name.
+const LONGEST_NAME: usize = 200;
+/// Keys that have no meaning where streams are commanded one by one.
+const NOT_HERE: &[&str] = &["name", "next", "id"];
+/// How fast where nobody says.
+const USUAL_RATE: &str = "1kpps";
+
+impl Fault {
+    fn new(key: &str, what: impl Into<String>) -> Self {
+        Fault { stream: 0, key: key.to_owned(), at: None, what: what.into() }
+    }
+
+    /// As JSON has it.
+    pub fn json(&self) -> Value {
+        json!({"stream": self.stream, "key": self.key, "at": self.at, "what": self.what})
+    }
+
+    /// As a line.
+    pub fn line(&self, faults: &mut Faults) {
+        let key = if self.key.is_empty() { String::new() } else { format!(".{}", self.key) };
+        faults.add(&format!("streams[{}]{key}", self.stream), &self.what);
+    }
+}
+
+impl Described {
+    /// Reads one.
+    ///
+    /// # Errors
+    /// What is wrong with it, as far as can be said without the others.
+    pub fn read(document: &Value) -> Result<Self, Fault> {
+        let Some(fields) = document.as_object() else { return Err(Fault::new("", "a stream is an object")) };
+        let mut read = Described { name: String::new(), tx: String::new(), rx: Vec::new(), keys: Vec::new() };
+        for (name, value) in fields {
+            match name.as_str() {
+                "name" => read.name = text(name, value)?.trim().to_owned(),
+                "tx" => read.tx = text(name, value)?.to_owned(),
+                "rx" => read.rx = ports(value)?,
+                _ => {
+                    let known = keys::STREAM.iter().find(|key| key.name == name && !NOT_HERE.contains(&key.name));
+                    let Some(key) = known else {
+                        return Err(Fault::new(
+                            name,
+                            format!("there is no such key; there are name, tx, rx, {}", all()),
+                        ));
+                    };
+                    // What a form leaves empty says nothing.
+                    if !(value.is_null() || value.as_str().is_some_and(|text| text.trim().is_empty())) {
+                        read.keys.push((key.name, fitting(key, value)?));
+                    }
+                }
+            }
+        }
+        read.complete();
+        match (read.name.chars().count(), read.tx.is_empty()) {
+            (0, _) => Err(Fault::new("name", "it needs a name")),
+            (_, true) => Err(Fault::new("tx", "the port that sends it is missing")),
+            (LONGEST_NAME.., _) => Err(Fault::new("name", format!("at most {LONGEST_NAME} characters"))),
+            _ => Ok(read),
+        }
+    }
+
+    /// Puts keys in order, and adds the rate that goes without saying.
+    fn complete(&mut self) {
+        if self.get("rate").is_none() {
+            self.keys.push(("rate", USUAL_RATE.into()));
+        }
+        self.keys.sort_by_key(|(name, _)| keys::STREAM.iter().position(|key| key.name == *name));
+    }
+
+    /// The value of a key, if it has one.
+    pub fn get(&self, name: &str) -> Option<&Value> {
+        self.keys.iter().find(|(key, _)| *key == name).map(|(_, value)| value)
+    }
+
+    /// The text of a key; empty where there is none.
+    pub fn text(&self, name: &str) -> &str {
+        self.get(name).and_then(Value::as_str).unwrap_or_default()
+    }
+
+    /// Has it go at another rate.
+    pub fn pace(&mut self, rate: &str) {
+        self.keys.retain(|(name, _)| *name != "rate");
+        self.keys.push(("rate", rate.into()));
+        self.complete();
+    }
+
+    /// As it was read.
+    pub fn json(&self) -> Value {
+        let mut fields = Map::new();
+        fields.insert("name".into(), self.name.as_str().into());
+        fields.insert("tx".into(), self.tx.as_str().into());
+        fields.insert("rx".into(), self.rx.clone().into());
+        fields.extend(self.keys.iter().map(|(name, value)| ((*name).to_owned(), value.clone())));
+        Value::Object(fields)
+    }
+}
+
+/// Streams as a stream file, and in which of its lines which key of which stream begins at which character.
+pub fn written(streams: &[&Described]) -> (String, Vec<Option<(usize, &'static str, usize)>>) {
+    let (mut text, mut places) = (String::new(), Vec::new());
+    for (index, stream) in streams.iter().enumerate() {
+        if index > 0 {
+            text.push('\n');
+            places.push(None);
+        }
+        text += "[[stream]]\n";
+        places.push(None);
+        let name = Value::from(stream.name.as_str());
+        for (key, value) in [("name", &name)].into_iter().chain(stream.keys.iter().map(|(key, value)| (*key, value))) {
+            let value = toml(value);
+            let quoted = usize::from(value.starts_with(['\'', '"']));
+            places.push(Some((index, key, key.len() + 3 + quoted)));
+            // Text in memory takes whatever is written.
+            let _ = writeln!(text, "{key} = {value}");
+        }
+    }
+    (text, places)
+}
+
+/// What these send; all leave by one line, of which this is the rate at layer 1.
+///
+/// # Errors
+/// The first thing that is wrong.
+pub fn streams(all: &[&Described], line: Option<f64>) -> Result<Vec<Stream>, Fault> {
+    if all.is_empty() {
+        return Ok(Vec::new());
+    }
+    let (text, places) = written(all);
+    let setup = file::Setup { link: Link::Ethernet, line, files: NO_FILES };
+    let set = file::streams("streams", &text, &setup).map_err(|error| {
+        let place = places.get(error.line.saturating_sub(1)).copied().flatten();
+        let (stream, key, start) = place.unwrap_or_default();
+        let at = place.and_then(|_| (error.column - 1).checked_sub(start));
+        Fault { stream, key: key.to_owned(), at, what: error.what().to_owned() }
+    })?;
+    Ok(set.streams)
+}
+
+/// What streams of a document are.
+///
+/// # Errors
+/// Everything that is wrong.
+pub fn read_all(document: &Value) -> Result<Vec<Described>, Faults> {
+    let mut faults = Faults::default();
+    let Some(list) = document.get("streams").and_then(Value::as_array) else {
+        faults.add("streams", "a list of streams belongs here");
+        return Err(faults);
+    };
+    if list.len() > MOST_STREAMS {
+        faults.add("streams", format_args!("{} of them: at most {MOST_STREAMS}", list.len()));
+        return Err(faults);
+    }
+    let (mut read, mut names) = (Vec::new(), BTreeSet::new());
+    for (index, one) in list.iter().enumerate() {
+        match Described::read(one) {
+            Ok(one) if !names.insert(one.name.clone()) => {
+                Fault { stream: index, ..Fault::new("name", "another stream is called so") }.line(&mut faults);
+            }
+            Ok(one) => read.push(one),
+            Err(fault) => Fault { stream: index, ..fault }.line(&mut faults),
+        }
+    }
+    if faults.is_empty() { Ok(read) } else { Err(faults) }
+}
+
+fn text<'a>(key: &str, value: &'a Value) -> Result<&'a str, Fault> {
+    value.as_str().ok_or_else(|| Fault::new(key, "a text belongs here"))
+}
+
+fn ports(value: &Value) -> Result<Vec<String>, Fault> {
+    match value {
+        Value::Null => Ok(Vec::new()),
+        Value::String(name) if name.is_empty() => Ok(Vec::new()),
+        Value::String(name) => Ok(vec![name.clone()]),
+        Value::Array(names) => names.iter().map(|name| text("rx", name).map(str::to_owned)).collect(),
+        _ => Err(Fault::new("rx", "names of ports belong here")),
+    }
+}
+
+/// A value of one of the types that a key has.
+fn fitting(key: &keys::Key, value: &Value) -> Result<Value, Fault> {
+    let fits = |of: &keys::Type| match of {
+        keys::Type::Text => value.is_string(),
+        keys::Type::Number => value.is_u64(),
+        keys::Type::Flag => value.is_boolean(),
+        keys::Type::Burst => {
+            let burst = value.as_object();
+            burst.is_some_and(|burst| {
+                burst.len() == 2
+                    && burst.get("frames").is_some_and(Value::is_u64)
+                    && burst.get("gap").is_some_and(Value::is_string)
+            })
+        }
+        keys::Type::Streams => false,
+    };
+    if key.types.iter().any(fits) {
+        return Ok(value.clone());
+    }
+    Err(Fault::new(key.name, format!("write {}", key.legal)))
+}
+
+fn all() -> String {
+    let names = keys::STREAM.iter().map(|key| key.name).filter(|name| !NOT_HERE.contains(name));
+    names.collect::<Vec<_>>().join(", ")
+}
+
+/// A value as TOML has it (TOML 1.0): text as it stands, where that can be.
+pub fn toml(value: &Value) -> String {
+    match value {
+        Value::String(text) if !text.contains(|letter: char| letter == '\'' || letter.is_control()) => {
+            format!("'{text}'")
+        }
+        Value::String(text) => {
+            let mut quoted = String::from("\"");
+            for letter in text.chars() {
+                match letter {
+                    '"' | '\\' => quoted.extend(['\\', letter]),
+                    letter if letter.is_control() => {
+                        let _ = write!(quoted, "\\u{:04x}", u32::from(letter));
+                    }
+                    letter => quoted.push(letter),
+                }
+            }
+            quoted + "\""
+        }
+        Value::Object(fields) => {
+            let fields = fields.iter().map(|(name, value)| format!("{name} = {}", toml(value)));
+            format!("{{ {} }}", fields.collect::<Vec<_>>().join(", "))
+        }
+        other => other.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(document: &Value) -> Result<Described, Fault> {
+        Described::read(document)
+    }
+
+    #[test]
+    fn what_is_wrong_is_told_with_its_place() {
+        let fault = |packet: &str, key: &str, value: Value| {
+            let mut document = json!({"name": "a", "tx": "p1", "packet": packet});
+            document[key] = value;
+            let one = match read(&document) {
+                Ok(one) => one,
+                Err(fault) => return (fault.key, fault.at),
+            };
+            let fault = streams(&[&one], None).unwrap_err();
+            (fault.key, fault.at)
+        };
+        assert_eq!(fault("ip/udp(dprt=53)", "count", json!(1)), ("packet".into(), Some(7)));
+        // With escapes characters are elsewhere, so that it is about the whole.
+        assert_eq!(fault("ip/udp", "rate", json!("10 cows")), ("rate".into(), Some(0)));
+        assert_eq!(fault("ip/udp", "rate", json!(10)), ("rate".into(), None));
+        assert_eq!(fault("ip/udp", "cuont", json!(10)), ("cuont".into(), None));
+        assert_eq!(fault("ip/udp", "next", json!("stop")), ("next".into(), None));
+        assert_eq!(fault("file(/etc/passwd#1)", "count", json!(1)).0, "packet");
+    }
+
+    #[test]
+    fn any_text_is_read_back_from_a_file() {
+        for name in ["plain", "it's", "\"q\"", "a\\b", "line\nnext\u{1b}", "<img src=x onerror=alert(1)>", "'''"] {
+            let document =
+                json!({"name": name, "tx": "p1", "packet": "ip/udp", "burst": {"frames": 3, "gap": "1ms"}, "count": 9});
+            let one = read(&document).unwrap();
+            let made = streams(&[&one], None).unwrap_or_else(|fault| panic!("{fault:?}"));
+            assert_eq!((made[0].name.as_str(), made[0].count), (name, Some(9)));
+        }
+    }
+}

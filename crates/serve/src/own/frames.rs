@@ -1,0 +1,114 @@
+//! Frames for people: layers and hexadecimal.
+
+use super::described::{Described, Fault, streams};
+use linerate_generate::stream::{Mark, Next, Order, Selector, Shape, Stream, StreamSet, Variant};
+use linerate_generate::trailer::Key;
+use linerate_generate::{Part, Rate, Timeline, describe};
+use linerate_print::{Frame, Options, Printer, Time};
+use linerate_wire::Link;
+use serde_json::{Value, json};
+
+/// Frames of a stream that are shown at most.
+pub const MOST_SHOWN: u64 = 32;
+/// Bytes of a frame that are shown.
+const MOST_BYTES: usize = 9216;
+
+/// The first frames of a stream, with their due times.
+///
+/// # Errors
+/// What is wrong with it.
+pub fn first(one: &Described, line: Option<f64>, count: u64) -> Result<Vec<Value>, Fault> {
+    let streams = streams(&[one], line)?;
+    let fault = |key: &str, what: String| Fault { stream: 0, key: key.to_owned(), at: None, what };
+    if streams.iter().any(|stream| stream.rate == Rate::Top) {
+        return Err(fault("rate", "at top speed it would keep the others waiting: give it a rate".to_owned()));
+    }
+    let set = StreamSet { streams, order: Order::Interleaved, rate: None, key: Key::default() };
+    let mut timeline = Timeline::new(&set, Part::WHOLE).map_err(|wrong| fault("", wrong.to_string()))?;
+    let (mut slots, mut frames) = (Vec::new(), Vec::new());
+    for _ in 0..count.min(MOST_SHOWN) {
+        slots.clear();
+        timeline.take(u64::MAX, 1, &mut slots);
+        let Some(slot) = slots.first().map(|run| run.first) else { break };
+        let stream = &set.streams[slot.stream as usize];
+        let frame = stream.frame(slot.number, slot.due, &set.key);
+        let text = describe(stream, slot.number, slot.due, &set.key);
+        let mut shown = shown(&frame, &text);
+        shown["number"] = slot.number.into();
+        shown["due_ns"] = slot.due.into();
+        shown["summary"] = summary(&frame, frame.len() as u32).into();
+        frames.push(shown);
+    }
+    Ok(frames)
+}
+
+/// A frame that came, in layers.
+pub fn layers(frame: &[u8]) -> Value {
+    let variant = Variant { frame: frame.to_vec(), ..Variant::default() };
+    let stream = Stream {
+        name: String::new(),
+        id: 0,
+        link: Link::Ethernet,
+        variants: vec![variant],
+        size: Selector::ONE,
+        selectors: Vec::new(),
+        rate: Rate::Top,
+        shape: Shape::Even,
+        count: None,
+        next: Next::Following,
+        span: Default::default(),
+        mark: Mark::None,
+    };
+    shown(frame, &describe(&stream, 0, 0, &Key::default()))
+}
+
+/// A frame as one line, without its time.
+pub fn summary(frame: &[u8], wire: u32) -> String {
+    let mut line = Vec::new();
+    let options = Options { time: Time::None, ..Options::default() };
+    Printer::new(options).line(&Frame { time: 0, interface: "", link: ETHERNET, bytes: frame, wire }, &mut line);
+    String::from_utf8_lossy(&line).trim_end().to_owned()
+}
+
+/// Of the registry of link types.
+const ETHERNET: u16 = 1;
+
+/// `  name  fields` in each line but the first.
+fn shown(frame: &[u8], text: &str) -> Value {
+    let layer = |line: &str| {
+        let (name, fields) = line.trim_start().split_once(' ').unwrap_or((line.trim(), ""));
+        json!({"layer": name, "fields": fields.trim_start()})
+    };
+    let hex: String = frame.iter().take(MOST_BYTES).map(|byte| format!("{byte:02x}")).collect();
+    json!({"length": frame.len(), "layers": text.lines().skip(1).map(layer).collect::<Vec<_>>(), "hex": hex})
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn frames_are_shown_as_they_will_be() {
+        let document = json!({"name": "a", "tx": "p", "packet": "ip(dst=10.0.0.1..10.0.0.9)/udp(dport=53)", "rate": "1kpps", "count": 3});
+        let frames = first(&Described::read(&document).unwrap(), None, 5).unwrap();
+        assert_eq!(frames.len(), 3, "it has three");
+        let layers: Vec<&str> =
+            frames[1]["layers"].as_array().unwrap().iter().filter_map(|layer| layer["layer"].as_str()).collect();
+        assert_eq!(layers[..3], ["eth", "ip", "udp"]);
+        assert!(frames[1]["layers"][1]["fields"].as_str().unwrap().contains("dst=10.0.0.2 {"), "{}", frames[1]);
+        assert_eq!((frames[1]["due_ns"].as_u64(), frames[1]["length"].as_u64()), (Some(1_000_000), Some(60)));
+        assert!(
+            frames[0]["summary"].as_str().unwrap().starts_with("IP 198.18.0.1.49152 > 10.0.0.1.53:"),
+            "{}",
+            frames[0]
+        );
+    }
+
+    #[test]
+    fn any_bytes_have_layers() {
+        for length in [0, 1, 13, 14, 60, 9000] {
+            let frame: Vec<u8> = (0..length).map(|byte| (byte * 31 + 7) as u8).collect();
+            assert_eq!(layers(&frame)["length"].as_u64(), Some(length as u64));
+        }
+    }
+}

@@ -1,0 +1,89 @@
+//! Figures of all ports and streams, as the page shows them.
+
+use super::described::Described;
+use crate::desk::Desk;
+use crate::tester::Tester;
+use linerate_otg::answer::{Figures, Transmit};
+use serde_json::{Value, json};
+
+/// Streams whose figures are told.
+const MOST_ROWS: usize = 200;
+/// Characters of a packet's text that are told.
+const MOST_TEXT: usize = 500;
+
+/// Everything that changes.
+pub fn figures(desk: &Desk) -> Value {
+    let measuring = desk.measuring.brief();
+    let tester = desk.tester();
+    let ports: Vec<Value> = tester.names().enumerate().map(|(place, _)| port(&tester, place)).collect();
+    let described = tester.described();
+    let streams: Vec<Value> =
+        (0..tester.streams().min(MOST_ROWS)).map(|at| stream(&tester, at, described.get(at))).collect();
+    json!({
+        "schema": "linerate/serve/1", "ports": ports, "streams": streams, "streams_in_all": tester.streams(),
+        "set_by": if described.is_empty() && tester.streams() > 0 { "otg" } else { "own" },
+        "measure": measuring, "log": desk.noted()
+    })
+}
+
+fn port(tester: &Tester, place: usize) -> Value {
+    let port = tester.port(place);
+    let [mut tx, mut rx] = port.counted().0;
+    port.rates.fill(&mut tx, &mut rx);
+    let heard = port.listener.heard();
+    let capture = &heard.captured;
+    let captured = json!({
+        "is_on": capture.is_on(), "frames": capture.len(), "dropped": capture.dropped, "filter": capture.text(),
+        "bytes": capture.bytes()
+    });
+    let is_metered = heard.top.is_some();
+    drop(heard);
+    let failure = port.transmitter.failure().or(port.listener.failure());
+    json!({
+        "name": port.name, "port": port.spec, "is_up": (port.is_up)(), "line_bps": port.line, "longest": longest(port.longest),
+        "tx": counts(&tx), "rx": counts(&rx), "capture": captured, "flows": is_metered, "failure": failure
+    })
+}
+
+/// The longest frame that can be sent, with FCS, where there is one.
+fn longest(longest: usize) -> Option<usize> {
+    longest.checked_add(4).filter(|longest| *longest < usize::MAX / 2)
+}
+
+fn counts(figures: &Figures) -> Value {
+    json!({
+        "frames": figures.frames, "bytes": figures.bytes, "frames_per_s": whole(figures.frame_rate),
+        "l1_bps": whole((figures.byte_rate + 20.0 * figures.frame_rate) * 8.0)
+    })
+}
+
+fn stream(tester: &Tester, at: usize, described: Option<&Described>) -> Value {
+    let (flow, figures) = (tester.flow(at), tester.figures_since(at));
+    let state = match figures.transmit {
+        Transmit::Started => "sending",
+        Transmit::Paused => "paused",
+        Transmit::Stopped => "stopped",
+    };
+    let rate = described.map_or_else(|| flow.stream.rate.to_string(), |own| own.text("rate").to_owned());
+    let sizes = flow.stream.variants.iter().map(|variant| variant.frame.len() + 4);
+    let (least, most) = (sizes.clone().min(), sizes.max());
+    let known = |count: u64| (flow.is_counted && !flow.rx.is_empty()).then_some(count);
+    // While it is sent some are on the way: what is missing below the highest number that came is lost.
+    let is_over = figures.transmit == Transmit::Stopped;
+    let lost = if is_over { figures.tx.frames.saturating_sub(figures.distinct) } else { figures.missing };
+    json!({
+        "name": flow.name, "tx": flow.tx, "rx": flow.rx, "packet": flow.text.chars().take(MOST_TEXT).collect::<String>(),
+        "least": least, "most": most, "rate": rate, "state": state, "sent": figures.tx.frames,
+        "sent_per_s": whole(figures.tx.frame_rate), "received": known(figures.rx.frames),
+        "received_per_s": known(whole(figures.rx.frame_rate)), "lost": known(lost),
+        "reordered": known(figures.reordered), "corrupted": known(figures.corrupted),
+        "duplicated": known(figures.rx.frames.saturating_sub(figures.distinct)),
+        "latency_ns": figures.latency.map(|(least, mean, most)| json!({"least": least, "mean": mean, "most": most,
+            "p50": figures.percentiles.map(|both| both.0), "p99": figures.percentiles.map(|both| both.1)}))
+    })
+}
+
+/// To the nearest.
+fn whole(rate: f64) -> u64 {
+    rate.round() as u64
+}

@@ -1,0 +1,243 @@
+//! Streams as configurations of Open Traffic Generators, in a script for the client `snappi`.
+//!
+//! What a stream sends is written as headers, fields and patterns of the model; then that is read as any client's would be, and its
+//! frames are compared with those of the stream. What comes out otherwise is refused: so nothing is said that is not so.
+
+use super::described::{Described, streams};
+use super::forms::{BEGIN, END};
+use crate::tester::Tester;
+use linerate_generate::stream::{Mark, Pick, Shape, Stream};
+use linerate_generate::trailer::Key;
+use linerate_generate::{Layer, Rate};
+use linerate_otg::config::Config;
+use linerate_otg::flow::Setup;
+use linerate_otg::headers::{HEADERS, Header};
+use linerate_otg::read::Faults;
+use linerate_wire::named::{Field, Kind};
+use linerate_wire::{Layers, cover, dissect};
+use serde_json::{Map, Value, json};
+
+/// Frames of a stream that are compared.
+const COMPARED: u64 = 300;
+/// Values of a field that are written one by one.
+const MOST_VALUES: u64 = 1024;
+
+/// A script that has these streams sent.
+pub fn script(tester: &Tester, all: &[Described], faults: &mut Faults) -> String {
+    let document = document(tester, all, faults);
+    let text = serde_json::to_string_pretty(&document).unwrap_or_default();
+    format!(
+        "# pip install snappi; python streams.py http://:TOKEN@127.0.0.1:8443\n\
+         import sys, time, snappi\n\n{BEGIN}{text}{END}\n\n\
+         api = snappi.api(location=sys.argv[1])\nconfig = api.config()\nconfig.deserialize(CONFIG)\napi.set_config(config)\n\n\n\
+         def transmit(what):\n    state = api.control_state()\n    state.traffic.flow_transmit.state = what\n    \
+         api.set_control_state(state)\n\n\n\
+         transmit(\"start\")\nrequest = api.metrics_request()\nrequest.flow.flow_names = []\n\
+         while any(flow.transmit != \"stopped\" for flow in api.get_metrics(request).flow_metrics):\n    time.sleep(0.5)\n\
+         # Answered once what was sent has come.\n\
+         transmit(\"stop\")\n\
+         for flow in api.get_metrics(request).flow_metrics:\n    print(flow.name, flow.frames_tx, flow.frames_rx)\n"
+    )
+}
+
+fn document(tester: &Tester, all: &[Described], faults: &mut Faults) -> Value {
+    let mut flows = Vec::new();
+    for (index, one) in all.iter().enumerate() {
+        let path = format!("streams[{index}]");
+        let made = streams(&[one], tester.line_of(&one.tx));
+        let Some(stream) = made.ok().and_then(|mut made| made.pop()) else {
+            faults.add(&path, "it is wrong itself");
+            continue;
+        };
+        match flow(one, &stream) {
+            Some(flow) if is_same(&flow, one, &stream) => flows.push(flow),
+            _ => faults.add(&path, "the model has no words for it: save a stream file"),
+        }
+    }
+    let mut names: Vec<&str> = all.iter().flat_map(|one| one.rx.iter().chain([&one.tx])).map(String::as_str).collect();
+    names.sort_unstable();
+    names.dedup();
+    let ports: Vec<Value> = names.iter().map(|name| json!({"name": name, "location": name})).collect();
+    json!({"ports": ports, "flows": flows})
+}
+
+/// A flow of the model, if there are words for it.
+fn flow(one: &Described, stream: &Stream) -> Option<Value> {
+    let sizes: Vec<usize> = stream.variants.iter().map(|variant| variant.frame.len() + 4).collect();
+    let [size] = sizes[..] else { return None };
+    let Rate::Frames(pps) = stream.rate else {
+        let Rate::Bits(bits, Layer::L1) = stream.rate else { return None };
+        return finished(one, stream, size, json!({"choice": "bps", "bps": bits.round() as u64}));
+    };
+    finished(one, stream, size, json!({"choice": "pps", "pps": pps.round() as u64}))
+}
+
+fn finished(one: &Described, stream: &Stream, size: usize, rate: Value) -> Option<Value> {
+    let duration = match (stream.shape, stream.count, stream.span.length) {
+        (Shape::Even, None, None) => json!({"choice": "continuous", "continuous": {"delay": delay(stream)}}),
+        (Shape::Even, Some(count), None) => {
+            json!({"choice": "fixed_packets", "fixed_packets": {"packets": count, "delay": delay(stream)}})
+        }
+        (Shape::Even, None, Some(length)) => {
+            json!({"choice": "fixed_seconds", "fixed_seconds": {"seconds": length as f64 / 1e9, "delay": delay(stream)}})
+        }
+        (Shape::Bursts { frames, gap }, count, None)
+            if count.is_none_or(|count| count % frames == 0) && stream.span.start == 0 =>
+        {
+            let gap = json!({"choice": "nanoseconds", "nanoseconds": gap as f64});
+            let bursts = count.map_or(0, |count| count / frames);
+            json!({"choice": "burst", "burst": {"bursts": bursts, "packets": frames, "inter_burst_gap": gap}})
+        }
+        _ => return None,
+    };
+    let is_counted = stream.mark != Mark::None;
+    Some(json!({
+        "name": one.name, "tx_rx": {"choice": "port", "port": {"tx_name": one.tx, "rx_names": one.rx}},
+        "packet": packet(stream)?, "size": {"choice": "fixed", "fixed": size}, "rate": rate, "duration": duration,
+        "metrics": {"enable": is_counted, "loss": is_counted}
+    }))
+}
+
+fn delay(stream: &Stream) -> Value {
+    json!({"choice": "nanoseconds", "nanoseconds": stream.span.start as f64})
+}
+
+/// The headers of its frames.
+fn packet(stream: &Stream) -> Option<Vec<Value>> {
+    let variant = &stream.variants[0];
+    let frame = &variant.frame;
+    let mut layers = Layers::new();
+    dissect(stream.link, frame, &mut layers);
+    let mut packet = Vec::new();
+    for at in cover::placed(frame, &layers) {
+        let bytes = frame.get(at.offset..at.offset + at.length)?;
+        let kind = Kind::of(at.protocol, bytes)?;
+        let row = HEADERS.iter().find(|row| row.name == kind.name())?;
+        packet.push(json!({"choice": row.otg, row.otg: fields(row, kind, stream, at.offset, bytes)?}));
+    }
+    Some(packet)
+}
+
+fn fields(row: &Header, kind: &Kind, stream: &Stream, offset: usize, bytes: &[u8]) -> Option<Value> {
+    let mut fields = Map::new();
+    for own in row.fields.iter().filter(|own| !own.name.is_empty() && own.usual.is_some()) {
+        let (name, mask) = own.name.split_once("&0x").unwrap_or((own.name, ""));
+        let Some(field) = kind.field(name, bytes) else { continue };
+        let value = match u128::from_str_radix(mask, 16) {
+            Ok(mask) => {
+                let bits = (field.get(bytes)? & mask) >> mask.trailing_zeros();
+                json!({"choice": "value", "value": u64::try_from(bits).ok()?})
+            }
+            Err(_) => pattern(field, stream, offset, bytes)?,
+        };
+        fields.insert(own.otg.to_owned(), value);
+    }
+    Some(Value::Object(fields))
+}
+
+/// The values of a field.
+fn pattern(field: &Field, stream: &Stream, offset: usize, bytes: &[u8]) -> Option<Value> {
+    let bit = offset * 8 + field.start(bytes)?;
+    let shown = |value: u128| match field.format {
+        linerate_wire::named::Format::Mac | linerate_wire::named::Format::Ipv4 | linerate_wire::named::Format::Ipv6 => {
+            Value::from(field.format.show(value).to_string())
+        }
+        _ => Value::from(u64::try_from(value).unwrap_or(u64::MAX)),
+    };
+    let first = |change: &&linerate_generate::stream::Change| {
+        change.offset * 8 + change.width * 8 - (128 - change.mask.leading_zeros() as usize) == bit
+    };
+    let Some(change) = stream.variants[0].changes.iter().find(first) else {
+        return Some(json!({"choice": "value", "value": shown(field.get(bytes)?)}));
+    };
+    let selector = &stream.selectors[change.selector];
+    let Pick::InTurn { every: 1 } = selector.pick else { return None };
+    let values: Vec<u128> = (0..selector.count.min(MOST_VALUES + 1)).map(|index| change.map.at(index)).collect();
+    if let [start, second, ..] = values[..]
+        && let Some(step) = second.checked_sub(start)
+        && values
+            .iter()
+            .enumerate()
+            .all(|(index, value)| *value == start.wrapping_add(step.wrapping_mul(index as u128)))
+    {
+        let counter = json!({"start": shown(start), "step": shown(step), "count": selector.count});
+        return Some(json!({"choice": "increment", "increment": counter}));
+    }
+    let all = values.iter().map(|value| shown(*value)).collect::<Vec<_>>();
+    (values.len() as u64 <= MOST_VALUES).then(|| json!({"choice": "values", "values": all}))
+}
+
+/// Whether a flow of the model sends what the stream does, as and when it does.
+fn is_same(flow: &Value, one: &Described, stream: &Stream) -> bool {
+    let ports: Vec<Value> = one.rx.iter().chain([&one.tx]).map(|name| json!({"name": name})).collect();
+    let document = json!({"ports": ports, "flows": [flow]});
+    let Ok(config) = Config::read(&document, &Setup::default()) else { return false };
+    let Some(flow) = config.flows.into_iter().next() else { return false };
+    // Its number is not given yet, and stands in trailers.
+    let other = Stream { id: stream.id, ..flow.stream };
+    let timing = |stream: &Stream| (stream.rate, stream.shape, stream.count, stream.span, stream.mark);
+    let is_frame_same = |n| other.frame(n, 0, &Key::default()) == stream.frame(n, 0, &Key::default());
+    timing(&other) == timing(stream) && (0..COMPARED).all(is_frame_same)
+}
+
+/// Streams of a script or of a configuration.
+pub fn read(tester: &Tester, text: &str, faults: &mut Faults) -> Vec<Value> {
+    let inner = text.split_once(BEGIN).and_then(|(_, rest)| rest.split_once(END)).map_or(text, |(inner, _)| inner);
+    let document: Value = match serde_json::from_str(inner) {
+        Ok(document) => document,
+        Err(error) => {
+            faults.add("", format_args!("this is no JSON: {error}"));
+            return Vec::new();
+        }
+    };
+    let config = match Config::read(&document, &Setup::default()) {
+        Ok(config) => config,
+        Err(wrong) => {
+            wrong.lines().iter().for_each(|line| faults.add("", line));
+            return Vec::new();
+        }
+    };
+    let location = |name: &String| {
+        let found = config.ports.iter().find(|port| port.name == *name);
+        tester.name_of(found.map_or(name, |port| &port.location))
+    };
+    let mut streams = Vec::new();
+    for flow in &config.flows {
+        let stream = &flow.stream;
+        let sizes: Vec<String> = stream.variants.iter().map(|variant| (variant.frame.len() + 4).to_string()).collect();
+        let size = if sizes.len() == 1 { sizes[0].clone() } else { format!("[{}]", sizes.join(", ")) };
+        let check = match stream.mark {
+            Mark::None => "no",
+            Mark::Count => "count",
+            Mark::Trailer => "trailer",
+        };
+        let mut one = json!({
+            "name": flow.name, "tx": location(&flow.tx), "rx": flow.rx.iter().map(location).collect::<Vec<_>>(),
+            "packet": flow.text, "size": size, "rate": rate(stream.rate), "check": check
+        });
+        if let Some(count) = stream.count {
+            one["count"] = count.into();
+        }
+        if let Shape::Bursts { frames, gap } = stream.shape {
+            one["burst"] = json!({"frames": frames, "gap": format!("{gap}ns")});
+        }
+        if stream.span.start > 0 {
+            one["start"] = format!("{}ns", stream.span.start).into();
+        }
+        if let Some(length) = stream.span.length {
+            one["for"] = format!("{length}ns").into();
+        }
+        streams.push(one);
+    }
+    streams
+}
+
+/// As a stream file has it.
+fn rate(rate: Rate) -> String {
+    match rate {
+        Rate::Frames(frames) => format!("{frames}pps"),
+        Rate::Bits(bits, Layer::L1) => format!("{bits}bpsl1"),
+        Rate::Bits(bits, Layer::L2) => format!("{bits}bps"),
+        Rate::Top => "top".to_owned(),
+    }
+}

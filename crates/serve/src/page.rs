@@ -1,0 +1,79 @@
+//! The page: what a browser is handed, all of it in the program. It is written as it stands, in modules of its own; the chart is uPlot
+//! (MIT, `page/uplot.LICENSE`), chosen since it is 51 KB and draws from plain arrays.
+
+/// A file of the page.
+macro_rules! part {
+    ($path:literal, $kind:expr, $file:literal) => {
+        ($path, $kind, include_bytes!(concat!("page/", $file)))
+    };
+}
+
+const SCRIPT: &str = "text/javascript; charset=utf-8";
+const STYLE: &str = "text/css; charset=utf-8";
+const TEXT: &str = "text/plain; charset=utf-8";
+
+/// Each file: where it is, what it is, and its bytes.
+const FILES: &[(&str, &str, &[u8])] = &[
+    part!("/", "text/html; charset=utf-8", "index.html"),
+    part!("/page/style.css", STYLE, "style.css"),
+    part!("/page/main.js", SCRIPT, "main.js"),
+    part!("/page/api.js", SCRIPT, "api.js"),
+    part!("/page/dom.js", SCRIPT, "dom.js"),
+    part!("/page/run.js", SCRIPT, "run.js"),
+    part!("/page/chart.js", SCRIPT, "chart.js"),
+    part!("/page/editor.js", SCRIPT, "editor.js"),
+    part!("/page/frame.js", SCRIPT, "frame.js"),
+    part!("/page/capture.js", SCRIPT, "capture.js"),
+    part!("/page/measure.js", SCRIPT, "measure.js"),
+    part!("/page/flows.js", SCRIPT, "flows.js"),
+    part!("/page/log.js", SCRIPT, "log.js"),
+    part!("/page/icon.svg", "image/svg+xml", "icon.svg"),
+    part!("/page/uplot.js", SCRIPT, "uplot.js"),
+    part!("/page/uplot.css", STYLE, "uplot.css"),
+    part!("/page/uplot.LICENSE", TEXT, "uplot.LICENSE"),
+];
+
+/// The file at a path: what it is, and its bytes.
+pub(crate) fn asset(path: &str) -> Option<(&'static str, &'static [u8])> {
+    FILES.iter().find(|(known, ..)| *known == path).map(|(_, kind, bytes)| (*kind, *bytes))
+}
+
+/// Whether what is posted there changes nothing, so that nobody need know.
+pub(crate) fn is_question(path: &str) -> bool {
+    let asked = ["check", "write", "read", "capture/frames", "capture/frame", "measure/estimate", "flows"];
+    path.starts_with("/monitor/") || path.strip_prefix("/api/v1/").is_some_and(|name| asked.contains(&name))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MOST_BYTES: usize = 120_000;
+
+    #[test]
+    fn all_of_it_is_small_and_asks_for_nothing_elsewhere() {
+        let all: usize = FILES.iter().map(|(.., bytes)| bytes.len()).sum();
+        assert!(all < MOST_BYTES, "{all} bytes");
+        for (path, _, bytes) in FILES.iter().filter(|(path, ..)| !path.contains("uplot")) {
+            let text = String::from_utf8_lossy(bytes);
+            for never in [
+                "innerHTML",
+                "outerHTML",
+                "insertAdjacent",
+                "document.write",
+                "eval(",
+                "https://",
+                "//cdn",
+                " style=",
+                "onclick=",
+            ] {
+                assert!(!text.contains(never), "{path}: {never}");
+            }
+            assert!(
+                text.lines().count() <= 400 && text.lines().all(|line| line.chars().count() <= 160),
+                "{path} is too long"
+            );
+        }
+        assert_eq!(asset("/page/../etc/passwd"), None);
+    }
+}

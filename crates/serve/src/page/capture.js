@@ -1,0 +1,79 @@
+// Frames captured at a port: begun, listed, looked at, kept.
+
+import { post, postBlob } from "./api.js";
+import { button, count, day, el, field, keep, select, table, text } from "./dom.js";
+import { frame } from "./frame.js";
+
+const ROWS = 100;
+
+export function open(main, page, [name]) {
+  const ports = page.ports();
+  const port = select(ports, { id: "port", value: ports.includes(name) ? name : ports[ports.length - 1] });
+  const wanted = el("input", { id: "wanted", placeholder: "pcap-filter; nothing: all", spellcheck: "false" });
+  const full = select([["ring", "the oldest go"], ["stop", "the newest go"]], { id: "full" });
+  const filter = el("input", { id: "filter", placeholder: "udp port 53", spellcheck: "false" });
+  const told = el("p", { role: "status", "data-what": "told" });
+  const rows = table("Captured frames", [["number", "", true], ["time", "UTC"], ["length", "bytes", true], ["frame"]], { "data-table": "frames" });
+  const shown = el("section", { "aria-label": "Frame" });
+  let skip = 0, fitting = 0, was = "", chosen = null;
+  const doing = (what) => page.attempt(async () => {
+    await post("capture", { port: port.value, do: what, filter: what === "start" ? wanted.value : "", when_full: full.value });
+    if (what !== "stop") {
+      skip = 0;
+      shown.replaceChildren();
+    }
+    await list();
+  });
+  const turn = (by) => async () => {
+    skip = Math.max(0, Math.min(skip + by, Math.floor(Math.max(0, fitting - 1) / ROWS) * ROWS));
+    await page.attempt(list);
+  };
+  main.append(el("h1", {}, "Capture"),
+    el("div", { class: "bar" }, field("Port", port), field("Take what fits", wanted), field("When 16 MiB are full", full),
+      button("Start", () => doing("start"), { class: "main", "data-do": "start" }), button("Stop", () => doing("stop"), { "data-do": "stop" }),
+      button("Clear", () => doing("clear"), { "data-do": "clear" })),
+    el("form", { class: "bar", onsubmit: (event) => { event.preventDefault(); skip = 0; page.attempt(list); } }, field("Show what fits", filter),
+      el("button", { "data-do": "list" }, "Show"), button("Before", turn(-ROWS)), button("Next", turn(ROWS)),
+      button("Download pcapng", () => page.attempt(download), { "data-do": "download" })),
+    told, el("div", { class: "two" }, rows.element, shown));
+  port.addEventListener("change", () => { skip = 0; page.attempt(list); });
+
+  async function list() {
+    const answer = await post("capture/frames", { port: port.value, filter: filter.value, skip, count: ROWS });
+    fitting = answer.fitting;
+    const dropped = answer.dropped > 0 ? `, ${count(answer.dropped)} had no room` : "";
+    const which = filter.value ? `, ${count(fitting)} fit` : "";
+    const none = answer.frames === 0 ? (answer.is_on ? ": nothing came so far" : ": start a capture") : "";
+    text(told, `${count(answer.frames)} frames${which}${dropped}; ${answer.is_on ? "taking more" : "stopped"}${none}`);
+    rows.body.replaceChildren(...answer.rows.map((row) => {
+      const line = el("tr", { "data-frame": row.number, class: row.number === chosen ? "chosen" : null },
+        el("td", { class: "number" }, button(count(row.number), () => look(row.number), { "aria-label": `frame ${row.number}` })),
+        el("td", {}, day(row.time_ns)), el("td", { class: "number" }, row.length), el("td", { class: "long mono" }, row.summary));
+      return line;
+    }));
+    rows.element.hidden = answer.rows.length === 0;
+  }
+
+  async function look(number) {
+    const answer = await page.attempt(() => post("capture/frame", { port: port.value, number }));
+    if (!answer) return;
+    chosen = number;
+    for (const row of rows.body.children) row.classList.toggle("chosen", Number(row.dataset.frame) === number);
+    shown.replaceChildren(el("h2", {}, `Frame ${count(number)}, ${day(answer.time_ns)}`), el("p", { class: "mono" }, answer.summary),
+      frame(answer, "Layers and bytes", true));
+  }
+
+  async function download() {
+    keep(`${port.value}.pcapng`, await postBlob("capture/file", { port: port.value, filter: filter.value, format: "pcapng" }));
+  }
+
+  function update(figures) {
+    const own = figures.ports.find((one) => one.name === port.value)?.capture;
+    const now = own ? `${own.is_on} ${own.frames} ${own.dropped}` : "";
+    // What is looked at does not move away: the list grows at its end.
+    if (now !== was && !rows.body.contains(document.activeElement)) page.attempt(list);
+    was = now;
+  }
+  page.attempt(list);
+  return { update };
+}

@@ -1,0 +1,67 @@
+// What was sent, came and got lost in the last ten minutes, a point a second.
+
+import { el } from "./dom.js";
+
+const MOST = 600;
+const times = [], sent = [], received = [], lost = [];
+let last = null;
+
+/** Takes note of figures, whatever is shown. */
+export function remember(figures) {
+  const now = Math.floor(Date.now() / 1000);
+  let missing = null;
+  for (const stream of figures.streams) if (stream.lost !== null) missing = (missing ?? 0) + stream.lost;
+  if (last && last.time === now) return;
+  const sum = (side) => figures.ports.reduce((all, port) => all + port[side].frames_per_s, 0);
+  const more = missing !== null && last && last.missing !== null ? Math.max(0, missing - last.missing) : missing === null ? null : 0;
+  for (const [list, value] of [[times, now], [sent, sum("tx")], [received, sum("rx")], [lost, more]]) {
+    list.push(value);
+    if (list.length > MOST) list.shift();
+  }
+  last = { time: now, missing };
+}
+
+/** A chart in a place; `update` draws what there is, `close` ends it. */
+export function chart(place) {
+  const style = getComputedStyle(document.documentElement);
+  const colour = (name) => style.getPropertyValue(name).trim();
+  const axis = () => ({ stroke: colour("--weak"), grid: { stroke: colour("--line"), width: 1 }, ticks: { stroke: colour("--line") } });
+  const short = new Intl.NumberFormat("en", { notation: "compact", maximumFractionDigits: 1 });
+  const line = (label, name, dash) => ({ label, stroke: colour(name), width: 2, dash, points: { show: false } });
+  const clock = (seconds) => new Date(seconds * 1000).toISOString().slice(11, 19);
+  const width = () => Math.max(200, place.clientWidth - 12);
+  const build = () => new uPlot({
+    width: width(), height: 220, legend: { live: true }, cursor: { drag: { x: false, y: false } },
+    scales: {
+      x: { time: true, range: (_, least, most) => [Math.min(least, most - 60), most] },
+      y: { range: (_, least, most) => [0, Math.max(10, (most ?? 0) * 1.1)] },
+    },
+    axes: [
+      { ...axis(), space: 90, incrs: [1, 5, 10, 30, 60, 120, 300], values: (_, values) => values.map(clock) },
+      { ...axis(), size: 60, values: (_, values) => values.map((value) => short.format(value)) },
+    ],
+    series: [
+      { label: "UTC", value: (_, value) => (value === null ? "-" : clock(value)) },
+      line("sent/s", "--accent"), line("received/s", "--good", [6, 4]), line("lost/s", "--bad", [2, 3]),
+    ],
+  }, [times, sent, received, lost], place);
+  let made = build();
+  const watch = new ResizeObserver(() => made.setSize({ width: width(), height: 220 }));
+  watch.observe(place);
+  const scheme = matchMedia("(prefers-color-scheme: dark)");
+  const redraw = () => {
+    made.destroy();
+    made = build();
+  };
+  scheme.addEventListener("change", redraw);
+  return {
+    update: () => made.setData([times, sent, received, lost]),
+    close: () => {
+      watch.disconnect();
+      scheme.removeEventListener("change", redraw);
+      made.destroy();
+    },
+  };
+}
+
+export const chartPlace = () => el("div", { class: "chart", role: "img", "aria-label": "Frames a second, sent, received and lost, of the last ten minutes" });

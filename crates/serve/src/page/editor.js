@@ -1,0 +1,171 @@
+// Streams as text: written, checked while that is done, with the frames that they will send.
+
+import { get, patch, post } from "./api.js";
+import { button, el, field, keep, select, table, text } from "./dom.js";
+import { frame } from "./frame.js";
+
+const USUAL = { packet: "ip(dst=198.18.0.2)/udp(dport=9)", size: "128", rate: "1kpps", count: "", start: "", for: "", burst: "", poisson: false, check: "" };
+const HINTS = {
+  packet: "layers with slashes between: ip(dst=10.0.0.1..10.0.0.9)/udp(dport=53)/payload(random)",
+  size: "64, 64..1518, random(64..1518), [64:7, 594:4, 1518:1], imix", rate: "250kpps, 1gbps, 50%", count: "no end",
+  start: "10ms", for: "2s", burst: "100/1ms",
+};
+const FORMS = [["file", "stream file"], ["command", "command"], ["snappi", "snappi script"]];
+
+export function open(main, page, [name]) {
+  const ports = page.ports();
+  const inputs = {
+    name: el("input", { id: "name", required: true, maxlength: 200 }),
+    tx: select(ports, { id: "tx" }),
+    rx: select([["", "nowhere"], ...ports], { id: "rx" }),
+    packet: el("textarea", { id: "packet", rows: 4, spellcheck: "false", class: "mono" }),
+    check: select([["", "by a trailer, or its packet"], ["trailer", "by a trailer"], ["count", "by its packet"], ["no", "not at all"]], { id: "check" }),
+    poisson: el("input", { type: "checkbox", id: "poisson" }),
+  };
+  for (const key of ["size", "rate", "count", "start", "for", "burst"]) inputs[key] = el("input", { id: key, placeholder: HINTS[key], spellcheck: "false" });
+  const verdict = el("pre", { class: "caret", role: "status", id: "verdict" });
+  const frames = el("div", { id: "frames" });
+  const apply = button("Apply", save, { class: "main", "data-do": "apply" });
+  const title = el("h1", {}, "Streams");
+  const list = table("Streams that there are", [["stream"], ["from, to"], ["packet"], ["rate", "", true]], { "data-table": "list" });
+  main.append(title,
+    el("div", { class: "two" },
+      el("form", { onsubmit: (event) => { event.preventDefault(); apply.click(); } },
+        el("div", { class: "form" }, field("Name", inputs.name), field("Sent by port", inputs.tx), field("Comes to port", inputs.rx)),
+        field("Packet", inputs.packet, { class: "wide" }), el("p", { class: "weak" }, HINTS.packet), verdict,
+        el("div", { class: "form" }, field("Size, bytes with FCS", inputs.size), field("Rate", inputs.rate), field("Frames", inputs.count),
+          field("Bursts, frames/gap", inputs.burst), field("Start after", inputs.start), field("For", inputs.for), field("Checked", inputs.check),
+          el("label", {}, inputs.poisson, " Gaps of a Poisson process")),
+        el("div", { class: "bar" }, apply, button("New", async () => fill(null), { "data-do": "new" }),
+          button("Remove", () => page.attempt(async () => {
+            await patch("streams", { streams: [], remove: [inputs.name.value] });
+            await fill(null);
+          }), { "data-do": "remove" }))),
+      el("section", { "aria-label": "First frames" }, el("h2", {}, "First frames"), frames)),
+    el("h2", {}, "All streams"), list.element,
+    el("div", { class: "bar" }, FORMS.map(([form, label]) =>
+      button(`Save as ${label}`, () => page.attempt(() => saved(form)), { "data-form": form })),
+      button("Find and replace", replace), button("Read", async () => { reading.showModal(); }, { "data-do": "read" })));
+  const pasted = el("textarea", { rows: 10, spellcheck: "false", class: "mono", id: "pasted" });
+  const reading = el("dialog", { "aria-label": "Read streams" }, el("h2", {}, "Read streams"),
+    el("p", {}, "A stream file, commands (linerate generate), a snappi script or its configuration. Streams of the same names are replaced."),
+    pasted,
+    el("input", { type: "file", "aria-label": "file", onchange: async (event) => { pasted.value = await event.target.files[0]?.text() ?? ""; } }),
+    el("div", { class: "bar" }, button("Take", () => page.attempt(taken), { class: "main", "data-do": "take" }), button("Close", async () => reading.close())));
+  main.append(reading);
+  let all = [], timer = null, asked = 0;
+
+  /** The stream as it stands in the form. */
+  function stream() {
+    const made = { name: inputs.name.value, tx: inputs.tx.value, rx: inputs.rx.value ? [inputs.rx.value] : [], packet: inputs.packet.value };
+    for (const key of ["size", "rate", "start", "for", "check"]) if (inputs[key].value.trim()) made[key] = inputs[key].value.trim();
+    if (inputs.count.value.trim()) made.count = /^\d+$/.test(inputs.count.value.trim()) ? Number(inputs.count.value) : inputs.count.value;
+    if (inputs.poisson.checked) made.poisson = true;
+    if (inputs.burst.value.trim()) {
+      const [frames, gap] = inputs.burst.value.split("/");
+      made.burst = { frames: Number(frames), gap: (gap ?? "").trim() };
+    }
+    return made;
+  }
+
+  async function load() {
+    all = (await get("streams")).streams;
+    list.body.replaceChildren(...all.slice(0, 500).map((one) => el("tr", { "data-stream": one.name },
+      el("th", { scope: "row" }, el("a", { href: `#/edit/${encodeURIComponent(one.name)}` }, one.name)),
+      el("td", {}, `${one.tx} > ${one.rx.join(", ") || "-"}`), el("td", { class: "long mono" }, one.packet), el("td", { class: "number" }, one.rate))));
+    list.element.hidden = all.length === 0;
+  }
+
+  /** Shows a stream, or a new one. */
+  async function fill(one) {
+    await load();
+    let number = all.length + 1;
+    while (all.some((other) => other.name === `stream ${number}`)) number += 1;
+    const from = one ?? { ...USUAL, name: `stream ${number}`, tx: ports[0], rx: ports[1] ? [ports[1]] : [] };
+    inputs.name.value = from.name;
+    inputs.tx.value = from.tx;
+    inputs.rx.value = from.rx[0] ?? "";
+    for (const key of ["packet", "size", "rate", "count", "start", "for", "check"]) inputs[key].value = from[key] ?? "";
+    inputs.burst.value = from.burst ? `${from.burst.frames}/${from.burst.gap}` : "";
+    inputs.poisson.checked = from.poisson === true;
+    await check();
+  }
+
+  async function check() {
+    const number = (asked += 1);
+    const answer = await page.attempt(() => post("check", { stream: stream(), frames: 5 }));
+    if (!answer || number !== asked) return;
+    const fault = answer.faults[0];
+    text(verdict, fault ? said(fault) : "");
+    for (const [key, input] of Object.entries(inputs)) input.setAttribute("aria-invalid", fault?.key === key);
+    verdict.dataset.state = fault ? "wrong" : "right";
+    if (!fault) {
+      const opened = new Set([...frames.querySelectorAll("details[open]")].map((one) => one.dataset.frame));
+      const title = (shown) => `${shown.number}: ${(shown.due_ns / 1e6).toFixed(3)} ms, ${shown.length + 4} bytes: ${shown.summary}`;
+      frames.replaceChildren(...answer.frames.map((shown, index) => frame(shown, title(shown), opened.has(String(shown.number)) || index === 0)));
+    }
+  }
+
+  /** A fault, with a caret below the place in the text. */
+  function said(fault) {
+    const value = inputs[fault.key]?.value ?? "";
+    if (fault.at === null || value.includes("\n")) return `${fault.key}: ${fault.what}`;
+    const from = Math.max(0, fault.at - 30);
+    return `${value.slice(from, from + 60)}\n${" ".repeat(fault.at - from)}^\n${fault.key}: ${fault.what}`;
+  }
+
+  async function save() {
+    clearTimeout(timer);
+    asked += 1;
+    const done = await page.attempt(() => patch("streams", { streams: [stream()] }));
+    if (!done) return;
+    await load();
+    text(verdict, `"${inputs.name.value}" is set.`);
+    verdict.dataset.state = "set";
+  }
+
+  async function saved(form) {
+    const made = await post("write", { form });
+    keep(made.name, new Blob([made.text], { type: "text/plain" }));
+    sessionStorage.setItem("linerate-saved", made.text);
+  }
+
+  async function taken() {
+    const read = await post("read", { text: pasted.value });
+    await patch("streams", { streams: read.streams });
+    reading.close();
+    await load();
+    await fill(all.find((one) => one.name === read.streams[0].name));
+  }
+
+  async function replace() {
+    const find = el("input", { id: "find" }), by = el("input", { id: "by" }), told = el("p", { role: "status" });
+    const dialog = el("dialog", { "aria-label": "Find and replace" }, el("h2", {}, "Find and replace in all packets"),
+      el("div", { class: "form" }, field("Find", find), field("Replace by", by)), told,
+      el("div", { class: "bar" }, button("Replace", () => page.attempt(async () => {
+        const meant = all.filter((one) => find.value && one.packet.includes(find.value));
+        const changed = meant.map((one) => ({ ...one, packet: one.packet.replaceAll(find.value, by.value) }));
+        if (changed.length > 0) await patch("streams", { streams: changed });
+        text(told, `${changed.length} streams changed`);
+        await load();
+      }), { class: "main" }), button("Close", async () => { dialog.close(); dialog.remove(); })));
+    main.append(dialog);
+    dialog.showModal();
+  }
+
+  for (const input of Object.values(inputs)) {
+    input.addEventListener("input", () => {
+      clearTimeout(timer);
+      verdict.dataset.state = "typing";
+      timer = setTimeout(check, 200);
+    });
+  }
+  page.attempt(async () => {
+    await load();
+    const copied = name === "+" ? sessionStorage.getItem("linerate-copy") : null;
+    sessionStorage.removeItem("linerate-copy");
+    const found = all.find((one) => one.name === (copied ?? name));
+    await fill(copied && found ? { ...found, name: `${found.name} copy` } : found ?? null);
+  });
+  return { close: () => clearTimeout(timer) };
+}

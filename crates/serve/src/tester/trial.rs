@@ -1,0 +1,126 @@
+//! Trials of a measurement, at the ports of the tester: streams that are sent once, and the account of them alone.
+
+use super::Tester;
+use crate::listen::account;
+use crate::running::matchers;
+use linerate_engine::Stop;
+use linerate_engine::transmit::{Doing, Sending};
+use linerate_generate::check::Check;
+use linerate_generate::stream::{Mark, StreamSet};
+use linerate_generate::trailer::Key;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+/// Frames of a trial in one direction.
+#[derive(Clone, Debug)]
+pub struct Way {
+    /// The port that sends.
+    pub tx: String,
+    /// The port where they should come.
+    pub rx: String,
+    /// What is sent: each stream has its own rate, and an end.
+    pub set: StreamSet,
+    /// How long that should take.
+    pub seconds: f64,
+}
+
+/// What came of it.
+pub struct Came {
+    /// Frames that each stream has sent, by its number.
+    pub sent: Vec<u64>,
+    /// From the first frame to the last.
+    pub elapsed: Duration,
+    /// The account of the port where they should come, of this trial alone.
+    pub check: Check,
+    /// Why a port sends or receives no more.
+    pub failure: Option<String>,
+}
+
+/// Whoever has not sent all so much later is told to end.
+const LATE: f64 = 1.05;
+/// And never sooner than after this.
+const GRACE: Duration = Duration::from_millis(500);
+/// How often it is looked whether all is sent.
+const LOOK: Duration = Duration::from_millis(1);
+
+/// Sends frames, waits until they have come or nothing has come for so long, and says what came.
+///
+/// # Errors
+/// A port that there is not, or streams that cannot be sent.
+pub fn run(tester: &Mutex<Tester>, ways: &[Way], quiet: Duration, stop: &Stop) -> Result<Vec<Came>, String> {
+    let lock = || tester.lock().unwrap_or_else(PoisonError::into_inner);
+    let began = Instant::now();
+    let sending = lock().send_once(ways)?;
+    let longest = ways.iter().map(|way| way.seconds).fold(0.0, f64::max);
+    let most = Duration::from_secs_f64((longest * LATE).min(1e9)) + GRACE;
+    let is_over = || sending.iter().flatten().all(|sending| sending.doing() == Doing::Stopped);
+    while !is_over() && began.elapsed() < most && !stop.is_requested() {
+        std::thread::sleep(LOOK);
+    }
+    Ok(lock().account_of(ways, &sending, quiet))
+}
+
+impl Tester {
+    /// Ends all that is sent, and sends these.
+    fn send_once(&mut self, ways: &[Way]) -> Result<Vec<Vec<Arc<Sending>>>, String> {
+        self.stop_all();
+        self.renew();
+        let mut all = Vec::new();
+        for (number, way) in ways.iter().enumerate() {
+            let port = self.place(&way.tx).ok_or_else(|| format!("no port {:?} here", way.tx))?;
+            let rx = self.place(&way.rx).ok_or_else(|| format!("no port {:?} here", way.rx))?;
+            // What comes back to where it was sent is nobody's.
+            let key = Key(self.key.wrapping_add(number as u64));
+            let mut check = account(key);
+            for stream in way.set.streams.iter().filter(|stream| stream.mark == Mark::Count) {
+                matchers(stream).for_each(|matcher| check.count_only(stream.id, matcher));
+            }
+            self.ports[rx].listener.heard().check = check;
+            let port = &self.ports[port];
+            let longest =
+                way.set.streams.iter().flat_map(|stream| &stream.variants).map(|variant| variant.frame.len()).max();
+            if let Some(longest) = longest.filter(|longest| *longest > port.longest) {
+                return Err(format!("{} bytes, and {} sends {} at most", longest + 4, port.name, port.longest + 4));
+            }
+            if let Some(failure) = port.transmitter.failure() {
+                return Err(format!("{}: {failure}", port.name));
+            }
+            all.push(port.transmitter.begin(way.set.streams.clone(), key).map_err(|wrong| wrong.to_string())?);
+        }
+        Ok(all)
+    }
+
+    fn account_of(&mut self, ways: &[Way], sending: &[Vec<Arc<Sending>>], quiet: Duration) -> Vec<Came> {
+        for (way, sending) in ways.iter().zip(sending) {
+            let port = self.place(&way.tx).map(|place| &self.ports[place]);
+            port.into_iter().for_each(|port| port.transmitter.end(sending));
+        }
+        let sent: u64 = sending.iter().flatten().map(|sending| sending.frames()).sum();
+        let places: Vec<usize> = ways.iter().filter_map(|way| self.place(&way.rx)).collect();
+        let came = || {
+            places.iter().map(|place| {
+                let heard = self.ports[*place].listener.heard();
+                let counts = heard.check.report(None).summary().counts;
+                counts.received - counts.duplicated.min(counts.received)
+            })
+        };
+        self.wait_until(quiet, || came().sum::<u64>() >= sent);
+        let mut all = Vec::new();
+        for (way, sending) in ways.iter().zip(sending) {
+            let (Some(tx), Some(rx)) = (self.place(&way.tx), self.place(&way.rx)) else { continue };
+            let fresh = account(Key(self.key));
+            let check = std::mem::replace(&mut self.ports[rx].listener.heard().check, fresh);
+            let failure = self.ports[tx].transmitter.failure().or(self.ports[rx].listener.failure());
+            let mut sent = vec![0; way.set.streams.iter().map(|stream| stream.id as usize + 1).max().unwrap_or(0)];
+            for (stream, sending) in way.set.streams.iter().zip(sending) {
+                sent[stream.id as usize] = sending.frames();
+            }
+            let times = sending.iter().filter_map(|sending| sending.times());
+            let span = times.reduce(|one, other| (one.0.min(other.0), one.1.max(other.1)));
+            let elapsed = span.map_or(Duration::ZERO, |(first, last)| Duration::from_nanos(last.saturating_sub(first)));
+            all.push(Came { sent, elapsed, check, failure });
+        }
+        self.renew();
+        all
+    }
+}

@@ -1,0 +1,361 @@
+"""Drives the page of `linerate serve` in a headless Chromium, as a person would: by clicks, keys and what is to be read.
+
+    browse.py CHROMIUM ADDRESS FOLDER
+
+ADDRESS is that of the page with its token. Screenshots and downloads go into FOLDER. Prints a line for each part that went well. The browser is
+spoken to by its DevTools protocol, over a pipe: it needs nothing but Python.
+"""
+
+import base64
+import json
+import os
+import pathlib
+import select
+import subprocess
+import sys
+import tempfile
+import time
+
+PATIENCE = 30
+
+
+class Browser:
+    """A Chromium with one page."""
+
+    def __init__(self, program, folder):
+        self.folder = folder
+        read_theirs, self.write = os.pipe()
+        self.read, write_theirs = os.pipe()
+        self.profile = tempfile.TemporaryDirectory(ignore_cleanup_errors=True)
+
+        def pipes():
+            # What it reads is 3, and what it writes 4.
+            one, other = os.dup(read_theirs), os.dup(write_theirs)
+            os.dup2(one, 3)
+            os.dup2(other, 4)
+
+        options = ["--headless=new", "--no-sandbox", "--disable-dev-shm-usage", "--disable-gpu", "--no-first-run", "--remote-debugging-pipe",
+                   "--disable-background-networking", "--disable-component-update", "--disable-extensions", f"--user-data-dir={self.profile.name}"]
+        self.process = subprocess.Popen([program, *options, "about:blank"], preexec_fn=pipes, close_fds=False,
+                                        stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        os.close(read_theirs)
+        os.close(write_theirs)
+        self.number, self.rest, self.session, self.errors, self.finished = 0, b"", None, [], set()
+        target = self.ask("Target.createTarget", url="about:blank")["targetId"]
+        self.session = self.ask("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
+        for domain in ("Runtime", "Page", "Log"):
+            self.ask(f"{domain}.enable")
+        session, self.session = self.session, None
+        self.ask("Browser.setDownloadBehavior", behavior="allow", downloadPath=str(folder), eventsEnabled=True)
+        self.session = session
+
+    def message(self):
+        """What it says next."""
+        end = time.monotonic() + PATIENCE
+        while b"\0" not in self.rest:
+            ready, _, _ = select.select([self.read], [], [], max(0, end - time.monotonic()))
+            part = os.read(self.read, 1 << 20) if ready else b""
+            if not part:
+                raise SystemExit("the browser says nothing more")
+            self.rest += part
+        one, self.rest = self.rest.split(b"\0", 1)
+        return json.loads(one)
+
+    def ask(self, method, **parameters):
+        self.number += 1
+        request = {"id": self.number, "method": method, "params": parameters}
+        if self.session:
+            request["sessionId"] = self.session
+        os.write(self.write, json.dumps(request).encode() + b"\0")
+        while True:
+            answer = self.message()
+            if answer.get("id") == self.number:
+                if "error" in answer:
+                    raise SystemExit(f"{method}: {answer['error']}")
+                return answer["result"]
+            self.note(answer)
+
+    def note(self, event):
+        """Whatever a person would find in the console as an error."""
+        name, said = event.get("method"), event.get("params", {})
+        if name == "Runtime.exceptionThrown":
+            self.errors.append(json.dumps(said["exceptionDetails"])[:500])
+        elif name == "Runtime.consoleAPICalled" and said["type"] in ("error", "warning", "assert"):
+            self.errors.append(json.dumps(said["args"])[:500])
+        elif name == "Log.entryAdded" and said["entry"]["level"] in ("error", "warning"):
+            self.errors.append(f"{said['entry']['text']} {said['entry'].get('url', '')}")
+        elif name == "Browser.downloadProgress" and said["state"] == "completed":
+            self.finished.add(said["guid"])
+
+    def js(self, expression):
+        result = self.ask("Runtime.evaluate", expression=expression, returnByValue=True, awaitPromise=True)
+        if "exceptionDetails" in result:
+            raise SystemExit(f"{expression}: {json.dumps(result['exceptionDetails'])[:500]}")
+        return result["result"].get("value")
+
+    def wait(self, what, expression, seconds=PATIENCE):
+        end = time.monotonic() + seconds
+        while time.monotonic() < end:
+            value = self.js(expression)
+            if value:
+                return value
+            time.sleep(0.05)
+        shown = self.js("document.body.innerText.slice(0, 3000)")
+        self.picture("failed")
+        raise SystemExit(f"{what}: not within {seconds} s\n{shown}\n{self.errors}")
+
+    def click(self, selector):
+        quoted = json.dumps(selector)
+        place = f"""(() => {{
+            const found = document.querySelector({quoted});
+            if (!found || found.disabled || found.hidden) return null;
+            found.scrollIntoView({{block: "center", inline: "center"}});
+            const box = found.getBoundingClientRect();
+            return [box.x + box.width / 2, box.y + box.height / 2];
+        }})()"""
+        x, y = self.wait(f"{selector} to click", place)
+        for kind in ("mousePressed", "mouseReleased"):
+            self.ask("Input.dispatchMouseEvent", type=kind, x=x, y=y, button="left", clickCount=1)
+
+    def key(self, key, shift=False):
+        codes = {"Tab": 9, "Enter": 13, "Escape": 27, " ": 32}
+        text = {"Enter": "\r", " ": " "}.get(key)
+        more = {"text": text} if text else {}
+        self.ask("Input.dispatchKeyEvent", type="keyDown", key=key, code=key, windowsVirtualKeyCode=codes[key], modifiers=8 if shift else 0, **more)
+        self.ask("Input.dispatchKeyEvent", type="keyUp", key=key, code=key, windowsVirtualKeyCode=codes[key])
+
+    def type(self, selector, text):
+        """Into a field, instead of what is there."""
+        self.click(selector)
+        self.js(f"document.querySelector({json.dumps(selector)}).select()")
+        self.ask("Input.insertText", text=text) if text else self.js(
+            f"(() => {{ const f = document.querySelector({json.dumps(selector)}); f.value = ''; f.dispatchEvent(new Event('input', {{bubbles: true}})); }})()")
+
+    def choose(self, selector, value):
+        self.js(f"(() => {{ const f = document.querySelector({json.dumps(selector)}); f.value = {json.dumps(value)};"
+                f" f.dispatchEvent(new Event('change', {{bubbles: true}})); f.dispatchEvent(new Event('input', {{bubbles: true}})); }})()")
+
+    def view(self, name):
+        self.click(f'nav a[href="#/{name}"]')
+        self.wait(f"the view {name}", f"document.querySelector('main[data-view={name}] h1') !== null")
+
+    def cell(self, table, row, column):
+        """A text of a table: row by an attribute, column by its number."""
+        return self.js(f"document.querySelector('[data-table={table}] tr[{row}]')?.children[{column}]?.textContent")
+
+    def picture(self, name):
+        shot = self.ask("Page.captureScreenshot", format="png")
+        (self.folder / f"{name}.png").write_bytes(base64.b64decode(shot["data"]))
+
+    def size(self, width, height):
+        self.ask("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=False)
+
+    def colours(self, scheme):
+        self.ask("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": scheme}])
+
+    def download(self, selector, name):
+        """What a click brings as a file."""
+        path = self.folder / name
+        path.unlink(missing_ok=True)
+        self.click(selector)
+        end = time.monotonic() + PATIENCE
+        while not path.exists() or not path.stat().st_size:
+            if time.monotonic() > end:
+                raise SystemExit(f"{name} does not come: {self.errors}")
+            self.js("1")
+            time.sleep(0.05)
+        return path.read_bytes()
+
+    def end(self):
+        self.session = None
+        self.ask("Browser.close")
+        self.process.wait(PATIENCE)
+        self.profile.cleanup()
+
+
+def number(text):
+    return None if text in (None, "-") else int(text.replace(",", ""))
+
+
+def stream(page, name, packet, rate, count):
+    page.click('[data-do="new"]')
+    page.wait("an empty form", "!document.querySelector('[data-do=new]').disabled")
+    page.type("#name", name)
+    page.type("#packet", packet)
+    page.type("#size", "128")
+    page.type("#rate", rate)
+    page.type("#count", count)
+    page.choose("#tx", "p1")
+    page.choose("#rx", "p2")
+    page.wait("a right stream", "document.querySelector('#verdict').dataset.state === 'right'")
+    page.click('[data-do="apply"]')
+    page.wait(f"{name} to be set", "document.querySelector('#verdict').dataset.state === 'set'")
+
+
+def told(what):
+    print(what, flush=True)
+
+
+def traffic(page):
+    page.view("edit")
+    page.wait("the first frames", "document.querySelectorAll('#frames details').length === 5")
+    page.type("#packet", "ip/udp(dprt=53)")
+    verdict = page.wait("a fault", "document.querySelector('#verdict').dataset.state === 'wrong' && document.querySelector('#verdict').textContent")
+    lines = verdict.split("\n")
+    assert lines[1].index("^") == lines[0].index("dprt") and "did you mean dport?" in lines[2], verdict
+    stream(page, "web", "ip(dst=10.0.0.1..10.0.0.9)/udp(dport=80)", "100pps", "")
+    stream(page, "dns", "ip(dst=10.0.1.1)/udp(sport=random(1024..65535), dport=53)/payload(\"<img src=x onerror=alert(1)>\")", "1kpps", "300")
+    page.picture("streams")
+    told("two streams are built")
+    page.view("capture")
+    page.click('[data-do="start"]')
+    page.wait("a capture", "/taking more/.test(document.querySelector('[data-what=told]').textContent)")
+    page.view("flows")
+    page.choose("#port", "p2")
+    page.click('[data-do="start"]')
+    page.wait("a meter", "/meter is on/.test(document.querySelector('[data-what=told]').textContent)")
+    page.view("run")
+    page.click('[data-do="start"]')
+    state = "document.querySelector('tr[data-stream=%s] .state').textContent"
+    page.wait("web to be sent", f"{state % 'web'} === 'sending'")
+    page.wait("dns to end", f"{state % 'dns'} === 'stopped' && document.querySelector('tr[data-stream=dns]').children[6].textContent === '300'")
+    began = time.monotonic()
+    page.type("tr[data-stream=web] input.rate", "500pps")
+    page.key("Enter")
+    page.wait("the new rate", "Number(document.querySelector('tr[data-stream=web]').children[7].textContent.replace(',', '')) > 400", 10)
+    told(f"a rate is changed, seen after {time.monotonic() - began:.1f} s")
+    page.picture("run")
+    page.view("flows")
+    page.wait("flows", "document.querySelectorAll('[data-table=flows] tbody tr').length > 3")
+    page.picture("flows")
+    page.view("run")
+    page.click('[data-do="stop"]')
+    page.wait("the end", f"{state % 'web'} === 'stopped'")
+    page.wait("no rate", "document.querySelector('tr[data-stream=web]').children[7].textContent === '0'")
+    for name in ("web", "dns"):
+        sent, received, lost = (number(page.cell("streams", f"data-stream={name}", column)) for column in (6, 8, 10))
+        assert sent == received and sent >= 300 and lost == 0, (name, sent, received, lost)
+        told(f"{name}: sent {sent}, received {received}, lost {lost}")
+
+
+def captured(page):
+    page.view("capture")
+    page.type("#filter", "udp dst port 53")
+    page.click('[data-do="list"]')
+    page.wait("the frames of dns", "/ 300 fit/.test(document.querySelector('[data-what=told]').textContent)")
+    page.click('[data-do="stop"]')
+    page.click("[data-table=frames] tbody tr button")
+    shown = page.wait("a frame", "document.querySelector('section .frame dl')?.textContent")
+    assert "10.0.1.1" in shown and "dport=53" in shown, shown
+    dump = page.js("document.querySelector('section .frame pre').textContent")
+    assert dump.split("\n")[3].startswith("0030  72 63 3d 78 20 6f 6e 65") and "<img s" in dump, dump
+    page.picture("capture")
+    file = page.download('[data-do="download"]', "p2.pcapng")
+    assert file[:4] == b"\x0a\x0d\x0d\x0a", file[:8]
+    told(f"captured frames are looked at, and kept: {len(file)} bytes")
+
+
+def measured(page):
+    page.view("measure")
+    for field, value in (("size", "128"), ("max", "2kpps"), ("trial", "0.1"), ("sum", "0.2"), ("width", "20%")):
+        page.type(f"#{field}", value)
+    page.choose("#to", "p1")
+    page.choose("#check", "p2")
+    page.click('[data-do="estimate"]')
+    told(page.wait("an estimate", "document.querySelector('[data-what=estimate]').textContent"))
+    page.click('[data-do="start"]')
+    page.wait("a measurement", "document.querySelector('[data-what=told]').dataset.state === 'running'")
+    page.wait("trials", "document.querySelectorAll('[data-table=trials] tbody tr').length > 0")
+    page.wait("the end", "['done', 'failed'].includes(document.querySelector('[data-what=told]').dataset.state)")
+    assert page.js("document.querySelector('[data-what=told]').dataset.state") == "done", page.js("document.body.innerText")
+    page.wait("a result", "document.querySelector('[data-table=results] tbody tr') !== null")
+    page.picture("measure")
+    report = page.download('[data-report="html"]', "report.html")
+    assert b"<html" in report and b"128" in report, report[:200]
+    document = json.loads(page.download('[data-report="json"]', "report.json"))
+    told(f"measured: {document['state']}, {len(document['sizes'][0]['trials'])} trials")
+
+
+def forms(page):
+    """Saved as what people keep, removed, and read back."""
+    page.view("edit")
+    page.wait("streams", "document.querySelectorAll('[data-table=list] tbody tr').length === 2")
+    for form, name in (("file", "streams.toml"), ("command", "generate.sh"), ("snappi", "streams.py")):
+        if form == "snappi":
+            # The model has no words for random ports.
+            page.click('[data-table=list] tr[data-stream=dns] a')
+            page.wait("dns", "document.querySelector('#name').value === 'dns'")
+            page.click('[data-do="remove"]')
+            page.wait("one stream", "document.querySelectorAll('[data-table=list] tbody tr').length === 1")
+        text = page.download(f'[data-form="{form}"]', name).decode()
+        page.click('[data-do="read"]')
+        page.js(f"document.querySelector('#pasted').value = {json.dumps(text)}")
+        page.click('[data-do="take"]')
+        page.wait("them read", "!document.querySelector('dialog').open")
+        assert page.js("document.querySelector('#failure').hidden"), page.js("document.querySelector('#failure').textContent")
+        packet = page.js("document.querySelector('[data-table=list] tr[data-stream=web]').children[2].textContent")
+        assert "10.0.0.1" in packet or "167772161" in packet, packet
+    name = "<img src=x onerror=alert(1)>"
+    stream(page, name, "ip/udp", "1kpps", "1")
+    page.view("run")
+    page.wait("its name", f"document.querySelector('main').textContent.includes({json.dumps(name)})")
+    assert page.js("document.querySelectorAll('img').length") == 0
+    told("streams are saved and read back, and names are text")
+
+
+def by_keys(page):
+    """Without a pointer."""
+    page.view("run")
+    page.ask("Page.reload")
+    page.wait("the page again", "document.querySelector('tr[data-stream=web]') !== null")
+
+    def go_to(wanted):
+        for _ in range(100):
+            page.key("Tab")
+            if page.js(f"document.activeElement.matches({json.dumps(wanted)})"):
+                return
+        raise SystemExit(f"{wanted} cannot be reached by keys")
+
+    state = "document.querySelector('tr[data-stream=web] .state').textContent"
+    for action, wanted in (("start", "sending"), ("pause", "paused"), ("resume", "sending"), ("stop", "stopped")):
+        page.js("document.querySelector('#main').focus()")
+        go_to(f'[data-do="{action}"]')
+        page.key("Enter")
+        page.wait(wanted, f"{state} === '{wanted}'")
+    told("all is done by keys alone")
+
+
+def looks(page):
+    """Each view in each size and colour: nothing is wider than the window."""
+    for width, height, scheme in ((1280, 900, "light"), (1280, 900, "dark"), (400, 860, "light")):
+        page.size(width, height)
+        page.colours(scheme)
+        for view in ("run", "edit", "capture", "measure", "flows", "log"):
+            page.view(view)
+            page.wait("content", "document.querySelector('main').textContent.length > 40")
+            time.sleep(0.2)
+            page.picture(f"{view}-{width}-{scheme}")
+            widest = page.js("document.documentElement.scrollWidth")
+            assert widest <= width, f"{view} is {widest} wide in {width}"
+    told("views fit into 400 pixels")
+
+
+def main():
+    program, address, folder = sys.argv[1], sys.argv[2], pathlib.Path(sys.argv[3])
+    folder.mkdir(parents=True, exist_ok=True)
+    page = Browser(program, folder)
+    page.size(1280, 900)
+    page.colours("dark")
+    page.ask("Page.navigate", url=address)
+    page.wait("the page", "document.querySelector('#link')?.dataset.state === 'live'")
+    assert "token" not in page.js("location.href")
+    for part in (traffic, captured, measured, forms, by_keys, looks):
+        began = time.monotonic()
+        part(page)
+        print(f"{part.__name__}: {time.monotonic() - began:.1f} s", file=sys.stderr, flush=True)
+    assert not page.errors, page.errors
+    page.end()
+    told("no error in the console")
+
+
+main()

@@ -1,0 +1,64 @@
+//! The page: in a headless Chromium, and as bytes.
+
+use super::stage::Server;
+use linerate_tests::support::skip;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+fn chromium() -> Option<PathBuf> {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let found = std::env::split_paths(&path).map(|folder| folder.join("chromium")).find(|program| program.exists());
+    if found.is_none() {
+        skip("no chromium to open the page in: scripts/setup test installs it");
+    }
+    found
+}
+
+/// Streams are built and sent, a rate is changed, counts are exact, frames are looked at, a measurement is made and its report kept; by a
+/// pointer, by keys, in 400 pixels; without an error in the console. `LINERATE_SCREENSHOTS` names a folder for pictures of it.
+#[test]
+fn a_person_does_all_of_it_in_a_browser() {
+    let Some(chromium) = chromium() else { return };
+    let Some(server) = Server::start() else { return };
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("serve/browse.py");
+    let own = std::env::temp_dir().join(format!("linerate-page-{}", std::process::id()));
+    let folder = std::env::var_os("LINERATE_SCREENSHOTS").map_or_else(|| own.clone(), PathBuf::from);
+    let address = format!("http://{}/#token={}", server.address, server.token);
+    let run = Command::new("python3").arg(script).arg(chromium).arg(address).arg(folder).output().unwrap();
+    let (output, errors) = (String::from_utf8_lossy(&run.stdout), String::from_utf8_lossy(&run.stderr));
+    let _ = std::fs::remove_dir_all(own);
+    assert!(run.status.success(), "{output}{errors}");
+    assert!(output.trim_end().ends_with("no error in the console"), "{output}{errors}");
+    let ended = server.end();
+    assert_eq!(ended.status, 0, "{}", ended.errors);
+}
+
+#[test]
+fn what_a_browser_is_handed_needs_no_token_and_lets_nobody_in() {
+    let Some(server) = Server::start() else { return };
+    let get = |path: &str, more: &str| {
+        server.raw(format!("GET {path} HTTP/1.1\r\nConnection: close\r\n{more}\r\n").as_bytes())
+    };
+    let ours = format!("Host: {}\r\n", server.address);
+    for (path, kind) in [("/", "text/html"), ("/page/main.js", "text/javascript"), ("/page/style.css", "text/css")] {
+        let answer = get(path, &ours);
+        let head = answer.split("\r\n\r\n").next().unwrap_or_default().to_ascii_lowercase();
+        assert!(head.starts_with("http/1.1 200") && head.contains(&format!("content-type: {kind}")), "{head}");
+        for header in [
+            "content-security-policy: default-src 'self'; frame-ancestors 'none'",
+            "x-content-type-options: nosniff",
+            "referrer-policy: no-referrer",
+            "cache-control: no-store",
+        ] {
+            assert!(head.contains(header), "{path}: {header} in {head}");
+        }
+        assert!(!answer.contains(&server.token), "{path}");
+    }
+    assert!(get("/", "Host: evil.example\r\n").starts_with("HTTP/1.1 403"));
+    assert!(get("/", &format!("{ours}Origin: http://evil.example\r\n")).starts_with("HTTP/1.1 403"));
+    for path in
+        ["/page/", "/page/../main.js", "/page/%2e%2e/main.js", "/page/main.js/", "/api/v1/figures", "/favicon.ico"]
+    {
+        assert!(get(path, &ours).starts_with("HTTP/1.1 401"), "{path}");
+    }
+}
