@@ -14,8 +14,13 @@ session.query("CREATE DATABASE net")
 session.query("USE net")
 for statement in tables.split(";"):
     # One node, which has no keeper.
-    statement = statement.replace("Replicated", "").replace("replicated_deduplication_window=", "non_replicated_deduplication_window=")
-    statement = statement.replace(", replicated_deduplication_window_seconds = 604800", "").replace(" ON CLUSTER fleet", "")
+    for here, there in [
+        ("Replicated", ""),
+        (" ON CLUSTER fleet", ""),
+        (", replicated_deduplication_window_seconds = 604800", ""),
+        (" replicated_deduplication_window = ", " non_replicated_deduplication_window = "),
+    ]:
+        statement = statement.replace(here, there)
     statement = "\n".join(line.split("--")[0] for line in statement.splitlines())
     if statement.strip() and "Distributed" not in statement and "Kafka" not in statement:
         session.query(statement)
@@ -28,6 +33,6 @@ sums = "count(), sum(orig_packets + resp_packets), sum(orig_frame_bytes + resp_f
 in_clickhouse = json.loads(str(session.query(f"SELECT {sums} FROM flows_local", "JSONCompactEachRow")))
 rolled = json.loads(str(session.query("SELECT sum(packets), sum(bytes), sum(flows) FROM flows_1m", "JSONCompactEachRow")))
 missing = str(session.query("SELECT max(batch) + 1 - count(DISTINCT batch) FROM flows_local GROUP BY sensor, run", "TSV")).split()
-in_duckdb = list(duckdb.sql(f"SELECT {sums} FROM read_parquet({batches})").fetchone())
+in_duckdb = list(duckdb.sql(f"SELECT {sums} FROM read_parquet({batches})").fetchall()[0])
 once = [int(number) for number in rolled] == [int(number) for number in in_clickhouse[1:]] and missing == ["0"]
 print(json.dumps({"duckdb": [int(number) for number in in_duckdb], "clickhouse": [int(number) for number in in_clickhouse], "once": once}))

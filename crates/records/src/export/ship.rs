@@ -72,7 +72,8 @@ enum Refusal {
 impl From<Error> for Refusal {
     fn from(error: Error) -> Self {
         match error.kind() {
-            ErrorKind::Unsupported => Refusal::ToMend(error.to_string()),
+            // Not by the system.
+            ErrorKind::Unsupported if error.raw_os_error().is_none() => Refusal::ToMend(error.to_string()),
             _ => Refusal::Later(error.to_string()),
         }
     }
@@ -97,8 +98,8 @@ pub(super) fn check(name: &str, options: &Options) -> Result<()> {
         _ if options.compression.is_some() => {
             wrong("batches are compressed already, or not at all; --compress is for files")
         }
-        ship if name.starts_with("kafka") && (target.user.is_some() || ship.password.is_some()) => {
-            wrong("there is no signing in to Kafka here: leave user and password out")
+        _ if name.starts_with("kafka") && target.user.is_some() => {
+            wrong("there is no signing in to Kafka here: leave the user out")
         }
         _ if name.starts_with("clickhouse") && target.hosts.len() > 1 => {
             wrong("name one host: a batch that may have come is known to be there by that one alone")
@@ -113,6 +114,7 @@ pub(super) fn open(name: &str, options: &Options) -> Result<Box<dyn Exporter>> {
 
 fn ship(name: &str, options: &Options) -> Result<Ship> {
     check(name, options)?;
+    super::line::will_reconnect();
     let (target, form, ship) = (target(name)?, form(name, options)?, &options.ship);
     let root = ship.spool.as_deref().unwrap_or(Path::new("."));
     let path = root.join(folder_of(name));

@@ -13,13 +13,14 @@ const fn tables() -> [[u32; 256]; 8] {
             bit += 1;
         }
         tables[0][byte] = crc;
-        let mut zeros = 1;
-        while zeros < 8 {
-            crc = crc >> 8 ^ tables[0][(crc & 0xff) as usize];
-            tables[zeros][byte] = crc;
-            zeros += 1;
-        }
         byte += 1;
+    }
+    // Of the first all have to be there.
+    let mut at = 0;
+    while at < 7 * 256 {
+        let crc = tables[at / 256][at % 256];
+        tables[at / 256 + 1][at % 256] = crc >> 8 ^ tables[0][(crc & 0xff) as usize];
+        at += 1;
     }
     tables
 }

@@ -53,7 +53,6 @@ impl Link {
     /// # Errors
     /// That of the last address of the host.
     pub fn open(host: &str, port: u16, over: &Over) -> Result<Self> {
-        super::super::line::will_reconnect();
         let mut last = Error::new(ErrorKind::NotFound, "the host has no address");
         for address in (host, port).to_socket_addrs()? {
             let patience = over.left().unwrap_or(CONNECT).clamp(SLICE, CONNECT);
