@@ -11,6 +11,8 @@ mod ship;
 mod stream;
 
 pub use self::line::reconnects;
+#[doc(hidden)]
+pub use self::ship::read_anything;
 pub use self::ship::{Lag, Shipping, is_shipped};
 
 use crate::encode::{Format, Settings};

@@ -49,6 +49,8 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 /// The most bytes of a message: brokers take 1,048,588, headers and all, unless they are told otherwise.
 const MOST_OF_MESSAGE: usize = 900_000;
+/// How often it is told that batches give way.
+const TELL: Duration = Duration::from_secs(10);
 /// How often the time is told: what an earlier run has left is sent as soon.
 const TICK: Duration = Duration::from_millis(100);
 
@@ -127,9 +129,9 @@ fn ship(name: &str, options: &Options) -> Result<Ship> {
     let is_kafka = name.starts_with("kafka");
     let password = ship.password.as_deref().map(password).transpose()?;
     let destination: Box<dyn Destination> = if is_kafka {
-        Box::new(kafka::Kafka::new(&target, form, &ship.sensor, ship.lanes, over.clone())?)
+        Box::new(kafka::Kafka::new(&target, &ship.sensor, ship.lanes, over.clone())?)
     } else {
-        Box::new(clickhouse::ClickHouse::new(&target, form, &ship.sensor, password, over.clone())?)
+        Box::new(clickhouse::ClickHouse::new(&target, password, over.clone())?)
     };
     let spool = Arc::new(spool);
     let sender = Sender::new(name, Arc::clone(&spool), destination, over.clone(), told);
@@ -149,6 +151,7 @@ fn ship(name: &str, options: &Options) -> Result<Ship> {
         spooled: 0,
         no_room: 0,
         waited: Duration::ZERO,
+        gone: None,
     })
 }
 
@@ -170,6 +173,17 @@ struct Ship {
     no_room: u64,
     /// For room.
     waited: Duration,
+    /// What gave way.
+    gone: Option<Gone>,
+}
+
+/// What gave way and was not told yet.
+#[derive(Default)]
+struct Gone {
+    batches: u64,
+    records: u64,
+    /// When something was told last.
+    told: Option<Instant>,
 }
 
 impl Ship {
@@ -212,13 +226,19 @@ impl Ship {
     /// Waits, or has the oldest batch give way; false: there is nothing to wait for.
     fn make_room(&mut self) -> Result<bool> {
         if !self.ship.waits {
-            let gone = self.spool.drop_oldest()?;
-            if let Some(batch) = &gone {
-                let Id { run, number } = batch.id;
-                let text = format!("batch {run:016x}-{number} of {} records gave way: the spool is full", batch.rows);
-                (self.told)(format!("{}: {text}", self.name));
+            let Some(batch) = self.spool.drop_oldest()? else { return Ok(false) };
+            let gone = self.gone.get_or_insert_default();
+            (gone.batches, gone.records) = (gone.batches + 1, gone.records + u64::from(batch.rows));
+            // One a batch would be many.
+            if gone.told.is_none_or(|told| told.elapsed() >= TELL) {
+                let Gone { batches, records, .. } =
+                    std::mem::replace(gone, Gone { told: Some(Instant::now()), ..Gone::default() });
+                (self.told)(format!(
+                    "{}: {batches} of the oldest batches, of {records} records, gave way: the spool is full",
+                    self.name
+                ));
             }
-            return Ok(gone.is_some());
+            return Ok(true);
         }
         self.sender.failure()?;
         self.spool.wait(TICK);
@@ -329,6 +349,17 @@ fn form(name: &str, options: &Options) -> Result<Form> {
 fn password(path: &Path) -> Result<String> {
     let text = std::fs::read_to_string(path).map_err(|error| at(path, "the password cannot be read", error))?;
     Ok(text.lines().next().unwrap_or_default().to_owned())
+}
+
+/// Reads bytes as whatever the other side may answer, and as a line of a journal: nothing of it does harm. For fuzzing.
+#[doc(hidden)]
+pub fn read_anything(bytes: &[u8]) {
+    http::read_anything(bytes);
+    kafka::read_anything(bytes);
+    if let Some(line) = bytes.first_chunk() {
+        let read = journal::Line::of(line);
+        assert!(read.is_none_or(|read| journal::Line::of(&read.to_bytes()) == Some(read)));
+    }
 }
 
 /// ns since 1970.

@@ -91,11 +91,9 @@ pub(super) fn lost(ledger: &Ledger) -> u64 {
 fn delivered(account: &Account) -> String {
     let (delivered, waiting) = (account.get(Count::DeliverAcknowledged), account.get(Count::DeliverWaiting));
     let batches = account.get(Count::DeliverBatches);
-    let mut text = format!(
-        "    {} of them, and of those before, are there, in {} batches\n",
-        grouped(delivered),
-        grouped(batches)
-    );
+    let plural = if batches == 1 { "" } else { "es" };
+    let (delivered, batches) = (grouped(delivered), grouped(batches));
+    let mut text = format!("    {delivered} of them, and of those before, are there, in {batches} batch{plural}\n");
     if waiting > 0 {
         text += &format!("    {} wait in the spool: the next run to there sends them\n", grouped(waiting));
     }

@@ -31,10 +31,8 @@ const TO_MEND: &[u32] = &[8, 10, 16, 47, 48, 60, 62, 73, 81, 115, 164, 192, 193,
 
 pub(super) struct ClickHouse {
     http: Http,
-    target: String,
+    table: String,
     head: String,
-    sensor: String,
-    form: Form,
     /// Answers that nobody knows, for the same batch.
     unknown: u32,
     /// The batch that was sent last without an answer.
@@ -57,16 +55,9 @@ pub(super) fn table(target: &Target) -> Result<String> {
 }
 
 impl ClickHouse {
-    pub fn new(target: &Target, form: Form, sensor: &str, password: Option<String>, over: Over) -> Result<Self> {
+    pub fn new(target: &Target, password: Option<String>, over: Over) -> Result<Self> {
         let table = table(target)?;
         let (host, port) = &target.hosts[0];
-        let columns = if form == Form::RowBinary { format!(" ({})", rowbinary::names()) } else { String::new() };
-        let mut place =
-            format!("/?query={}", escaped(&format!("INSERT INTO {table}{columns} FORMAT {}", form.in_clickhouse())));
-        // Versions that know no other format know none of these either: they compare the bytes.
-        if form != Form::RowBinary {
-            place += "&async_insert=0&wait_end_of_query=1&insert_deduplicate=1&deduplicate_blocks_in_dependent_materialized_views=1";
-        }
         let password = password.or_else(|| std::env::var(PASSWORD).ok());
         let mut head = "Content-Type: application/octet-stream\r\n".to_owned();
         for (name, value) in [("X-ClickHouse-User", &target.user), ("X-ClickHouse-Key", &password)] {
@@ -76,19 +67,27 @@ impl ClickHouse {
             }
             head += &format!("{name}: {value}\r\n");
         }
-        let http = Http::new(host, *port, over);
-        Ok(ClickHouse { http, target: place, head, sensor: sensor.to_owned(), form, unknown: 0, unanswered: None })
+        Ok(ClickHouse { http: Http::new(host, *port, over), table, head, unknown: 0, unanswered: None })
+    }
+
+    /// Where a batch is posted to, which a run before may have written in another form.
+    fn place(&self, form: Form, Id { run, number }: Id) -> String {
+        let columns = if form == Form::RowBinary { format!(" ({})", rowbinary::names()) } else { String::new() };
+        let query = escaped(&format!("INSERT INTO {}{columns} FORMAT {}", self.table, form.in_clickhouse()));
+        match form {
+            // Versions that know no other format know none of the settings either: they compare the bytes.
+            Form::RowBinary => format!("/?query={query}"),
+            _ => format!(
+                "/?query={query}&async_insert=0&wait_end_of_query=1&insert_deduplicate=1\
+                 &deduplicate_blocks_in_dependent_materialized_views=1&insert_deduplication_token={run:016x}-{number}"
+            ),
+        }
     }
 }
 
 impl Destination for ClickHouse {
     fn deliver(&mut self, spool: &Spool, waiting: &Waiting, bytes: &[u8]) -> std::result::Result<(), Refusal> {
-        let Id { run, number } = waiting.batch.id;
-        let token = format!("{}-{run:016x}-{number}", self.sensor);
-        let target = match self.form {
-            Form::RowBinary => self.target.clone(),
-            _ => format!("{}&insert_deduplication_token={token}", self.target),
-        };
+        let target = self.place(Form::of(&waiting.batch)?, waiting.batch.id);
         if self.unanswered.replace(waiting.batch.id) == Some(waiting.batch.id) {
             spool.count(|tally| tally.resent += 1);
         }

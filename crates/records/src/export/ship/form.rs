@@ -1,5 +1,7 @@
 //! What batches are written as.
 
+use super::Refusal;
+use super::journal::Batch;
 use crate::encode::{Origin, json, rowbinary};
 use linerate_meter::Flow;
 use std::io::Result;
@@ -17,6 +19,12 @@ pub(super) enum Form {
 pub(super) const FORMS: [Form; 3] = [Form::Parquet, Form::Json, Form::RowBinary];
 
 impl Form {
+    /// That of a batch.
+    pub fn of(batch: &Batch) -> std::result::Result<Form, Refusal> {
+        let form = FORMS.get(usize::from(batch.form)).copied();
+        form.ok_or_else(|| Refusal::Never("it is of a form that this version does not know".to_owned()))
+    }
+
     pub fn name(self) -> &'static str {
         match self {
             Form::Parquet => "parquet",

@@ -28,7 +28,6 @@ pub(super) struct Kafka {
     /// Where to begin.
     hosts: Vec<(String, u16)>,
     topic: String,
-    form: Form,
     sensor: String,
     lanes: u16,
     over: Over,
@@ -51,11 +50,10 @@ pub(super) fn topic(target: &Target) -> Result<String> {
 }
 
 impl Kafka {
-    pub fn new(target: &Target, form: Form, sensor: &str, lanes: u16, over: Over) -> Result<Self> {
+    pub fn new(target: &Target, sensor: &str, lanes: u16, over: Over) -> Result<Self> {
         Ok(Kafka {
             hosts: target.hosts.clone(),
             topic: topic(target)?,
-            form,
             sensor: sensor.to_owned(),
             lanes,
             over,
@@ -177,9 +175,9 @@ impl Kafka {
     }
 
     /// The messages of a batch: one, but of lines each is one, by its flow where flows have lanes.
-    fn messages<'a>(&self, waiting: &Waiting, bytes: &'a [u8]) -> Vec<(Option<Vec<u8>>, &'a [u8])> {
+    fn messages<'a>(&self, form: Form, waiting: &Waiting, bytes: &'a [u8]) -> Vec<(Option<Vec<u8>>, &'a [u8])> {
         let key = || (self.lanes > 1).then(|| waiting.batch.lane.to_string().into_bytes());
-        match self.form {
+        match form {
             Form::Json => {
                 let lines = bytes.split(|byte| *byte == b'\n').filter(|line| !line.is_empty());
                 lines.map(|line| (if self.lanes > 1 { id_of(line) } else { None }, line)).collect()
@@ -189,11 +187,12 @@ impl Kafka {
     }
 
     fn send(&mut self, spool: &Spool, waiting: &Waiting, bytes: &[u8]) -> std::result::Result<(), Refusal> {
-        let messages = self.messages(waiting, bytes);
+        let form = Form::of(&waiting.batch)?;
+        let messages = self.messages(form, waiting, bytes);
         let batch = &waiting.batch;
         let headers = [
             ("schema", "linerate/flow/1".to_owned()),
-            ("format", self.form.name().to_owned()),
+            ("format", form.name().to_owned()),
             ("sensor", self.sensor.clone()),
             ("run", format!("{:016x}", batch.id.run)),
             ("batch", batch.id.number.to_string()),
@@ -268,6 +267,14 @@ impl Destination for Kafka {
         }
         sent
     }
+}
+
+/// Reads bytes as each answer.
+pub(super) fn read_anything(bytes: &[u8]) {
+    if let Some(topic) = wire::topic(bytes, "t") {
+        assert!(topic.leaders.len() * 4 <= bytes.len() && topic.brokers.len() * 4 <= bytes.len());
+    }
+    let (_, _, _) = (wire::versions(bytes), wire::producer(bytes), wire::produced(bytes, 0));
 }
 
 /// The id of the flow of a line.

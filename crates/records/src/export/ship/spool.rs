@@ -121,7 +121,8 @@ impl Spool {
             self.folder.remove(name.as_ref())?;
         }
         if let (batches @ 1.., records) = (state.waiting.len(), state.tally.resumed - state.tally.damaged) {
-            told.push(format!("{records} records in {batches} batches of an earlier run are sent first"));
+            let plural = if batches == 1 { "" } else { "es" };
+            told.push(format!("{records} records in {batches} batch{plural} of an earlier run are sent first"));
         }
         state.left.clear();
         Ok(())

@@ -300,7 +300,7 @@ mod tests {
     proptest! {
         #[test]
         fn no_answer_does_harm(bytes: Vec<u8>) {
-            let _ = (versions(&bytes), topic(&bytes, "t"), producer(&bytes), produced(&bytes, 0));
+            super::super::read_anything(&bytes);
         }
     }
 }
