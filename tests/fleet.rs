@@ -22,6 +22,7 @@ use std::net::TcpStream;
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::thread::JoinHandle;
 use std::time::Duration;
 use store::Store;
 
@@ -45,6 +46,22 @@ fn packets(numbers: std::ops::Range<u32>) -> Vec<u8> {
 
 fn capture_of(count: u32) -> Vec<u8> {
     HEADER.iter().flat_map(|word| word.to_le_bytes()).chain(packets(0..count)).collect()
+}
+
+/// Writes flows to a program until it is gone.
+fn feed(mut input: impl Write + Send + 'static) -> JoinHandle<()> {
+    std::thread::spawn(move || {
+        let mut bytes = capture_of(0);
+        for number in 0.. {
+            bytes.extend(packets(number * 100..number * 100 + 100));
+            match input.write_all(&bytes) {
+                Err(error) if error.kind() == ErrorKind::BrokenPipe => return,
+                result => result.unwrap(),
+            }
+            bytes.clear();
+            std::thread::sleep(Duration::from_millis(2));
+        }
+    })
 }
 
 fn line(message: &Message) -> Value {
@@ -110,7 +127,8 @@ fn a_broker_and_a_database_get_what_a_file_gets() {
     };
     assert_eq!(text(&mut lines), text(&mut wanted.clone()));
 
-    lines_of(&["-w", &clickhouse, "--ship", &ship]);
+    let summary = lines_of(&["-w", &clickhouse, "--ship", &ship]);
+    assert_eq!(account(&summary, "deliver", &clickhouse)["delivered"], wanted.len());
     let inserts = store.inserts();
     let sum = |name: &str| wanted.iter().map(|line| line["orig"][name].as_u64().unwrap()).sum::<u64>();
     let (mut rows, mut bytes) = (0, 0);
@@ -198,20 +216,9 @@ fn a_killed_sensor_loses_what_it_had_in_memory_and_doubles_nothing() {
         ["flows", "-r", "-", "--idle", "0.05", "-w", &target, "--format", "jsonl", "--ship", &ship, "--json"];
     for kill in 0..KILLS {
         let mut running = spawn(linerate(&arguments).stdin(Stdio::piped()).stdout(Stdio::null()));
-        let mut input = running.take_input().unwrap();
+        let input = running.take_input().unwrap();
         let before = broker.messages().len();
-        let feeder = std::thread::spawn(move || {
-            let mut bytes = capture_of(0);
-            for number in 0.. {
-                bytes.extend(packets(number * 100..number * 100 + 100));
-                match input.write_all(&bytes) {
-                    Err(error) if error.kind() == ErrorKind::BrokenPipe => return,
-                    result => result.unwrap(),
-                }
-                bytes.clear();
-                std::thread::sleep(Duration::from_millis(2));
-            }
-        });
+        let feeder = feed(input);
         wait_until("something has come", || broker.messages().len() > before + 30 * kill as usize % 200);
         running.signal(Signal::KILL);
         let _ = running.end();
@@ -265,8 +272,7 @@ fn two_runs_do_not_share_a_spool_and_how_far_it_is_behind_can_be_scraped() {
     let mut command = linerate(&arguments);
     let mut running = spawn(command.args(["--metrics", "127.0.0.1:0"]).stdin(Stdio::piped()).stdout(Stdio::null()));
     let heard = running.hear();
-    let mut input = running.take_input().unwrap();
-    input.write_all(&capture_of(2000)).unwrap();
+    let feeder = feed(running.take_input().unwrap());
     let address = || Some(heard.lock().unwrap().split("http://").nth(1)?.split_once("/metrics")?.0.to_owned());
     wait_until("the address is said", || address().is_some());
     let address = address().unwrap();
@@ -293,8 +299,9 @@ fn two_runs_do_not_share_a_spool_and_how_far_it_is_behind_can_be_scraped() {
     let mut second = linerate(&arguments);
     drop(Ended::of(second.stdin(Stdio::null()).output().unwrap()).with_status(1).says("another run uses this spool"));
     wait_until("it is said that nobody is there", || heard.lock().unwrap().contains("Connection refused"));
-    drop(input);
-    running.end();
+    running.signal(Signal::KILL);
+    drop(running.end());
+    feeder.join().unwrap();
 }
 
 /// What stands in the spool is what DuckDB and ClickHouse read.

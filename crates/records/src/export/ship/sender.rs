@@ -7,6 +7,7 @@ use super::state::Waiting;
 use super::{Destination, Refusal};
 use linerate_burst::died::survive;
 use std::io::{Error, ErrorKind, Result};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{Builder, JoinHandle};
 use std::time::{Duration, Instant};
@@ -22,6 +23,8 @@ pub(super) struct Sender {
     spool: Arc<Spool>,
     thread: Option<JoinHandle<()>>,
     failure: Arc<Mutex<Option<Error>>>,
+    /// No more batches come.
+    closed: Arc<AtomicBool>,
 }
 
 /// What the thread has.
@@ -32,6 +35,7 @@ struct Work {
     over: Over,
     told: fn(String),
     failure: Arc<Mutex<Option<Error>>>,
+    closed: Arc<AtomicBool>,
     /// Since when nothing is taken, and whether that was told.
     away: Option<(Instant, bool)>,
     wait: Duration,
@@ -40,7 +44,7 @@ struct Work {
 
 impl Sender {
     pub fn new(name: &str, spool: Arc<Spool>, destination: Box<dyn Destination>, over: Over, told: fn(String)) -> Self {
-        let failure = Arc::default();
+        let (failure, closed) = (Arc::default(), Arc::<AtomicBool>::default());
         let work = Work {
             name: name.to_owned(),
             spool: Arc::clone(&spool),
@@ -48,11 +52,12 @@ impl Sender {
             over,
             told,
             failure: Arc::clone(&failure),
+            closed: Arc::clone(&closed),
             away: None,
             wait: FIRST_WAIT,
             has_delivered: false,
         };
-        Sender { work: Some(work), spool, thread: None, failure }
+        Sender { work: Some(work), spool, thread: None, failure, closed }
     }
 
     /// Starts the thread, unless it was. Not before privileges are gone: it would keep them.
@@ -76,6 +81,7 @@ impl Sender {
     /// Waits for the thread, which ends with the run.
     pub fn end(&mut self) -> Result<()> {
         self.work = None;
+        self.closed.store(true, Ordering::Release);
         if let Some(thread) = self.thread.take() {
             self.spool.wake();
             // What can panic there is caught there.
@@ -86,15 +92,16 @@ impl Sender {
 }
 
 impl Work {
-    /// Delivers until the run is over, or has ended and there is nothing more.
+    /// Delivers until the run is over, or no more can come and there is nothing more.
     fn run(&mut self) {
         const LOOK: Duration = Duration::from_millis(100);
         loop {
-            let left = self.over.left();
+            // In this order: what came before it was closed is found.
+            let (is_closed, left) = (self.closed.load(Ordering::Acquire), self.over.left());
             match self.spool.first(left.unwrap_or(LOOK).min(LOOK)) {
-                None if left.is_some() => return,
+                None if is_closed => return,
+                _ if left.is_some_and(|left| left.is_zero()) => return,
                 None => {}
-                Some(_) if left.is_some_and(|left| left.is_zero()) => return,
                 Some(waiting) => {
                     if let Err(error) = self.deliver(&waiting) {
                         return self.fail(error);
