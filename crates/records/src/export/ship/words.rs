@@ -48,8 +48,8 @@ impl Default for Shipping {
 
 /// The fewest bytes of a spool: some batches.
 const LEAST: u64 = 16 << 20;
-/// The most records of a batch: ClickHouse would cut more into several blocks.
-const MOST_ROWS: u64 = 1 << 19;
+/// The most records of a batch: as many as gather at most; of a million ClickHouse would make several blocks.
+const MOST_ROWS: u64 = 1 << 17;
 const WORDS: &str =
     "spool=DIR, size=SIZE, full=wait|drop-oldest, rows=N, age=S, lanes=N, sensor=NAME, password=FILE, rowbinary, end=S";
 
