@@ -36,10 +36,17 @@ struct Work {
     told: fn(String),
     failure: Arc<Mutex<Option<Error>>>,
     closed: Arc<AtomicBool>,
-    /// Since when nothing is taken, and whether that was told.
-    away: Option<(Instant, bool)>,
+    /// Nothing is taken.
+    away: Option<Away>,
     wait: Duration,
     has_delivered: bool,
+}
+
+/// Since when, whether that was told, and why.
+struct Away {
+    since: Instant,
+    is_told: bool,
+    why: String,
 }
 
 impl Sender {
@@ -64,7 +71,11 @@ impl Sender {
     pub fn start(&mut self) -> Result<()> {
         let Some(mut work) = self.work.take() else { return Ok(()) };
         let deliver = move || {
-            if let Err(died) = survive(|| work.run()) {
+            let done = survive(|| {
+                work.run();
+                work.tell_away();
+            });
+            if let Err(died) = done {
                 work.fail(Error::other(died));
             }
         };
@@ -124,7 +135,7 @@ impl Work {
         match self.destination.deliver(&self.spool, waiting, &bytes) {
             Ok(()) => {
                 self.leave(waiting, Outcome::Delivered)?;
-                if let Some((since, true)) = self.away.take() {
+                if let Some(Away { since, is_told: true, .. }) = self.away.take() {
                     self.tell(format_args!("is there again, after {:.0} s", since.elapsed().as_secs_f64()));
                 }
                 (self.has_delivered, self.wait) = (true, FIRST_WAIT);
@@ -142,7 +153,7 @@ impl Work {
                 Err(Error::new(ErrorKind::PermissionDenied, text))
             }
             Err(Refusal::Later(why) | Refusal::ToMend(why)) => {
-                self.wait_after(&why);
+                self.wait_after(why);
                 Ok(())
             }
         }
@@ -159,14 +170,14 @@ impl Work {
         Ok(())
     }
 
-    fn wait_after(&mut self, why: &str) {
-        let (since, is_told) = *self.away.get_or_insert_with(|| {
+    fn wait_after(&mut self, why: String) {
+        let away = self.away.get_or_insert_with(|| {
             self.spool.count(|tally| tally.outages += 1);
-            (Instant::now(), false)
+            Away { since: Instant::now(), is_told: false, why: String::new() }
         });
-        if !is_told && since.elapsed() >= AWAY {
-            self.away = Some((since, true));
-            self.tell(format_args!("{why}; batches wait in {}", self.spool.path().display()));
+        away.why = why;
+        if away.since.elapsed() >= AWAY {
+            self.tell_away();
         }
         let until = Instant::now() + self.wait.min(self.over.left().unwrap_or(Duration::MAX));
         while let Some(left) = until.checked_duration_since(Instant::now()).filter(|left| !left.is_zero()) {
@@ -177,6 +188,13 @@ impl Work {
             std::thread::sleep(left.min(Duration::from_millis(50)));
         }
         self.wait = (self.wait * 2).min(LAST_WAIT);
+    }
+
+    /// Says why batches wait, once.
+    fn tell_away(&mut self) {
+        let Some(Away { is_told: false, why, .. }) = &self.away else { return };
+        self.tell(format_args!("{why}; batches wait in {}", self.spool.path().display()));
+        self.away.iter_mut().for_each(|away| away.is_told = true);
     }
 
     fn fail(&self, error: Error) {
