@@ -1,5 +1,5 @@
 # What people type. Each target installs what it needs (as root on Debian; else it says how).
-.PHONY: demo test quiet bench lint fuzz asan loom book build dpdk daq clean install uninstall deb
+.PHONY: demo test quiet bench lint fuzz asan loom book build dpdk daq fleet clean install uninstall deb
 
 CARGO = cargo
 # Another one is installed, or packed, with LINERATE=...; this one is built where it is missing.
@@ -33,6 +33,10 @@ dpdk:
 # The module for Snort 3 (libdaq 3), beside the program. make install takes it along.
 daq:
 	@scripts/daq $(dir $(LINERATE))
+
+# Two nodes of ClickHouse and a broker of Kafka from packages, at 127.0.0.1, and three sensors that send to them while all of these are killed.
+fleet: build
+	@scripts/fleet $(LINERATE)
 
 # What only a machine that does nothing else can judge: waits of milliseconds, no loss at full speed.
 quiet: build

@@ -99,6 +99,9 @@ const HAS_A_THREAD: &[&str] = &[
     "crates/records/src/queue.rs",
     "crates/records/src/export/line.rs",
     "crates/records/src/export/network.rs",
+    "crates/records/src/export/ship.rs",
+    "crates/records/src/export/ship/link.rs",
+    "crates/records/src/export/ship/sender.rs",
     "crates/record/src/compression/parallel.rs",
 ];
 

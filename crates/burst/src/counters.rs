@@ -10,6 +10,8 @@ mod tcp;
 mod send;
 #[macro_use]
 mod switch;
+#[macro_use]
+mod export;
 
 pub use self::stage::{Stage, Unit};
 
@@ -61,7 +63,7 @@ macro_rules! counters {
     };
 }
 
-switch_rows! {
+export_rows! {
     /// Frames the interface counted in while the port was open (rx_packets).
     NicReceived = Nic, Note, "received";
     /// Frames the card missed for lack of buffers while the port was open (rx_missed_errors): lost before any capture could see them.
@@ -373,27 +375,6 @@ switch_rows! {
     CollectMissing = Collect, Note, "missing_records";
     /// Messages of NetFlow v9 that were sent and did not come, by its sequence numbers.
     CollectMissingMessages = Collect, Note, "missing_messages";
-
-    /// Records handed to the exporter.
-    ExportReceived = Export, Received, "received";
-    /// Records in files, or handed to whoever reads a stream.
-    Exported = Export, Delivered, "delivered";
-    /// Records not written because writing failed, for example as the disk was full.
-    ExportFailed = Export, Lost, "export_failed";
-    /// Records that nobody reads, as the reader of the pipe had gone.
-    ExportUnread = Export, Lost, "reader_gone";
-    /// Records for an exporter that had died of a bug of this program.
-    ExportDied = Export, Lost, "exporter_died";
-    /// Records for a collector that was away, beyond what could wait for it.
-    ExportAway = Export, Lost, "collector_away";
-    /// Data records sent to a collector: two of a flow with both directions, unless one record has both.
-    ExportRecords = Export, Note, "data_records";
-    /// Messages sent to a collector, those of templates and statistics among them.
-    ExportMessages = Export, Note, "messages";
-    /// Times a collector went away: the connection ended, or its host said that nobody listens.
-    ExportOutages = Export, Note, "outages";
-    /// Files that are complete.
-    ExportFiles = Export, Note, "files";
 }
 
 #[cfg(test)]

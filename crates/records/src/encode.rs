@@ -8,6 +8,7 @@ pub mod json;
 mod lines;
 #[cfg(feature = "parquet")]
 pub mod parquet;
+pub mod rowbinary;
 mod zeek;
 mod zeek_tsv;
 
@@ -24,6 +25,17 @@ type Start = fn(Box<dyn Write + Send>, &Settings) -> io::Result<Box<dyn Encoder>
 pub struct Settings {
     /// Of IPFIX.
     pub profile: Profile,
+}
+
+/// Where rows are from, so that any store can tell whether it has all of them, and each once.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Origin {
+    /// What a sensor is called.
+    pub sensor: String,
+    /// 64 random bits of its run.
+    pub run: u64,
+    /// The number of a batch in the run, from 0.
+    pub batch: u64,
 }
 
 /// One way to write records as bytes.

@@ -7,13 +7,17 @@ mod hours;
 mod line;
 mod network;
 mod part;
+mod ship;
 mod stream;
 
 pub use self::line::reconnects;
+#[doc(hidden)]
+pub use self::ship::read_anything;
+pub use self::ship::{Lag, Shipping, is_shipped};
 
 use crate::encode::{Format, Settings};
 use crate::ipfix::Profile;
-use linerate_burst::{Account, Nanos};
+use linerate_burst::{Account, Ledger, Nanos};
 use linerate_meter::{Flow, Level};
 use linerate_record::Compression;
 use std::io::{Error, ErrorKind, Result, Write};
@@ -80,6 +84,21 @@ pub trait Exporter: Send {
 
     /// Adds what has become of records: how many are written, and notes of its own. What is lost, its queue adds.
     fn counters(&self, account: &mut Account);
+
+    /// Adds accounts of stages of its own, behind that of the export.
+    fn accounts(&self, ledger: &mut Ledger) {
+        let _ = ledger;
+    }
+
+    /// What is called by another thread once no more records come: who waits for others waits no longer than is reasonable then.
+    fn ending(&self) -> Option<Box<dyn Fn() + Send + Sync>> {
+        None
+    }
+
+    /// What tells how far behind the other side is, while it runs; of who keeps records until they are delivered.
+    fn lag(&self) -> Option<Box<dyn Fn() -> Lag + Send>> {
+        None
+    }
 }
 
 /// When an exporter wants records, and to be told the time.
@@ -105,7 +124,7 @@ pub enum Ending {
 }
 
 /// What can be chosen.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct Options {
     /// What records are written as; `None`: what the target says.
     pub format: Option<&'static Format>,
@@ -119,6 +138,10 @@ pub struct Options {
     pub append: bool,
     /// How standard output is had, of which a program may want to know itself.
     pub standard_output: Option<fn() -> Box<dyn Write + Send>>,
+    /// How records go to a broker or a database.
+    pub ship: Shipping,
+    /// Is told by other threads what people may want to know at once: the other side is away, a batch was refused.
+    pub told: Option<fn(String)>,
 }
 
 impl Default for Options {
@@ -130,6 +153,8 @@ impl Default for Options {
             rotate: Duration::from_secs(60),
             append: false,
             standard_output: None,
+            ship: Shipping::default(),
+            told: None,
         }
     }
 }
@@ -158,13 +183,17 @@ pub const PLACES: &[Place] = &[
     Place { usage: IPFIX_UDP, is: |target| scheme(target) == Some("ipfix+udp"), open: network::ipfix_udp },
     Place { usage: IPFIX_TCP, is: |target| scheme(target) == Some("ipfix+tcp"), open: network::ipfix_tcp },
     Place { usage: NETFLOW9, is: |target| scheme(target) == Some("netflow9+udp"), open: network::netflow9 },
+    Place { usage: KAFKA, is: |target| scheme(target) == Some("kafka"), open: ship::open },
+    Place { usage: CLICKHOUSE, is: |target| scheme(target) == Some("clickhouse"), open: ship::open },
 ];
 
 const IPFIX_UDP: &str = "ipfix+udp://HOST:PORT";
 const IPFIX_TCP: &str = "ipfix+tcp://HOST:PORT";
 const NETFLOW9: &str = "netflow9+udp://HOST:PORT";
+const KAFKA: &str = "kafka://HOST:PORT/TOPIC";
+const CLICKHOUSE: &str = "clickhouse://HOST:PORT/TABLE";
 
-/// Whether a target is a collector, elsewhere.
+/// Whether a target is a collector, a broker or a database, elsewhere.
 pub fn is_collector(target: &str) -> bool {
     scheme(target).is_some()
 }
@@ -196,7 +225,9 @@ pub fn check(targets: &[impl AsRef<str>], options: &Options) -> Result<()> {
     let targets: Vec<&str> = targets.iter().map(AsRef::as_ref).collect();
     for (index, target) in targets.iter().enumerate() {
         place(target)?;
-        if let Some(scheme) = scheme(target) {
+        if is_shipped(target) {
+            ship::check(target, options)?;
+        } else if let Some(scheme) = scheme(target) {
             check_collector(target, scheme, options)?;
         } else {
             let format = match is_folder(target) {
@@ -289,10 +320,12 @@ mod tests {
             ("new/", "DIR/"),
             ("/", "DIR/"),
             ("netflow9+udp://a:1", NETFLOW9),
+            ("kafka://a,b:1/c", KAFKA),
+            ("clickhouse://a/b", CLICKHOUSE),
         ] {
             assert_eq!(place(target).unwrap().usage, usage, "{target}");
         }
-        for target in ["", "kafka://host/topic", "file:///a/"] {
+        for target in ["", "amqp://host/topic", "file:///a/"] {
             let error = check(&[target], &Options::default()).unwrap_err();
             assert_eq!(error.kind(), ErrorKind::InvalidInput);
             assert!(error.to_string().contains("there are -, FILE, DIR/, ipfix+udp"), "{error}");

@@ -53,7 +53,11 @@
 //! # Why it is so
 //!
 //! Records leave by a thread of their own for each exporter, so that metering waits for no disk until its queue is full. What records are
-//! written as (a format) and where they go (a place) are rows of two tables: IPFIX and CSV will be formats, Kafka a place.
+//! written as (a format) and where they go (a place) are rows of two tables.
+//!
+//! To Kafka and ClickHouse they go by way of a spool on the disk (`export/ship.rs`), each batch once: a broker tells batches apart by numbers that
+//! have to be known again by a process that was killed, and no client there is keeps them. So the client is our own: four requests of Kafka's
+//! protocol, a POST of HTTP, and no crate for either.
 //!
 //! In a folder no file stays open. Records gather in memory, bounded, are sorted by their first packet (as users ask by when something began,
 //! and a folder is then never a guess), and become complete files at once; so a crash costs what had gathered and nothing else. Columns are

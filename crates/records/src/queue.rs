@@ -23,6 +23,8 @@ pub(crate) struct Queue {
     thread: JoinHandle<(Box<dyn Exporter>, std::result::Result<(), Failure>)>,
     taken: u64,
     demand: Demand,
+    /// Is to know when no more come.
+    ending: Option<Box<dyn Fn() + Send + Sync>>,
 }
 
 /// Why an exporter takes no more.
@@ -82,7 +84,7 @@ impl Queue {
     /// Starts the thread, which calls `on_failure` when the exporter takes no more.
     pub fn start(mut exporter: Box<dyn Exporter>, on_failure: Arc<dyn Fn() + Send + Sync>) -> Result<Self> {
         let shared = Arc::new(Shared::default());
-        let demand = exporter.demand();
+        let (demand, ending) = (exporter.demand(), exporter.ending());
         let theirs = Arc::clone(&shared);
         let export = move || {
             let gone = Gone(&theirs);
@@ -97,7 +99,7 @@ impl Queue {
             (exporter, result)
         };
         let thread = std::thread::Builder::new().name("linerate-records".into()).spawn(export)?;
-        Ok(Queue { shared, thread, taken: 0, demand })
+        Ok(Queue { shared, thread, taken: 0, demand, ending })
     }
 
     /// Has the exporter complete what was taken so far, and go on in something new; `told` is called by its thread.
@@ -111,6 +113,9 @@ impl Queue {
     pub fn finish(self, has_failed: bool, ledger: &mut Ledger) -> Result<()> {
         self.shared.lock().ended = true;
         self.shared.work.notify_one();
+        if let Some(ending) = &self.ending {
+            ending();
+        }
         let (mut exporter, result) = match self.thread.join() {
             Ok(end) => end,
             // What can panic there is caught there.
@@ -130,6 +135,7 @@ impl Queue {
         // What the exporter has named itself.
         let lost = self.taken.saturating_sub(written).saturating_sub(account.sum(Kind::Lost));
         account.add(count.unwrap_or(Count::ExportFailed), lost);
+        exporter.accounts(ledger);
         match result.and(ended) {
             Err(Failure { count: Count::ExportUnread, .. }) | Ok(()) => Ok(()),
             // The error, and what it costs.

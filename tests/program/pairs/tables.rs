@@ -210,6 +210,7 @@ pub const APART: &[(&str, &str)] = &[
     ("control", "it listens for others"),
     ("ctl", "it asks another run, and stands alone"),
     ("metrics", "it listens for others"),
+    ("ship", "each run has a number of its own, in every record"),
 ];
 
 /// What changes nothing that can be seen of a run over this file, and why it may be given all the same.

@@ -35,6 +35,8 @@ pub enum Stage {
     Collect,
     /// One exporter of flow records.
     Export,
+    /// The spool of one exporter, on its way to a broker or a database.
+    Deliver,
     /// One queue of a sending port.
     Send,
     /// The answers to those who ask for the addresses of a sender.
@@ -67,6 +69,7 @@ impl Stage {
             Stage::Print => "print",
             Stage::Collect => "collect",
             Stage::Export => "export",
+            Stage::Deliver => "deliver",
             Stage::Send => "send",
             Stage::Answer => "answer",
             Stage::Tcp => "tcp",
@@ -78,7 +81,7 @@ impl Stage {
     /// What its counters count, but for notes of other things.
     pub fn unit(self) -> Unit {
         match self {
-            Stage::Collect | Stage::Export => Unit::Records,
+            Stage::Collect | Stage::Export | Stage::Deliver => Unit::Records,
             _ => Unit::Frames,
         }
     }

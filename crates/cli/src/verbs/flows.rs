@@ -41,7 +41,6 @@ use crate::view::ledger::{self, is_void};
 use crate::view::live::{Live, answer, reopened};
 use crate::view::terminal::{fail, is_watched, result, result_line, shown, tell};
 use clap::builder::PossibleValuesParser;
-use linerate_burst::{Kind, Stage};
 use linerate_engine::{Metering, Progress, Stop};
 use linerate_meter::Config;
 use linerate_port::Spec;
@@ -65,6 +64,9 @@ Examples:
   linerate flows eth0 -w flows/ -w - | jq
   # to a collector of IPFIX, and as CSV
   linerate flows eth0 -w ipfix+udp://192.0.2.9:4739 -w flows.csv.gz
+  # to a broker and to a database, each record once; batches wait in the folder
+  linerate flows eth0 -w kafka://192.0.2.8/flows --ship spool=/var/spool/flows
+  linerate flows eth0 -w clickhouse://192.0.2.7/flows --ship spool=/tmp/spool
   # what routers and others send, in a folder
   linerate flows --from ipfix://:4739 -w flows/
   # who sends most, by network; how much of which port every 5 minutes
@@ -86,7 +88,8 @@ pub struct Args {
     #[command(flatten)]
     input: InputArgs,
     /// Where records go: null, - for standard output, a file (its ending says the format), a folder, by date and hour, or a
-    /// collector, as ipfix+udp://HOST:4739, ipfix+tcp://HOST or netflow9+udp://HOST; may be given several times
+    /// collector, as ipfix+udp://HOST:4739, ipfix+tcp://HOST or netflow9+udp://HOST, or kafka://HOST:9092/TOPIC,
+    /// clickhouse://USER@HOST:8123/TABLE (with --ship spool=DIR); may be given several times
     #[arg(short = 'w', long, value_name = "null|-|FILE|DIR/|URL", default_value = "null")]
     write: Vec<String>,
     /// What records are written as, whatever the names say (default: of a folder parquet, else jsonl)
@@ -182,7 +185,7 @@ pub fn run(args: &Args) -> anyhow::Result<Exit> {
     }
     let exit = args.receive.conclude(&run);
     written?;
-    let has_lost = args.receive.lossless && run.ledger.sum(Stage::Export, Kind::Lost) > 0;
+    let has_lost = args.receive.lossless && text::undelivered(&run.ledger) > 0;
     Ok(if has_lost && run.failure.is_none() { Exit::Lost } else { exit })
 }
 

@@ -33,6 +33,7 @@ use Beside::{OneOf, Where};
 const METER: &[&str] = &[
     "append",
     "ipfix",
+    "ship",
     "level",
     "first_packets",
     "idle",

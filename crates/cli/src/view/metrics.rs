@@ -7,6 +7,7 @@ use anyhow::Context;
 use linerate_burst::{Count, Kind, Ledger};
 use linerate_engine::reception::{ReceptionWatch, Totals};
 use linerate_engine::{Progress, Stop, metrics};
+use linerate_records::export::Lag;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::net::{SocketAddr, TcpListener};
@@ -72,6 +73,30 @@ pub fn watch_streams(watch: &ReceptionWatch) {
     for (name, kind, help, read) in read {
         let watch = watch.clone();
         let read = Box::new(move || read(&watch.totals()));
+        lock(&WATCHED).push(Figure { name, kind, help, done: "", read });
+    }
+}
+
+/// How far behind those are who get records by way of a spool is as well; the sum of all.
+pub fn watch_lag(lag: Box<dyn Fn() -> Lag + Send>) {
+    type Read = fn(&Lag) -> u64;
+    let read: [(_, _, _, Read); 6] = [
+        ("spool_batches", "gauge", "Batches of flow records that wait in the spool.", |lag| lag.batches),
+        ("spool_records", "gauge", "Flow records in them.", |lag| lag.records),
+        ("spool_bytes", "gauge", "Bytes of them.", |lag| lag.bytes),
+        ("spool_age_seconds", "gauge", "How long the oldest of them waits.", |lag| lag.age.as_secs()),
+        ("shipped_records_total", "counter", "Flow records that the other side has acknowledged.", |lag| lag.delivered),
+        (
+            "shipping_lost_records_total",
+            "counter",
+            "Flow records that gave way in the spool, were refused or damaged.",
+            |lag| lag.lost,
+        ),
+    ];
+    let lag: Arc<Mutex<Box<dyn Fn() -> Lag + Send>>> = Arc::new(Mutex::new(lag));
+    for (name, kind, help, read) in read {
+        let lag = Arc::clone(&lag);
+        let read = Box::new(move || read(&lock(&lag)()));
         lock(&WATCHED).push(Figure { name, kind, help, done: "", read });
     }
 }

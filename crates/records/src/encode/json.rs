@@ -1,7 +1,7 @@
 //! JSON lines under our own names (`linerate/flow/1`), made from the table of fields; and what writes a document a line.
 
 use super::lines::Lines;
-use super::{Encoder, Settings};
+use super::{Encoder, Origin, Settings};
 use crate::fields::{Absence, Field, Get, fields};
 use linerate_meter::Flow;
 use serde::Serialize;
@@ -26,6 +26,23 @@ pub fn record(flow: &Flow) -> String {
     let mut text = Vec::new();
     RECORD.write(flow, &mut text);
     String::from_utf8_lossy(&text).into_owned()
+}
+
+/// Flows as lines, each of which says where it is from: `sensor`, `run` (hexadecimal), `batch`, `row`.
+pub fn lines_from(flows: &[&Flow], origin: &Origin) -> Vec<u8> {
+    let (mut text, Origin { sensor, run, batch }) = (Vec::new(), origin);
+    for (row, flow) in flows.iter().enumerate() {
+        text.extend_from_slice(b"{\"sensor\":");
+        json(Some(sensor), &mut text);
+        text.extend_from_slice(format!(",\"run\":\"{run:016x}\",\"batch\":{batch},\"row\":{row},").as_bytes());
+        let begin = text.len();
+        RECORD.write(flow, &mut text);
+        // What opens the document is there already.
+        text.copy_within(begin + 1.., begin);
+        text.pop();
+        text.push(b'\n');
+    }
+    text
 }
 
 pub(super) fn start(out: Box<dyn Write + Send>, _: &Settings) -> io::Result<Box<dyn Encoder>> {

@@ -1,9 +1,9 @@
 //! Parquet: row group by row group. Nothing here opens a file.
 
 use super::columns::{Column, columns};
-use super::{Encoder, Settings};
-use arrow_array::RecordBatch;
-use arrow_schema::{Schema, SchemaRef};
+use super::{Encoder, Origin, Settings};
+use arrow_array::{ArrayRef, RecordBatch, StringArray, UInt32Array, UInt64Array};
+use arrow_schema::{DataType, Field, Schema, SchemaRef};
 use linerate_meter::Flow;
 use parquet::arrow::ArrowWriter;
 use parquet::arrow::arrow_writer::ArrowWriterOptions;
@@ -30,6 +30,8 @@ pub struct Writer<W: Write + Send> {
     columns: Vec<Column>,
     schema: SchemaRef,
     writer: ArrowWriter<W>,
+    /// Where rows are from, and how many there are.
+    origin: Option<(Origin, u32)>,
 }
 
 impl<W: Write + Send> Writer<W> {
@@ -38,12 +40,30 @@ impl<W: Write + Send> Writer<W> {
     /// # Errors
     /// Those of writing.
     pub fn new(out: W) -> Result<Self> {
-        let columns = columns();
-        let fields: Vec<_> = columns.iter().map(|column| column.field.clone()).collect();
+        Writer::over(out, None)
+    }
+
+    /// The same, with columns that say where each row is from, and without `community_id`, which any store can compute.
+    ///
+    /// # Errors
+    /// Those of writing.
+    pub fn from(out: W, origin: Origin) -> Result<Self> {
+        Writer::over(out, Some((origin, 0)))
+    }
+
+    fn over(out: W, origin: Option<(Origin, u32)>) -> Result<Self> {
+        let mut columns = columns();
+        if origin.is_some() {
+            columns.retain(|column| column.field.name() != "community_id");
+        }
+        let mut fields: Vec<_> = columns.iter().map(|column| column.field.clone()).collect();
+        if origin.is_some() {
+            fields.extend(ORIGIN.map(|(name, kind)| Field::new(name, kind, false)));
+        }
         let schema = Arc::new(Schema::new(fields));
         let options = ArrowWriterOptions::new().with_properties(properties(&columns)).with_skip_arrow_metadata(true);
         let writer = ArrowWriter::try_new_with_options(out, Arc::clone(&schema), options).map_err(io)?;
-        Ok(Writer { columns, schema, writer })
+        Ok(Writer { columns, schema, writer, origin })
     }
 
     /// Adds flows, in row groups of their own.
@@ -52,7 +72,11 @@ impl<W: Write + Send> Writer<W> {
     /// Those of writing.
     pub fn write(&mut self, flows: &[&Flow]) -> Result<()> {
         for flows in flows.chunks(BATCH) {
-            let arrays = self.columns.iter().map(|column| column.array(flows)).collect();
+            let mut arrays: Vec<ArrayRef> = self.columns.iter().map(|column| column.array(flows)).collect();
+            if let Some((origin, rows)) = &mut self.origin {
+                arrays.extend(origin_of(origin, *rows, flows.len()));
+                *rows += flows.len() as u32;
+            }
             let batch = RecordBatch::try_new(Arc::clone(&self.schema), arrays).map_err(Error::other)?;
             self.writer.write(&batch).map_err(io)?;
         }
@@ -66,6 +90,19 @@ impl<W: Write + Send> Writer<W> {
     pub fn finish(self) -> Result<W> {
         self.writer.into_inner().map_err(io)
     }
+}
+
+/// Columns that say where a row is from.
+const ORIGIN: [(&str, DataType); 4] =
+    [("sensor", DataType::Utf8), ("run", DataType::UInt64), ("batch", DataType::UInt64), ("row", DataType::UInt32)];
+
+fn origin_of(origin: &Origin, rows: u32, count: usize) -> [ArrayRef; 4] {
+    [
+        Arc::new(StringArray::from(vec![origin.sensor.as_str(); count])),
+        Arc::new(UInt64Array::from(vec![origin.run; count])),
+        Arc::new(UInt64Array::from(vec![origin.batch; count])),
+        Arc::new((rows..).take(count).collect::<UInt32Array>()),
+    ]
 }
 
 pub(super) fn start(out: Box<dyn Write + Send>, _: &Settings) -> Result<Box<dyn Encoder>> {

@@ -55,6 +55,12 @@ impl Directory {
         Ok(openat(&self.open, name, flags, Mode::from_raw_mode(0o666))?.into())
     }
 
+    /// Opens a file; no link is followed.
+    pub fn file(&self, name: &str, how: OFlags) -> io::Result<File> {
+        let flags = how | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        Ok(openat(&self.open, name, flags, Mode::from_raw_mode(0o666))?.into())
+    }
+
     /// Gives a file another name, in place of what has it.
     pub fn rename(&self, from: &OsStr, to: &OsStr) -> io::Result<()> {
         Ok(renameat(&self.open, from, &self.open, to)?)

@@ -22,6 +22,11 @@ pub fn reconnects() -> bool {
     RECONNECTS.load(Ordering::Relaxed)
 }
 
+/// Something here will.
+pub(super) fn will_reconnect() {
+    RECONNECTS.store(true, Ordering::Relaxed);
+}
+
 /// What takes messages to a collector.
 pub(super) trait Line: Send {
     /// Sends one, whole.
@@ -117,7 +122,7 @@ pub(super) struct Tcp {
 
 impl Tcp {
     pub fn open(host: &str, port: u16) -> Result<Self> {
-        RECONNECTS.store(true, Ordering::Relaxed);
+        will_reconnect();
         let mut line = Tcp { addresses: addresses(host, port)?, stream: None };
         line.connect()?;
         Ok(line)

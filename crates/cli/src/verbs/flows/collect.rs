@@ -3,7 +3,7 @@
 use super::super::inputs::Collected;
 use super::answer;
 use super::output::{Tee, Totals};
-use super::text::{talkers, written};
+use super::text::{lost, talkers, undelivered, written};
 use super::{Args, Written, locked, made_in};
 use crate::exit::{Exit, usage};
 use crate::privileges::confine;
@@ -12,7 +12,7 @@ use crate::view::ledger::LedgerJson;
 use crate::view::live::reopened;
 use crate::view::rates::grouped;
 use crate::view::terminal::{fail, result, result_line, shown, tell};
-use linerate_burst::{Count, Kind, Ledger, Stage};
+use linerate_burst::{Count, Ledger, Stage};
 use linerate_engine::Stop;
 use linerate_meter::{Flow, Records};
 use linerate_port::Spec;
@@ -104,8 +104,7 @@ pub(super) fn run(args: &Args, from: &Collected) -> anyhow::Result<Exit> {
         result(done.text(question), is_mixed);
     }
     written?;
-    let has_lost =
-        found.lost + found.lost_messages + found.unknown > 0 || done.ledger.sum(Stage::Export, Kind::Lost) > 0;
+    let has_lost = found.lost + found.lost_messages + found.unknown > 0 || undelivered(&done.ledger) > 0;
     Ok(match failure {
         Some(_) => Exit::Failed,
         None if args.receive.lossless && has_lost => Exit::Lost,
@@ -190,7 +189,7 @@ impl Done {
             missing_messages: found.lost_messages,
             sampling: found.sampling,
             records_written: ledger.total(Count::Exported),
-            records_lost: ledger.sum(Stage::Export, Kind::Lost),
+            records_lost: lost(ledger),
             top: totals.top.iter().filter_map(|flow| RawValue::from_string(json::record(flow)).ok()).collect(),
             asked: question.zip(totals.answer.as_ref()).map(|(question, found)| answer::asked(question, found)),
             ledger: LedgerJson::new(ledger),
@@ -212,11 +211,10 @@ impl Done {
             let sampling = grouped(found.sampling);
             text += &format!("  an exporter looked at one packet of {sampling}; figures are as it sent them\n");
         }
-        let exports = ledger.accounts().iter().filter(|account| account.stage == Stage::Export);
-        let text = exports.fold(text, |text, account| text + &written(account));
-        text + &match question.zip(totals.answer.as_ref()) {
-            Some((question, found)) => answer::text(question, found),
-            None => talkers(&totals.top),
-        }
+        text + &written(ledger)
+            + &match question.zip(totals.answer.as_ref()) {
+                Some((question, found)) => answer::text(question, found),
+                None => talkers(&totals.top),
+            }
     }
 }

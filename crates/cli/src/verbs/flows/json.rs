@@ -2,6 +2,7 @@
 
 use super::super::inputs::Inputs;
 use super::output::Totals;
+use super::text::lost;
 use super::workers::{ElephantJson, WorkerJson, elephants, unevenness, workers};
 use crate::view::ledger::RunJson;
 use crate::view::rates::Rates;
@@ -132,7 +133,7 @@ impl<'a> FlowsJson<'a> {
             elephants: elephants(metered, totals),
             top: totals.top.iter().filter_map(|flow| RawValue::from_string(json::record(flow)).ok()).collect(),
             records_written: written.map(|ledger| ledger.total(Count::Exported)),
-            records_lost: written.map(|ledger| ledger.sum(Stage::Export, Kind::Lost)),
+            records_lost: written.map(lost),
             files: written.map(|ledger| ledger.total(Count::ExportFiles)),
         }
     }

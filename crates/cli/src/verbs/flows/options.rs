@@ -5,11 +5,13 @@ use super::memory::{bound, check_memory, mebibytes, warn_of_memory};
 use super::timeouts;
 use crate::exit::usage;
 use crate::signals::opening;
+use crate::view::metrics::watch_lag;
 use crate::view::rates::grouped;
 use crate::view::terminal::{fail, records as standard_output};
 use linerate_engine::Meters;
 use linerate_meter::{Config, Protocols, Spread, Tunnels};
 use linerate_record::Compression;
+use linerate_records::export::Shipping;
 use linerate_records::ipfix::Profile;
 use linerate_records::{Exporter, Format, Options, export};
 use std::hash::{BuildHasher, RandomState};
@@ -31,6 +33,11 @@ pub struct MeterArgs {
     /// (of elements that no registry has), domain=N, mtu=N (bytes), rate=N (records a second over UDP)
     #[arg(long, value_name = "WORD,...")]
     ipfix: Option<String>,
+    /// How records go to kafka:// and clickhouse://, with commas between: spool=DIR (where batches wait, on the disk; needed), size=SIZE
+    /// (of all that wait; 4GiB), full=wait|drop-oldest, rows=N and age=S (of a batch), lanes=N (by flow), sensor=NAME, password=FILE,
+    /// rowbinary (for ClickHouse before 20), end=S (to wait in the end)
+    #[arg(long, value_name = "WORD,...")]
+    ship: Option<String>,
     /// How much is recorded of each flow (default: counters; with --format zeek or zeek-tsv: tcp)
     #[arg(long, value_enum)]
     level: Option<Level>,
@@ -122,11 +129,15 @@ impl MeterArgs {
         let options = self.options(how)?;
         let is_ipfix = |target: &String| {
             let format = || Format::of_path(target, how.format).map(|(format, _)| format.name);
-            export::is_collector(target) || !export::is_folder(target) && format().is_ok_and(|name| name == "ipfix")
+            export::is_collector(target) && !export::is_shipped(target)
+                || !export::is_folder(target) && format().is_ok_and(|name| name == "ipfix")
         };
         let is_in_folder = how.format.is_some_and(|format| format.name == "ipfix");
         if self.ipfix.is_some() && !is_in_folder && !targets.iter().any(is_ipfix) {
             return Err(usage("--ipfix means nothing here: no IPFIX is written"));
+        }
+        if self.ship.is_some() && !targets.iter().any(|target| export::is_shipped(target)) {
+            return Err(usage("--ship means nothing here: no records go to kafka:// or clickhouse://"));
         }
         if how.compression.is_some() && targets.iter().all(|target| export::is_collector(target)) {
             return Err(usage("--compress means nothing here: no file is written"));
@@ -138,6 +149,8 @@ impl MeterArgs {
         let rotate = span("--rotate", self.rotate.unwrap_or(ROTATE))?;
         let profile = self.ipfix.as_deref().map(Profile::parse).transpose();
         let profile = profile.map_err(|error| usage(format!("--ipfix: {error}")))?.unwrap_or_default();
+        let ship = self.ship.as_deref().map(Shipping::parse).transpose();
+        let ship = ship.map_err(|error| usage(format!("--ship: {error}")))?.unwrap_or_default();
         let Written { format, compression } = how;
         Ok(Options {
             format,
@@ -146,6 +159,8 @@ impl MeterArgs {
             rotate,
             append: self.append,
             standard_output: Some(standard_output),
+            ship,
+            told: Some(|text| fail(text)),
         })
     }
 
@@ -157,7 +172,10 @@ impl MeterArgs {
             // Standard output is open already, and a collector no file.
             let path = if target == "-" || export::is_collector(target) { "/" } else { target };
             match opening(path, || export::open(&[target], &options)) {
-                Ok(opened) => exporters.extend(opened),
+                Ok(opened) => {
+                    opened.iter().filter_map(|exporter| exporter.lag()).for_each(watch_lag);
+                    exporters.extend(opened);
+                }
                 Err(error) => {
                     export::abandon(exporters);
                     return Err(error.into());

@@ -4,7 +4,7 @@ use super::super::inputs::Held;
 use super::answer;
 use super::asking::Wanted;
 use super::output::{Shown, Tee};
-use super::text::{talkers, written};
+use super::text::{talkers, undelivered, written};
 use super::{Args, Written, made_in};
 use crate::exit::{Exit, usage};
 use crate::privileges::confine;
@@ -12,7 +12,7 @@ use crate::signals::stop_on_signals;
 use crate::view::ledger::LedgerJson;
 use crate::view::rates::grouped;
 use crate::view::terminal::{fail, records as standard_output, result, result_line, shown, tell};
-use linerate_burst::{Kind, Ledger, Stage};
+use linerate_burst::Ledger;
 use linerate_engine::Stop;
 use linerate_meter::{Flow, Records};
 use linerate_port::Spec;
@@ -103,7 +103,7 @@ pub(super) fn run(args: &Args, held: &Held) -> anyhow::Result<Exit> {
         fail(format_args!("{} files could not be read to their ends", grouped(done.scan.failed)));
     }
     outcome?;
-    let has_lost = args.receive.lossless && done.ledger.sum(Stage::Export, Kind::Lost) > 0;
+    let has_lost = args.receive.lossless && undelivered(&done.ledger) > 0;
     Ok(if done.scan.failed > 0 {
         Exit::Failed
     } else if has_lost {
@@ -245,8 +245,6 @@ impl Done {
                 text += &answer::text(&self.question, answer);
             }
         }
-        let exports = self.ledger.accounts().iter().filter(|account| account.stage == Stage::Export);
-        let text = exports.fold(text, |text, account| text + &written(account));
-        text + &talkers(&self.records).replacen("top flows", "records  ", 1)
+        text + &written(&self.ledger) + &talkers(&self.records).replacen("top flows", "records  ", 1)
     }
 }

@@ -59,9 +59,7 @@ pub(super) fn summary_of(metered: &Metered, totals: &Totals, ledger: &Ledger, re
             text += &format!("  {} {what}\n", grouped(count));
         }
     }
-    let exports = ledger.accounts().iter().filter(|account| account.stage == Stage::Export);
-    let text = exports.fold(text, |text, account| text + &written(account));
-    text + records + &workers::text(metered, totals)
+    text + &written(ledger) + records + &workers::text(metered, totals)
 }
 
 /// The flows that have ended so far.
@@ -70,14 +68,54 @@ pub fn so_far(records: &Mutex<Tee>) -> String {
     format!("  {} flows have ended\n{}", grouped(totals.flows), talkers(&totals.top))
 }
 
+/// What became of the records for all exporters.
+pub(super) fn written(ledger: &Ledger) -> String {
+    ledger.accounts().iter().fold(String::new(), |text, account| match account.stage {
+        Stage::Export => text + &exported(account),
+        Stage::Deliver => text + &delivered(account),
+        _ => text,
+    })
+}
+
+/// Records that are lost behind the metering, or that nobody has yet.
+pub(super) fn undelivered(ledger: &Ledger) -> u64 {
+    lost(ledger) + ledger.total(Count::DeliverWaiting)
+}
+
+/// Records that are lost behind the metering.
+pub(super) fn lost(ledger: &Ledger) -> u64 {
+    ledger.sum(Stage::Export, Kind::Lost) + ledger.sum(Stage::Deliver, Kind::Lost)
+}
+
+/// What became of what came into the spool of one exporter.
+fn delivered(account: &Account) -> String {
+    let (delivered, waiting) = (account.get(Count::DeliverAcknowledged), account.get(Count::DeliverWaiting));
+    let batches = account.get(Count::DeliverBatches);
+    let plural = if batches == 1 { "" } else { "es" };
+    let (delivered, batches) = (grouped(delivered), grouped(batches));
+    let mut text = format!("    {delivered} of them, and of those before, are there, in {batches} batch{plural}\n");
+    if waiting > 0 {
+        text += &format!("    {} wait in the spool: the next run to there sends them\n", grouped(waiting));
+    }
+    text + &losses(account)
+}
+
 /// What became of the records for one exporter.
-pub(super) fn written(account: &Account) -> String {
+fn exported(account: &Account) -> String {
     let plural = |count: u64| if count == 1 { "" } else { "s" };
     let (records, files) = (account.get(Count::Exported), account.get(Count::ExportFiles));
     let files = if files > 0 { format!(", in {} file{}", grouped(files), plural(files)) } else { String::new() };
-    let to = if export::is_collector(&account.subject) { "sent" } else { "written" };
-    let mut text =
-        format!("  {} record{} {to} to {}{files}\n", grouped(records), plural(records), shown(&account.subject));
+    let to = match &account.subject {
+        subject if export::is_shipped(subject) => "spooled for",
+        subject if export::is_collector(subject) => "sent to",
+        _ => "written to",
+    };
+    format!("  {} record{} {to} {}{files}\n", grouped(records), plural(records), shown(&account.subject))
+        + &losses(account)
+}
+
+fn losses(account: &Account) -> String {
+    let mut text = String::new();
     for (count, lost) in account.counts().filter(|(count, lost)| count.kind() == Kind::Lost && *lost > 0) {
         text += &format!("  lost {} {}: {}\n", grouped(lost), count.name(), count.sentence());
     }

@@ -1,0 +1,120 @@
+//! `RowBinary` of ClickHouse, of all its versions: the columns that a table of flows has, values one after the other, little endian.
+//!
+//! An address is 16 bytes (`IPv6`, or `FixedString(16)` of versions before 18.12, an IPv4 address mapped), a time ns since 1970
+//! (`DateTime64(9)`, or `UInt64` before 20.1), a text its length (LEB128) and its bytes.
+
+use super::Origin;
+use crate::fields::{Field, Get, columns};
+use linerate_meter::Flow;
+use std::net::IpAddr;
+use std::sync::LazyLock;
+
+/// Columns, by their names in Parquet.
+const NAMES: [&str; 16] = [
+    "first_time",
+    "duration_ns",
+    "id",
+    "protocol",
+    "orig_address",
+    "resp_address",
+    "orig_port",
+    "resp_port",
+    "flows",
+    "orig_packets",
+    "resp_packets",
+    "orig_frame_bytes",
+    "resp_frame_bytes",
+    "orig_packet_bytes",
+    "resp_packet_bytes",
+    "end_reason",
+];
+
+static COLUMNS: LazyLock<Vec<(&Field, usize)>> = LazyLock::new(|| {
+    let of = |name: &&str| columns().find(|(field, side)| field.column_of(*side) == **name);
+    NAMES.iter().filter_map(|name| of(name)).collect()
+});
+
+/// The columns of a row, as an `INSERT` names them.
+pub fn names() -> String {
+    [&["sensor", "run", "batch", "row"], &NAMES[..]].concat().join(", ")
+}
+
+/// Rows of flows.
+pub fn rows_from(flows: &[&Flow], origin: &Origin) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    for (row, flow) in flows.iter().enumerate() {
+        text(&origin.sensor, &mut bytes);
+        bytes.extend(origin.run.to_le_bytes());
+        bytes.extend(origin.batch.to_le_bytes());
+        bytes.extend((row as u32).to_le_bytes());
+        COLUMNS.iter().for_each(|(field, side)| value(&field.get, flow, *side, &mut bytes));
+    }
+    bytes
+}
+
+/// What is absent is 0, or empty.
+fn value(get: &Get, flow: &Flow, side: usize, bytes: &mut Vec<u8>) {
+    match get {
+        Get::U8(get) => bytes.push(get(flow, side).unwrap_or_default()),
+        Get::U16(get) => bytes.extend(get(flow, side).unwrap_or_default().to_le_bytes()),
+        Get::U32(get) => bytes.extend(get(flow, side).unwrap_or_default().to_le_bytes()),
+        Get::U64(get) | Get::Id(get) => bytes.extend(get(flow, side).unwrap_or_default().to_le_bytes()),
+        // Times that the type has no place for are its last.
+        Get::Time(get) => {
+            bytes.extend(get(flow, side).map_or(0, |time| time.0.min(i64::MAX as u64)).to_le_bytes());
+        }
+        Get::Address(get) => bytes.extend(match get(flow, side) {
+            Some(IpAddr::V6(address)) => address.octets(),
+            Some(IpAddr::V4(address)) => address.to_ipv6_mapped().octets(),
+            None => [0; 16],
+        }),
+        Get::Name(get) => text(get(flow, side).unwrap_or_default(), bytes),
+        Get::Text(get) => text(&get(flow, side).unwrap_or_default(), bytes),
+        Get::F64(_) | Get::Bool(_) | Get::Mac(_) | Get::List(_) | Get::Quality(_) => {}
+    }
+}
+
+fn text(text: &str, bytes: &mut Vec<u8>) {
+    let mut length = text.len();
+    while length > 0x7f {
+        bytes.push(length as u8 | 0x80);
+        length >>= 7;
+    }
+    bytes.push(length as u8);
+    bytes.extend(text.as_bytes());
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_row_is_its_values_one_after_the_other() {
+        assert_eq!(COLUMNS.len(), NAMES.len());
+        let kinds = |(field, _): &(&Field, usize)| {
+            !matches!(field.get, Get::F64(_) | Get::Bool(_) | Get::Mac(_) | Get::List(_) | Get::Quality(_))
+        };
+        assert!(COLUMNS.iter().all(kinds));
+        let flow = crate::tests::flow();
+        let origin = Origin { sensor: "s".repeat(200), run: 7, batch: 8 };
+        let bytes = rows_from(&[&flow, &flow], &origin);
+        let (one, two) = bytes.split_at(bytes.len() / 2);
+        assert_eq!(one[..4], [0xc8, 1, b's', b's']);
+        assert_eq!(
+            one[202..222],
+            [[7, 0, 0, 0, 0, 0, 0, 0], [8, 0, 0, 0, 0, 0, 0, 0]]
+                .concat()
+                .iter()
+                .chain(&[0; 4])
+                .copied()
+                .collect::<Vec<u8>>()[..]
+        );
+        assert_eq!((&two[..218], two[218], &two[222..]), (&one[..218], 1, &one[222..]));
+        // first_time, duration, id, protocol.
+        let numbers = [flow.first().0, 0, 1].map(u64::to_le_bytes).concat();
+        assert_eq!((&one[222..246], one[246]), (&numbers[..], 17));
+        assert_eq!(one[247..263], [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 192, 0, 2, 1]);
+        assert!(one.ends_with(b"\x04idle"));
+        assert!(names().starts_with("sensor, run, batch, row, first_time"));
+    }
+}

@@ -1,0 +1,369 @@
+//! Brokers and databases: batches of records that wait on the disk until the other side has them, each once.
+//!
+//! ```text
+//!  queue's thread:  gather -> sort -> batch (form) -> spool: file, name, line in the journal on the disk
+//!  own thread:      spool, oldest first -> destination (kafka, clickhouse) -> acknowledged: a line, the file goes
+//! ```
+//!
+//! - `words`: what can be chosen; `link`, `http`: connections that are never waited for without end;
+//! - `spool`, `journal`: what lies on the disk, and what a death leaves there;
+//! - `sender`: one batch at a time, again and again until it is clear what became of it;
+//! - `clickhouse`, `kafka`: how a batch that comes twice is told from two batches.
+
+mod clickhouse;
+mod crc;
+mod form;
+mod http;
+mod journal;
+mod kafka;
+mod link;
+mod sender;
+mod spool;
+mod state;
+mod target;
+#[cfg(test)]
+mod tests;
+mod words;
+
+pub use self::spool::Lag;
+pub use self::words::Shipping;
+
+use self::form::{FORMS, Form};
+use self::journal::{Batch, Id};
+use self::link::Over;
+use self::sender::Sender;
+use self::spool::Spool;
+use self::state::Waiting;
+use self::target::{folder_of, target};
+use super::directory::Directory;
+use super::{Demand, Ending, Exporter, Options, at, in_order};
+use crate::encode::{Format, Origin};
+use linerate_burst::{Account, Count, Ledger, Nanos, Stage};
+use linerate_meter::{Flow, Level};
+use std::hash::{BuildHasher, RandomState};
+use std::io::{Error, ErrorKind, Result};
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+/// The most bytes of a message: brokers take 1,048,588, headers and all, unless they are told otherwise.
+const MOST_OF_MESSAGE: usize = 900_000;
+/// How often it is told that batches give way.
+const TELL: Duration = Duration::from_secs(10);
+/// How often the time is told: what an earlier run has left is sent as soon.
+const TICK: Duration = Duration::from_millis(100);
+
+/// Who takes batches.
+trait Destination: Send {
+    /// Delivers one, or finds out that it was; until then the same one comes again.
+    fn deliver(&mut self, spool: &Spool, waiting: &Waiting, bytes: &[u8]) -> std::result::Result<(), Refusal>;
+}
+
+/// Why a batch was not taken.
+#[derive(Debug)]
+enum Refusal {
+    /// It may be, later.
+    Later(String),
+    /// This one never will be.
+    Never(String),
+    /// None will be until somebody mends what is said.
+    ToMend(String),
+}
+
+impl From<Error> for Refusal {
+    fn from(error: Error) -> Self {
+        match error.kind() {
+            // Not by the system.
+            ErrorKind::Unsupported if error.raw_os_error().is_none() => Refusal::ToMend(error.to_string()),
+            _ => Refusal::Later(error.to_string()),
+        }
+    }
+}
+
+/// Whether records go to such a target by way of a spool.
+pub fn is_shipped(target: &str) -> bool {
+    matches!(super::scheme(target), Some("kafka" | "clickhouse"))
+}
+
+/// Finds out whether a target and what was chosen go together.
+pub(super) fn check(name: &str, options: &Options) -> Result<()> {
+    let target = target(name)?;
+    let wrong = |text: &str| Err(Error::new(ErrorKind::InvalidInput, format!("{name}: {text}")));
+    let tell = |error: Error| Error::new(error.kind(), format!("{name}: {error}"));
+    if name.starts_with("kafka") { kafka::topic(&target) } else { clickhouse::table(&target) }.map_err(tell)?;
+    form(name, options).map_err(tell)?;
+    match &options.ship {
+        ship if ship.spool.is_none() => {
+            wrong("batches wait on the disk until the other side has them: say where, by --ship spool=DIR")
+        }
+        _ if options.compression.is_some() => {
+            wrong("batches are compressed already, or not at all; --compress is for files")
+        }
+        _ if name.starts_with("kafka") && target.user.is_some() => {
+            wrong("there is no signing in to Kafka here: leave the user out")
+        }
+        _ if name.starts_with("clickhouse") && target.hosts.len() > 1 => {
+            wrong("name one host: a batch that may have come is known to be there by that one alone")
+        }
+        _ => Ok(()),
+    }
+}
+
+pub(super) fn open(name: &str, options: &Options) -> Result<Box<dyn Exporter>> {
+    Ok(Box::new(ship(name, options)?))
+}
+
+fn ship(name: &str, options: &Options) -> Result<Ship> {
+    check(name, options)?;
+    super::line::will_reconnect();
+    let (target, form, ship) = (target(name)?, form(name, options)?, &options.ship);
+    let root = ship.spool.as_deref().unwrap_or(Path::new("."));
+    let path = root.join(folder_of(name));
+    let folder = Directory::make(&path).map_err(|error| at(&path, "cannot be made", error))?;
+    let (spool, found) =
+        Spool::open(folder, ship.most).map_err(|error| at(&path, "cannot be used as a spool", error))?;
+    let told = options.told.unwrap_or(drop);
+    found.into_iter().for_each(|found| told(format!("{}: {found}", path.display())));
+    let over = Over::default();
+    let is_kafka = name.starts_with("kafka");
+    let password = ship.password.as_deref().map(password).transpose()?;
+    let destination: Box<dyn Destination> = if is_kafka {
+        Box::new(kafka::Kafka::new(&target, &ship.sensor, ship.lanes, over.clone())?)
+    } else {
+        Box::new(clickhouse::ClickHouse::new(&target, password, over.clone())?)
+    };
+    let spool = Arc::new(spool);
+    let sender = Sender::new(name, Arc::clone(&spool), destination, over.clone(), told);
+    Ok(Ship {
+        name: name.to_owned(),
+        form,
+        ship: ship.clone(),
+        rows: ship.rows.unwrap_or(if is_kafka { 8192 } else { 1 << 16 }),
+        age: ship.age.unwrap_or(Duration::from_secs(if is_kafka { 1 } else { 5 })),
+        most: if is_kafka { MOST_OF_MESSAGE } else { usize::MAX },
+        spool,
+        sender,
+        over,
+        told,
+        run: RandomState::new().hash_one(std::process::id()),
+        number: 0,
+        spooled: 0,
+        no_room: 0,
+        waited: Duration::ZERO,
+        gone: None,
+    })
+}
+
+struct Ship {
+    name: String,
+    form: Form,
+    ship: Shipping,
+    rows: usize,
+    age: Duration,
+    most: usize,
+    spool: Arc<Spool>,
+    sender: Sender,
+    over: Over,
+    told: fn(String),
+    run: u64,
+    /// Of the next batch.
+    number: u64,
+    spooled: u64,
+    no_room: u64,
+    /// For room.
+    waited: Duration,
+    /// What gave way.
+    gone: Option<Gone>,
+}
+
+/// What gave way and was not told yet.
+#[derive(Default)]
+struct Gone {
+    batches: u64,
+    records: u64,
+    /// When something was told last.
+    told: Option<Instant>,
+}
+
+impl Ship {
+    /// Makes a batch of flows, or of each half of them where that would be too long.
+    fn put(&mut self, flows: &[&Flow], lane: u16) -> Result<()> {
+        let origin = Origin { sensor: self.ship.sensor.clone(), run: self.run, batch: self.number };
+        let bytes = self.form.encode(flows, origin)?;
+        if bytes.len() > self.most && flows.len() > 1 {
+            let (one, other) = flows.split_at(flows.len() / 2);
+            return self.put(one, lane).and_then(|()| self.put(other, lane));
+        }
+        let times = |of: fn(&Flow) -> Nanos| flows.iter().map(move |flow| of(flow).0);
+        let batch = Batch {
+            id: Id { run: self.run, number: self.number },
+            form: FORMS.iter().position(|form| *form == self.form).unwrap_or_default() as u8,
+            lane,
+            rows: flows.len() as u32,
+            bytes: 0,
+            crc: 0,
+            first: times(Flow::first).min().unwrap_or_default(),
+            last: times(Flow::last).max().unwrap_or_default(),
+            made: now(),
+        };
+        let began = Instant::now();
+        while !self.spool.add(batch, &bytes)? {
+            if !self.make_room()? {
+                self.no_room += flows.len() as u64;
+                (self.told)(format!("{}: no room in the spool for {} records: they are lost", self.name, flows.len()));
+                return Ok(());
+            }
+            if self.ship.waits {
+                self.waited += began.elapsed();
+            }
+        }
+        self.number += 1;
+        self.spooled += flows.len() as u64;
+        Ok(())
+    }
+
+    /// Waits, or has the oldest batch give way; false: there is nothing to wait for.
+    fn make_room(&mut self) -> Result<bool> {
+        if !self.ship.waits {
+            let Some(batch) = self.spool.drop_oldest()? else { return Ok(false) };
+            let gone = self.gone.get_or_insert_default();
+            (gone.batches, gone.records) = (gone.batches + 1, gone.records + u64::from(batch.rows));
+            // One a batch would be many.
+            if gone.told.is_none_or(|told| told.elapsed() >= TELL) {
+                let Gone { batches, records, .. } =
+                    std::mem::replace(gone, Gone { told: Some(Instant::now()), ..Gone::default() });
+                (self.told)(format!(
+                    "{}: {batches} of the oldest batches, of {records} records, gave way: the spool is full",
+                    self.name
+                ));
+            }
+            return Ok(true);
+        }
+        self.sender.failure()?;
+        self.spool.wait(TICK);
+        Ok(!self.over.is_now())
+    }
+}
+
+impl Exporter for Ship {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn format(&self) -> (&'static str, Level) {
+        match self.form {
+            Form::RowBinary => ("RowBinary", Level::Counters),
+            form => (form.name(), Level::Stats),
+        }
+    }
+
+    fn demand(&self) -> Demand {
+        Demand { bytes: self.rows.saturating_mul(size_of::<Flow>()), age: self.age, tick: Some(TICK) }
+    }
+
+    fn made_in(&self) -> Result<Option<OwnedFd>> {
+        self.spool.as_fd().try_clone_to_owned().map(Some)
+    }
+
+    fn check(&self) -> Result<()> {
+        self.spool.check()
+    }
+
+    fn write(&mut self, flows: &[Flow], _: Nanos) -> Result<()> {
+        self.sender.start()?;
+        let sorted = in_order(flows);
+        for lane in 0..self.ship.lanes {
+            let own = |flow: &&Flow| flow.id % u64::from(self.ship.lanes) == u64::from(lane);
+            let of_lane: Vec<&Flow> = sorted.iter().copied().filter(own).collect();
+            for flows in of_lane.chunks(self.rows) {
+                self.put(flows, lane).map_err(|error| at(self.spool.path(), "no batch can be written", error))?;
+            }
+        }
+        self.sender.failure()
+    }
+
+    fn tick(&mut self, _: Nanos) -> Result<()> {
+        self.sender.start()?;
+        self.sender.failure()
+    }
+
+    fn ending(&self) -> Option<Box<dyn Fn() + Send + Sync>> {
+        let (over, spool, end) = (self.over.clone(), Arc::clone(&self.spool), self.ship.end);
+        Some(Box::new(move || {
+            over.after(end);
+            spool.wake();
+        }))
+    }
+
+    fn lag(&self) -> Option<Box<dyn Fn() -> Lag + Send>> {
+        let spool = Arc::clone(&self.spool);
+        Some(Box::new(move || spool.lag()))
+    }
+
+    fn finish(&mut self, ending: Ending) -> Result<()> {
+        self.over.after(if ending == Ending::Abandoned { Duration::ZERO } else { self.ship.end });
+        if ending == Ending::Complete && !self.spool.is_empty() {
+            self.sender.start()?;
+        }
+        self.spool.wake();
+        self.sender.end()
+    }
+
+    fn counters(&self, account: &mut Account) {
+        account.add(Count::Exported, self.spooled).add(Count::ExportNoRoom, self.no_room);
+        account.add(Count::ExportWaitedMs, self.waited.as_millis().try_into().unwrap_or(u64::MAX));
+    }
+
+    fn accounts(&self, ledger: &mut Ledger) {
+        let (tally, lag) = (self.spool.tally(), self.spool.lag());
+        let account = ledger.account(Stage::Deliver, &self.name);
+        account.add(Count::DeliverReceived, tally.spooled + tally.resumed);
+        account.add(Count::DeliverAcknowledged, tally.delivered).add(Count::DeliverWaiting, lag.records);
+        account.add(Count::SpoolDropped, tally.dropped).add(Count::DeliverRefused, tally.refused);
+        account.add(Count::SpoolDamaged, tally.damaged).add(Count::DeliverResumed, tally.resumed);
+        account.add(Count::DeliverBatches, tally.batches).add(Count::DeliverResent, tally.resent);
+        account.add(Count::MaybeDuplicated, tally.maybe_duplicated).add(Count::DeliverOutages, tally.outages);
+        account.add(Count::DeliverLagMs, lag.age.as_millis().try_into().unwrap_or(u64::MAX));
+    }
+}
+
+/// What batches for a target are written as.
+fn form(name: &str, options: &Options) -> Result<Form> {
+    let wrong = |text: &str| Err(Error::new(ErrorKind::InvalidInput, text));
+    let is_kafka = name.starts_with("kafka");
+    match options.format.map(|format| format.name) {
+        Some(_) if options.ship.rowbinary => wrong("--ship rowbinary says what is written: leave --format out"),
+        None if options.ship.rowbinary => Ok(Form::RowBinary),
+        None | Some("parquet") if !Format::of_folder().lines => Ok(Form::Parquet),
+        None if !is_kafka => {
+            wrong("this program was built without Parquet: --ship rowbinary writes what ClickHouse reads")
+        }
+        None | Some("jsonl") if is_kafka => Ok(Form::Json),
+        _ if is_kafka => wrong("a broker is sent parquet or jsonl, or RowBinary by --ship rowbinary"),
+        _ => wrong("ClickHouse is sent parquet, or RowBinary by --ship rowbinary where it is older than 20"),
+    }
+}
+
+/// The password in a file: its first line.
+fn password(path: &Path) -> Result<String> {
+    let text = std::fs::read_to_string(path).map_err(|error| at(path, "the password cannot be read", error))?;
+    Ok(text.lines().next().unwrap_or_default().to_owned())
+}
+
+/// Reads bytes as whatever the other side may answer, and as a line of a journal: nothing of it does harm. For fuzzing.
+#[doc(hidden)]
+pub fn read_anything(bytes: &[u8]) {
+    http::read_anything(bytes);
+    kafka::read_anything(bytes);
+    if let Some(line) = bytes.first_chunk() {
+        let read = journal::Line::of(line);
+        assert!(read.is_none_or(|read| journal::Line::of(&read.to_bytes()) == Some(read)));
+    }
+}
+
+/// ns since 1970.
+fn now() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    since.as_nanos().try_into().unwrap_or(u64::MAX)
+}

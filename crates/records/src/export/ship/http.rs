@@ -1,0 +1,211 @@
+//! As much of HTTP/1.1 (RFC 9112) as posting a body takes: one connection that stays, answers with a length, in chunks, or to the end.
+
+use super::link::{Link, Over};
+use std::io::{Error, ErrorKind, Result};
+
+/// The most bytes of all head lines of an answer, of its body, and of lines between chunks.
+const MOST_HEAD: usize = 32 << 10;
+const MOST_BODY: usize = 64 << 10;
+
+pub(super) struct Http {
+    host: String,
+    port: u16,
+    over: Over,
+    link: Option<Link>,
+}
+
+/// What came back.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct Answer {
+    pub status: u16,
+    /// Names in small letters.
+    pub head: Vec<(String, String)>,
+    /// Its beginning, if it is long.
+    pub body: String,
+}
+
+impl Http {
+    pub fn new(host: &str, port: u16, over: Over) -> Self {
+        Http { host: host.to_owned(), port, over, link: None }
+    }
+
+    /// Posts a body. `head` has more lines, each with its end.
+    ///
+    /// # Errors
+    /// There is no answer: nobody knows whether the body was taken, unless there is no connection (`ConnectionRefused`).
+    pub fn post(&mut self, target: &str, head: &str, body: &[u8]) -> Result<Answer> {
+        if self.link.as_ref().is_some_and(|link| !link.is_quiet()) {
+            self.link = None;
+        }
+        let mut link = match self.link.take() {
+            Some(link) => link,
+            None => Link::open(&self.host, self.port, &self.over)?,
+        };
+        let bracketed = if self.host.contains(':') { format!("[{}]", self.host) } else { self.host.clone() };
+        let (port, length) = (self.port, body.len());
+        let text =
+            format!("POST {target} HTTP/1.1\r\nHost: {bracketed}:{port}\r\n{head}Content-Length: {length}\r\n\r\n");
+        let sent = link.send(text.as_bytes()).and_then(|()| link.send(body));
+        let (answer, stays) = match (sent, answer(|| link.byte())) {
+            (_, Ok(answer)) => answer,
+            // What was said first says more.
+            (Err(error), _) | (Ok(()), Err(error)) => return Err(error),
+        };
+        if stays && sent_all(&answer) {
+            self.link = Some(link);
+        }
+        Ok(answer)
+    }
+}
+
+/// Whether the other side has read what it was sent: one that refuses may not have.
+fn sent_all(answer: &Answer) -> bool {
+    answer.status < 300
+}
+
+/// Reads one, and whether another can follow.
+fn answer(mut byte: impl FnMut() -> Result<u8>) -> Result<(Answer, bool)> {
+    let wrong = |what: &str| Error::new(ErrorKind::InvalidData, format!("that is no answer of HTTP: {what}"));
+    let mut room = MOST_HEAD;
+    let mut line = |byte: &mut dyn FnMut() -> Result<u8>| {
+        let mut text = Vec::new();
+        loop {
+            room = room.checked_sub(1).ok_or_else(|| wrong("its head is too long"))?;
+            match byte()? {
+                b'\n' => break,
+                other => text.push(other),
+            }
+        }
+        text.pop_if(|last| *last == b'\r');
+        Ok::<String, Error>(String::from_utf8_lossy(&text).into_owned())
+    };
+    let first = line(&mut byte)?;
+    let status = first.strip_prefix("HTTP/1.").and_then(|rest| rest.split(' ').nth(1)?.parse::<u16>().ok());
+    let mut answer = Answer { status: status.ok_or_else(|| wrong("it begins otherwise"))?, ..Answer::default() };
+    loop {
+        let text = line(&mut byte)?;
+        if text.is_empty() && answer.status == 100 {
+            // The answer itself comes behind.
+            let first = line(&mut byte)?;
+            let status = first.strip_prefix("HTTP/1.").and_then(|rest| rest.split(' ').nth(1)?.parse::<u16>().ok());
+            answer.status = status.ok_or_else(|| wrong("nothing behind 100"))?;
+            continue;
+        }
+        if text.is_empty() {
+            break;
+        }
+        let (name, value) = text.split_once(':').ok_or_else(|| wrong("a line of its head has no colon"))?;
+        answer.head.push((name.trim().to_ascii_lowercase(), value.trim().to_owned()));
+    }
+    let named =
+        |name: &str| answer.head.iter().find(|(own, _)| own == name).map(|(_, value)| value.to_ascii_lowercase());
+    let mut stays = first.starts_with("HTTP/1.1") && named("connection").is_none_or(|value| value != "close");
+    let length =
+        named("content-length").map(|length| length.parse::<u64>().map_err(|_| wrong("its length is no number")));
+    let length = length.transpose()?;
+    let mut body = Vec::new();
+    // False once that was enough: what follows is not read.
+    let mut keep = |next: u8| {
+        body.push(next);
+        body.len() < MOST_BODY
+    };
+    if named("transfer-encoding").is_some_and(|coding| coding.contains("chunked")) {
+        'all: loop {
+            let size = line(&mut byte)?;
+            let size = u64::from_str_radix(size.split(';').next().unwrap_or_default().trim(), 16);
+            let size = size.map_err(|_| wrong("the size of a chunk is no number"))?;
+            for _ in 0..size {
+                if !keep(byte()?) {
+                    stays = false;
+                    break 'all;
+                }
+            }
+            let end = line(&mut byte)?;
+            match (size, end.is_empty()) {
+                (0, true) => break,
+                (_, false) => return Err(wrong("a chunk is longer than it says")),
+                _ => {}
+            }
+        }
+    } else if let Some(length) = length {
+        for _ in 0..length {
+            if !keep(byte()?) {
+                stays = false;
+                break;
+            }
+        }
+    } else if answer.status != 204 {
+        stays = false;
+        loop {
+            match byte() {
+                Ok(next) if keep(next) => {}
+                Err(error) if error.kind() != ErrorKind::UnexpectedEof => return Err(error),
+                _ => break,
+            }
+        }
+    }
+    answer.body = String::from_utf8_lossy(&body).into_owned();
+    Ok((answer, stays))
+}
+
+/// Reads bytes as an answer, and behind heads that say how it goes on.
+pub(super) fn read_anything(bytes: &[u8]) {
+    for head in ["", "HTTP/1.1 200 OK\r\n", "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"] {
+        let mut all = head.bytes().chain(bytes.iter().copied());
+        if let Ok((answer, _)) = answer(|| all.next().ok_or_else(|| ErrorKind::UnexpectedEof.into())) {
+            // What is no text is longer as such.
+            assert!(answer.body.len() <= 3 * MOST_BODY && answer.body.len() <= 3 * bytes.len());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn read(text: &[u8]) -> Result<(Answer, bool)> {
+        let mut bytes = text.iter().copied();
+        answer(move || bytes.next().ok_or_else(|| ErrorKind::UnexpectedEof.into()))
+    }
+
+    #[test]
+    fn answers_have_a_length_or_chunks_or_end_with_the_connection() {
+        for (text, status, body, stays) in [
+            (&b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nabc"[..], 200, "ab", true),
+            (b"HTTP/1.1 200 OK\nTransfer-Encoding: chunked\n\n2;x=1\r\nab\r\n1\r\nc\r\n0\r\n\r\n", 200, "abc", true),
+            (b"HTTP/1.1 500 No\r\nConnection: Close\r\nContent-Length: 1\r\n\r\nx", 500, "x", false),
+            (b"HTTP/1.0 404 No\r\nContent-Length: 1\r\n\r\nx", 404, "x", false),
+            (b"HTTP/1.1 200 OK\r\n\r\nall", 200, "all", false),
+            (b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 204 Fine\r\n\r\n", 204, "", true),
+        ] {
+            let (answer, own) = read(text).unwrap();
+            assert_eq!((answer.status, answer.body.as_str(), own), (status, body, stays));
+        }
+        for wrong in [
+            &b"SSH-2.0-x\r\n\r\n"[..],
+            b"HTTP/1.1 x\r\n\r\n",
+            b"HTTP/1.1 200 OK\r\nno colon\r\n\r\n",
+            b"HTTP/1.1 200 OK\r\nContent-Length: -1\r\n\r\n",
+            b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n",
+            b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1\r\nab\r\n",
+            b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nabc",
+            b"HTTP/1.1 200",
+        ] {
+            read(wrong).unwrap_err();
+        }
+        let long = [b"HTTP/1.1 200 OK\r\nx: ".to_vec(), vec![b'a'; MOST_HEAD]].concat();
+        assert!(read(&long).unwrap_err().to_string().contains("too long"));
+        let claim =
+            [b"HTTP/1.1 200 OK\r\nContent-Length: 18446744073709551615\r\n\r\n".to_vec(), vec![b'a'; MOST_BODY]]
+                .concat();
+        assert_eq!(read(&claim).unwrap().0.body.len(), MOST_BODY);
+    }
+
+    proptest! {
+        #[test]
+        fn no_bytes_do_harm(bytes: Vec<u8>) {
+            read_anything(&bytes);
+        }
+    }
+}

@@ -1,0 +1,380 @@
+//! The journal of a spool: what became of each batch, in lines of 64 bytes that are written once.
+//!
+//! ```text
+//!  0  CRC-32C of the rest     5  what of a batch (form, outcome)     16  its number     24 .. 64  by kind
+//!  4  kind                    8  its run                             (numbers are little endian)
+//! ```
+//!
+//! The file always has room ahead, of zeros that are on the disk: a line then needs no more of the disk, so that what was delivered can be
+//! noted where there is no room at all, and a line is never torn by a length that changes. A line of zeros is the end. What is of no
+//! more use goes when the file is written anew, under another name that takes its place.
+
+use super::super::directory::Directory;
+use super::crc::crc32c;
+use rustix::fs::OFlags;
+use std::fs::File;
+use std::io::{Error, ErrorKind, Read, Result};
+use std::os::unix::fs::FileExt;
+
+pub(super) const LINE: usize = 64;
+/// Lines that room is made for at a time, and those of them that are for what needs no other room.
+const STEP: u64 = 1024;
+const RESERVE: u64 = 256;
+/// The longest that is read: some 16 million lines.
+const MOST: u64 = 1 << 30;
+const NAME: &str = "journal";
+const NEW: &str = "journal.new";
+const MAGIC: [u8; 16] = *b"linerate spool 1";
+
+/// Which batch: no two of any sensors have the same.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Id {
+    /// 64 random bits of a run.
+    pub run: u64,
+    /// Counts up in a run, from 0.
+    pub number: u64,
+}
+
+/// A batch as it lies in the spool.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Batch {
+    pub id: Id,
+    /// What it is written as, and which part of the flows it is of.
+    pub form: u8,
+    pub lane: u16,
+    /// Records.
+    pub rows: u32,
+    /// Of its file: bytes, and their check.
+    pub bytes: u64,
+    pub crc: u32,
+    /// The first packet of all its flows and the last one, and when it was made: ns since 1970.
+    pub first: u64,
+    pub last: u64,
+    pub made: u64,
+}
+
+/// The place of a batch in what Kafka is sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Assigned {
+    pub partition: i32,
+    pub producer: i64,
+    pub epoch: i16,
+    pub sequence: i32,
+    /// Messages, each of which has a sequence number.
+    pub count: u32,
+    /// ns since 1970.
+    pub at: u64,
+}
+
+/// What became of a batch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Outcome {
+    /// The other side has it.
+    Delivered = 1,
+    /// It gave way to others.
+    Dropped = 2,
+    /// The other side will never take it.
+    Refused = 3,
+    /// Its file is not what it was.
+    Damaged = 4,
+}
+
+/// A line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Line {
+    Begin,
+    Made(Batch),
+    /// It is about to be sent, as this.
+    Sent(Id, Assigned),
+    Done(Id, Outcome),
+    /// What comes next in a partition: `count` is 0.
+    Next(Assigned),
+}
+
+impl Line {
+    pub fn to_bytes(self) -> [u8; LINE] {
+        let mut line = [0; LINE];
+        let mut put = |at: usize, bytes: &[u8]| line[at..at + bytes.len()].copy_from_slice(bytes);
+        let mut head = |kind: u8, what: u8, id: Id| {
+            put(4, &[kind, what]);
+            put(8, &id.run.to_le_bytes());
+            put(16, &id.number.to_le_bytes());
+        };
+        let none = Id { run: 0, number: 0 };
+        match self {
+            Line::Begin => {
+                head(1, 0, none);
+                put(24, &MAGIC);
+            }
+            Line::Made(batch) => {
+                head(2, batch.form, batch.id);
+                put(6, &batch.lane.to_le_bytes());
+                put(24, &batch.rows.to_le_bytes());
+                put(28, &batch.crc.to_le_bytes());
+                for (at, word) in [(32, batch.bytes), (40, batch.first), (48, batch.last), (56, batch.made)] {
+                    put(at, &word.to_le_bytes());
+                }
+            }
+            Line::Done(id, outcome) => head(4, outcome as u8, id),
+            Line::Sent(_, assigned) | Line::Next(assigned) => {
+                match self {
+                    Line::Sent(id, _) => head(3, 0, id),
+                    _ => head(5, 0, none),
+                }
+                put(24, &assigned.partition.to_le_bytes());
+                put(28, &assigned.epoch.to_le_bytes());
+                put(32, &assigned.producer.to_le_bytes());
+                put(40, &assigned.sequence.to_le_bytes());
+                put(44, &assigned.count.to_le_bytes());
+                put(48, &assigned.at.to_le_bytes());
+            }
+        }
+        let crc = crc32c(&line[4..]);
+        line[..4].copy_from_slice(&crc.to_le_bytes());
+        line
+    }
+
+    /// `None`: it is no line.
+    pub fn of(line: &[u8; LINE]) -> Option<Line> {
+        let word = |at: usize| u32::from_le_bytes([line[at], line[at + 1], line[at + 2], line[at + 3]]);
+        let long = |at: usize| u64::from(word(at)) | u64::from(word(at + 4)) << 32;
+        if word(0) != crc32c(&line[4..]) {
+            return None;
+        }
+        let id = Id { run: long(8), number: long(16) };
+        let assigned = Assigned {
+            partition: word(24) as i32,
+            epoch: word(28) as i16,
+            producer: long(32) as i64,
+            sequence: word(40) as i32,
+            count: word(44),
+            at: long(48),
+        };
+        match line[4] {
+            1 if line[24..40] == MAGIC => Some(Line::Begin),
+            2 => Some(Line::Made(Batch {
+                id,
+                form: line[5],
+                lane: u16::from_le_bytes([line[6], line[7]]),
+                rows: word(24),
+                crc: word(28),
+                bytes: long(32),
+                first: long(40),
+                last: long(48),
+                made: long(56),
+            })),
+            3 => Some(Line::Sent(id, assigned)),
+            4 => {
+                let all = [Outcome::Delivered, Outcome::Dropped, Outcome::Refused, Outcome::Damaged];
+                let outcome = all.into_iter().find(|outcome| *outcome as u8 == line[5])?;
+                Some(Line::Done(id, outcome))
+            }
+            5 => Some(Line::Next(assigned)),
+            _ => None,
+        }
+    }
+}
+
+/// The file.
+pub(super) struct Journal {
+    file: File,
+    /// Lines that are written, and that there is room for.
+    lines: u64,
+    room: u64,
+}
+
+/// What stood in one.
+pub(super) struct Found {
+    pub lines: Vec<Line>,
+    /// Lines that nobody can read; or there was no journal.
+    pub damaged: u64,
+    pub is_new: bool,
+}
+
+impl Journal {
+    /// Opens that of a folder, or begins one.
+    ///
+    /// # Errors
+    /// The system's; `InvalidData`: it is of another version, or no journal.
+    pub fn open(folder: &Directory) -> Result<(Self, Found)> {
+        let mut file = match folder.file(NAME, OFlags::RDWR) {
+            Err(error) if error.kind() == ErrorKind::NotFound => {
+                let journal = Journal::made(folder, &[])?;
+                return Ok((journal, Found { lines: Vec::new(), damaged: 0, is_new: true }));
+            }
+            file => file?,
+        };
+        let length = file.metadata()?.len();
+        if length > MOST {
+            return Err(Error::new(ErrorKind::InvalidData, "the journal is longer than one can be"));
+        }
+        let mut bytes = Vec::new();
+        (&mut file).take(MOST).read_to_end(&mut bytes)?;
+        let (all, _) = bytes.as_chunks::<LINE>();
+        if all.first().and_then(Line::of) != Some(Line::Begin) {
+            return Err(Error::new(ErrorKind::InvalidData, "the journal is none of this program, or damaged"));
+        }
+        let end = all.iter().rposition(|line| *line != [0; LINE]).map_or(0, |last| last + 1);
+        let read: Vec<Option<Line>> = all[..end].iter().map(Line::of).collect();
+        let damaged = read.iter().filter(|line| line.is_none()).count() as u64;
+        let lines = read.into_iter().flatten().skip(1).collect();
+        Ok((Journal { file, lines: end as u64, room: all.len() as u64 }, Found { lines, damaged, is_new: false }))
+    }
+
+    /// Adds lines. Those that `needs_room` leave some for what is to be noted of them later.
+    ///
+    /// # Errors
+    /// `StorageFull`: there is no room. Others: the system's. What was there is not changed.
+    pub fn add(&mut self, lines: &[Line], needs_room: bool) -> Result<()> {
+        let wanted = self.lines + lines.len() as u64;
+        if wanted + RESERVE > self.room {
+            let grown = self.grow();
+            if wanted + if needs_room { RESERVE } else { 0 } > self.room {
+                return Err(grown.err().unwrap_or(ErrorKind::StorageFull.into()));
+            }
+        }
+        let bytes: Vec<u8> = lines.iter().flat_map(|line| line.to_bytes()).collect();
+        self.file.write_all_at(&bytes, self.lines * LINE as u64)?;
+        self.lines = wanted;
+        Ok(())
+    }
+
+    /// Brings it to the disk.
+    pub fn sync(&self) -> Result<()> {
+        self.file.sync_data()
+    }
+
+    /// Whether it has many more lines than these.
+    pub fn is_longer_than(&self, lines: usize) -> bool {
+        self.lines > STEP && self.lines > 4 * lines as u64
+    }
+
+    /// Has these lines take the place of all; if that cannot be, all stay.
+    pub fn replace(&mut self, folder: &Directory, lines: &[Line]) -> Result<()> {
+        *self = Journal::made(folder, lines)?;
+        Ok(())
+    }
+
+    fn made(folder: &Directory, lines: &[Line]) -> Result<Self> {
+        let file = folder.file(NEW, OFlags::RDWR | OFlags::CREATE | OFlags::TRUNC)?;
+        let mut journal = Journal { file, lines: 0, room: 0 };
+        let all: Vec<Line> = [Line::Begin].into_iter().chain(lines.iter().copied()).collect();
+        let mut make = || {
+            while journal.room < all.len() as u64 + RESERVE {
+                journal.grow()?;
+            }
+            journal.add(&all, true)?;
+            journal.file.sync_all()?;
+            folder.rename(NEW.as_ref(), NAME.as_ref())?;
+            folder.sync()
+        };
+        match make() {
+            Ok(()) => Ok(journal),
+            Err(error) => {
+                // Either it has its name, or it is nothing.
+                let _ = folder.remove(NEW.as_ref());
+                Err(error)
+            }
+        }
+    }
+
+    fn grow(&mut self) -> Result<()> {
+        self.file.write_all_at(&[0; STEP as usize * LINE], self.room * LINE as u64)?;
+        self.file.sync_all()?;
+        self.room += STEP;
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn id() -> impl Strategy<Value = Id> {
+        any::<(u64, u64)>().prop_map(|(run, number)| Id { run, number })
+    }
+
+    pub fn line() -> impl Strategy<Value = Line> {
+        let assigned =
+            any::<(i32, i64, i16, i32, u32, u64)>().prop_map(|(partition, producer, epoch, sequence, count, at)| {
+                Assigned { partition, producer, epoch, sequence, count, at }
+            });
+        let batch = (id(), any::<(u8, u16, u32, u64, u32)>(), any::<(u64, u64, u64)>()).prop_map(
+            |(id, (form, lane, rows, bytes, crc), (first, last, made))| Batch {
+                id,
+                form,
+                lane,
+                rows,
+                bytes,
+                crc,
+                first,
+                last,
+                made,
+            },
+        );
+        prop_oneof![
+            batch.prop_map(Line::Made),
+            (id(), assigned.clone()).prop_map(|(id, assigned)| Line::Sent(id, assigned)),
+            (id(), 0..4usize).prop_map(|(id, which)| Line::Done(
+                id,
+                [Outcome::Delivered, Outcome::Dropped, Outcome::Refused, Outcome::Damaged][which]
+            )),
+            assigned.prop_map(Line::Next),
+        ]
+    }
+
+    proptest! {
+        #[test]
+        fn a_line_comes_back_and_no_changed_bit_is_believed(line in line(), bit in 0..LINE * 8) {
+            let mut bytes = line.to_bytes();
+            prop_assert_eq!(Line::of(&bytes), Some(line));
+            bytes[bit / 8] ^= 1 << (bit % 8);
+            prop_assert_eq!(Line::of(&bytes), None);
+        }
+
+        #[test]
+        fn a_journal_comes_back_whatever_was_written_anew(runs in prop::collection::vec(
+            (prop::collection::vec(line(), 0..700), any::<bool>()), 1..5
+        ), case: u64) {
+            let root = crate::tests::scratch(&format!("journal-{case}"));
+            let folder = Directory::open(&root).unwrap();
+            let mut wanted = Vec::new();
+            for (lines, replace) in runs {
+                let (mut journal, found) = Journal::open(&folder).unwrap();
+                prop_assert_eq!((found.lines, found.damaged), (wanted.clone(), 0));
+                if replace {
+                    wanted.truncate(3);
+                    journal.replace(&folder, &wanted).unwrap();
+                }
+                lines.chunks(7).for_each(|lines| journal.add(lines, true).unwrap());
+                wanted.extend(lines);
+            }
+            let (_, found) = Journal::open(&folder).unwrap();
+            prop_assert_eq!(found.lines, wanted);
+            std::fs::remove_dir_all(root).unwrap();
+        }
+    }
+
+    #[test]
+    fn damage_costs_its_line_alone_and_what_is_no_journal_is_refused() {
+        let root = crate::tests::scratch("journal-damaged");
+        let folder = Directory::open(&root).unwrap();
+        let id = |number| Id { run: 9, number };
+        let lines: Vec<Line> = (0..5).map(|number| Line::Done(id(number), Outcome::Dropped)).collect();
+        let (mut journal, found) = Journal::open(&folder).unwrap();
+        assert!(found.is_new);
+        journal.add(&lines, true).unwrap();
+        let path = root.join(NAME);
+        let mut bytes = std::fs::read(&path).unwrap();
+        bytes[3 * LINE + 20] ^= 4;
+        std::fs::write(&path, &bytes).unwrap();
+        let (_, found) = Journal::open(&folder).unwrap();
+        assert_eq!((found.lines.len(), found.damaged, found.is_new), (4, 1, false));
+        for bytes in [&b""[..], b"linerate spool 1", &[0; 4 * LINE], &bytes[LINE..]] {
+            std::fs::write(&path, bytes).unwrap();
+            assert_eq!(Journal::open(&folder).err().unwrap().kind(), ErrorKind::InvalidData);
+        }
+        std::fs::remove_dir_all(root).unwrap();
+    }
+}

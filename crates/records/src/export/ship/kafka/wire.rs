@@ -1,0 +1,306 @@
+//! Messages of Kafka's protocol, as far as a producer needs them: ApiVersions 0, Metadata 4, InitProducerId 1, Produce 7 (none of them
+//! with flexible fields), and batches of records, version 2.
+//!
+//! Layouts: <https://kafka.apache.org/protocol.html>, <https://kafka.apache.org/documentation/#recordbatch>. All numbers are big endian.
+
+use super::super::crc::crc32c;
+use super::super::journal::Assigned;
+
+/// What is asked, with its number and its version.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Ask {
+    Produce,
+    Metadata,
+    ApiVersions,
+    InitProducerId,
+}
+
+impl Ask {
+    pub fn key(self) -> i16 {
+        match self {
+            Ask::Produce => 0,
+            Ask::Metadata => 3,
+            Ask::ApiVersions => 18,
+            Ask::InitProducerId => 22,
+        }
+    }
+
+    pub fn version(self) -> i16 {
+        match self {
+            Ask::Produce => 7,
+            Ask::Metadata => 4,
+            Ask::ApiVersions => 0,
+            Ask::InitProducerId => 1,
+        }
+    }
+}
+
+/// Bytes of a message in the making.
+#[derive(Default)]
+pub(super) struct Out(pub Vec<u8>);
+
+impl Out {
+    pub fn i8(&mut self, value: i8) -> &mut Self {
+        self.bytes(&value.to_be_bytes())
+    }
+
+    pub fn i16(&mut self, value: i16) -> &mut Self {
+        self.bytes(&value.to_be_bytes())
+    }
+
+    pub fn i32(&mut self, value: i32) -> &mut Self {
+        self.bytes(&value.to_be_bytes())
+    }
+
+    pub fn i64(&mut self, value: i64) -> &mut Self {
+        self.bytes(&value.to_be_bytes())
+    }
+
+    pub fn bytes(&mut self, bytes: &[u8]) -> &mut Self {
+        self.0.extend_from_slice(bytes);
+        self
+    }
+
+    /// A text, which is short.
+    pub fn text(&mut self, text: &str) -> &mut Self {
+        self.i16(text.len() as i16).bytes(text.as_bytes())
+    }
+
+    /// Of variable length, zigzag.
+    pub fn var(&mut self, value: i64) -> &mut Self {
+        let mut rest = (value << 1 ^ value >> 63) as u64;
+        while rest > 0x7f {
+            self.0.push(rest as u8 | 0x80);
+            rest >>= 7;
+        }
+        self.0.push(rest as u8);
+        self
+    }
+
+    /// Its length as a variable number, and the bytes.
+    pub fn var_bytes(&mut self, bytes: &[u8]) -> &mut Self {
+        self.var(bytes.len() as i64).bytes(bytes)
+    }
+}
+
+/// A request as it is sent, with its length in front.
+pub(super) fn request(ask: Ask, number: i32, client: &str, body: &[u8]) -> Vec<u8> {
+    let mut head = Out::default();
+    head.i16(ask.key()).i16(ask.version()).i32(number).text(client);
+    let mut all = Out::default();
+    all.i32((head.0.len() + body.len()) as i32).bytes(&head.0).bytes(body);
+    all.0
+}
+
+/// The body that asks for a topic and its partitions; none is made.
+pub(super) fn metadata(topic: &str) -> Vec<u8> {
+    let mut body = Out::default();
+    body.i32(1).text(topic).i8(0);
+    body.0
+}
+
+/// The body that asks for a producer id, without transactions.
+pub(super) fn init_producer() -> Vec<u8> {
+    let mut body = Out::default();
+    body.i16(-1).i32(60_000);
+    body.0
+}
+
+/// The body that has a batch appended by all in-sync replicas.
+pub(super) fn produce(topic: &str, partition: i32, batch: &[u8]) -> Vec<u8> {
+    let mut body = Out::default();
+    body.i16(-1).i16(-1).i32(20_000);
+    body.i32(1).text(topic).i32(1).i32(partition).i32(batch.len() as i32).bytes(batch);
+    body.0
+}
+
+/// A batch of messages of this producer, all with the same headers.
+pub(super) fn batch(
+    assigned: &Assigned,
+    time: i64,
+    headers: &[(&str, String)],
+    messages: &[(Option<Vec<u8>>, &[u8])],
+) -> Vec<u8> {
+    let mut records = Out::default();
+    for (offset, (key, value)) in messages.iter().enumerate() {
+        let mut record = Out::default();
+        record.i8(0).var(0).var(offset as i64);
+        match key {
+            Some(key) => record.var_bytes(key),
+            None => record.var(-1),
+        };
+        record.var_bytes(value).var(headers.len() as i64);
+        for (name, value) in headers {
+            record.var_bytes(name.as_bytes()).var_bytes(value.as_bytes());
+        }
+        records.var_bytes(&record.0);
+    }
+    let mut checked = Out::default();
+    checked.i16(0).i32(messages.len() as i32 - 1).i64(time).i64(time);
+    checked.i64(assigned.producer).i16(assigned.epoch).i32(assigned.sequence);
+    checked.i32(messages.len() as i32).bytes(&records.0);
+    let mut batch = Out::default();
+    // Behind the length: leader epoch, magic, check.
+    batch.i64(0).i32((4 + 1 + 4 + checked.0.len()) as i32).i32(-1).i8(2);
+    batch.i32(crc32c(&checked.0) as i32).bytes(&checked.0);
+    batch.0
+}
+
+/// Reads an answer: whatever it claims, nothing is taken that is not there.
+pub(super) struct In<'a>(pub &'a [u8]);
+
+impl<'a> In<'a> {
+    pub fn bytes(&mut self, count: usize) -> Option<&'a [u8]> {
+        let (bytes, rest) = self.0.split_at_checked(count)?;
+        self.0 = rest;
+        Some(bytes)
+    }
+
+    fn array<const N: usize>(&mut self) -> Option<[u8; N]> {
+        self.bytes(N)?.try_into().ok()
+    }
+
+    pub fn i8(&mut self) -> Option<i8> {
+        self.array().map(i8::from_be_bytes)
+    }
+
+    pub fn i16(&mut self) -> Option<i16> {
+        self.array().map(i16::from_be_bytes)
+    }
+
+    pub fn i32(&mut self) -> Option<i32> {
+        self.array().map(i32::from_be_bytes)
+    }
+
+    pub fn i64(&mut self) -> Option<i64> {
+        self.array().map(i64::from_be_bytes)
+    }
+
+    pub fn text(&mut self) -> Option<String> {
+        let count = usize::try_from(self.i16()?).ok()?;
+        self.bytes(count).map(|text| String::from_utf8_lossy(text).into_owned())
+    }
+
+    /// One that may be absent.
+    fn maybe_text(&mut self) -> Option<Option<String>> {
+        let count = self.i16()?;
+        match usize::try_from(count) {
+            Ok(count) => Some(Some(String::from_utf8_lossy(self.bytes(count)?).into_owned())),
+            Err(_) => Some(None),
+        }
+    }
+
+    /// Each of a list; there are no more than bytes.
+    fn each<T>(&mut self, mut read: impl FnMut(&mut Self) -> Option<T>) -> Option<Vec<T>> {
+        let count = self.i32()?.max(0);
+        let mut all = Vec::new();
+        for _ in 0..count {
+            all.push(read(self)?);
+        }
+        Some(all)
+    }
+}
+
+/// Which versions a broker speaks of each thing that can be asked.
+pub(super) fn versions(answer: &[u8]) -> Option<(i16, Vec<(i16, i16, i16)>)> {
+    let mut answer = In(answer);
+    let error = answer.i16()?;
+    let all = answer.each(|of| Some((of.i16()?, of.i16()?, of.i16()?)))?;
+    Some((error, all))
+}
+
+/// Where a topic is.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Topic {
+    pub error: i16,
+    /// Brokers by their number.
+    pub brokers: Vec<(i32, String, u16)>,
+    /// Partitions, in order, and the broker that leads each; -1: none does.
+    pub leaders: Vec<(i32, i32)>,
+}
+
+pub(super) fn topic(answer: &[u8], name: &str) -> Option<Topic> {
+    let mut answer = In(answer);
+    answer.i32()?;
+    let brokers = answer.each(|of| {
+        let (node, host, port) = (of.i32()?, of.text()?, of.i32()?);
+        of.maybe_text()?;
+        Some((node, host, u16::try_from(port).ok()?))
+    })?;
+    answer.maybe_text()?;
+    answer.i32()?;
+    let topics = answer.each(|of| {
+        let (error, name) = (of.i16()?, of.text()?);
+        of.i8()?;
+        let mut leaders = of.each(|of| {
+            of.i16()?;
+            let (partition, leader) = (of.i32()?, of.i32()?);
+            of.each(In::i32)?;
+            of.each(In::i32)?;
+            Some((partition, leader))
+        })?;
+        leaders.sort_unstable();
+        Some((name, error, leaders))
+    })?;
+    let (_, error, leaders) = topics.into_iter().find(|(own, ..)| own == name)?;
+    Some(Topic { error, brokers, leaders })
+}
+
+/// Error, producer id and epoch.
+pub(super) fn producer(answer: &[u8]) -> Option<(i16, i64, i16)> {
+    let mut answer = In(answer);
+    answer.i32()?;
+    Some((answer.i16()?, answer.i64()?, answer.i16()?))
+}
+
+/// What became of the batch of a partition.
+pub(super) fn produced(answer: &[u8], partition: i32) -> Option<i16> {
+    let all = In(answer).each(|of| {
+        of.text()?;
+        of.each(|of| {
+            let (partition, error) = (of.i32()?, of.i16()?);
+            of.bytes(24)?;
+            Some((partition, error))
+        })
+    })?;
+    all.into_iter().flatten().find(|(own, _)| *own == partition).map(|(_, error)| error)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn numbers_of_variable_length_are_zigzag() {
+        for (value, bytes) in [(0, &[0][..]), (-1, &[1]), (1, &[2]), (-64, &[127]), (64, &[128, 1]), (300, &[0xd8, 4])]
+        {
+            let mut out = Out::default();
+            out.var(value);
+            assert_eq!(out.0, bytes, "{value}");
+        }
+    }
+
+    /// As the Java client of Kafka writes it, but for the producer.
+    #[test]
+    fn a_batch_is_laid_out_as_told() {
+        let assigned =
+            Assigned { partition: 3, producer: 0x0102_0304_0506_0708, epoch: 9, sequence: 10, count: 1, at: 0 };
+        let batch = batch(&assigned, 1000, &[("h", "v".into())], &[(Some(b"k".to_vec()), b"abc")]);
+        assert_eq!(batch[..8], [0; 8]);
+        assert_eq!(batch[8..12], (batch.len() as i32 - 12).to_be_bytes());
+        assert_eq!((&batch[12..16], batch[16]), (&[0xff; 4][..], 2));
+        assert_eq!(batch[17..21], crc32c(&batch[21..]).to_be_bytes());
+        let fixed = [&[0, 0, 0, 0, 0, 0][..], &1000_i64.to_be_bytes(), &1000_i64.to_be_bytes()].concat();
+        assert_eq!(batch[21..43], fixed);
+        assert_eq!(batch[43..61], [1, 2, 3, 4, 5, 6, 7, 8, 0, 9, 0, 0, 0, 10, 0, 0, 0, 1]);
+        assert_eq!(batch[61..], [28, 0, 0, 0, 2, b'k', 6, b'a', b'b', b'c', 2, 2, b'h', 2, b'v'][..]);
+    }
+
+    proptest! {
+        #[test]
+        fn no_answer_does_harm(bytes: Vec<u8>) {
+            super::super::read_anything(&bytes);
+        }
+    }
+}

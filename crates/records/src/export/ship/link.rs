@@ -1,0 +1,137 @@
+//! A connection that is never waited for without end: each message has its patience, and all end with the run.
+
+use rustix::io::Errno;
+use rustix::net::{RecvFlags, recv};
+use std::io::{Error, ErrorKind, Read, Result, Write};
+use std::net::{TcpStream, ToSocketAddrs};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+/// How long one that says nothing is waited for, and one that is not there.
+const PATIENCE: Duration = Duration::from_secs(30);
+const CONNECT: Duration = Duration::from_secs(3);
+/// How often it is looked whether the run has ended.
+const SLICE: Duration = Duration::from_millis(100);
+/// The most bytes that are read ahead.
+const AHEAD: usize = 16 << 10;
+
+/// When the run ends, as far as that is known: nothing is waited for beyond.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Over(Arc<Mutex<Option<Instant>>>);
+
+impl Over {
+    /// It ends after so long, at the latest.
+    pub fn after(&self, span: Duration) {
+        let mut over = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let until = Instant::now() + span;
+        *over = Some(over.map_or(until, |before| before.min(until)));
+    }
+
+    /// How long it still goes on; `None`: without end.
+    pub fn left(&self) -> Option<Duration> {
+        let over = *self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        over.map(|over| over.saturating_duration_since(Instant::now()))
+    }
+
+    /// Whether it is over.
+    pub fn is_now(&self) -> bool {
+        self.left().is_some_and(|left| left.is_zero())
+    }
+}
+
+pub(super) struct Link {
+    stream: TcpStream,
+    over: Over,
+    /// Read and not taken yet.
+    ahead: Vec<u8>,
+    since: Instant,
+}
+
+impl Link {
+    /// Connects.
+    ///
+    /// # Errors
+    /// That of the last address of the host.
+    pub fn open(host: &str, port: u16, over: &Over) -> Result<Self> {
+        let mut last = Error::new(ErrorKind::NotFound, "the host has no address");
+        for address in (host, port).to_socket_addrs()? {
+            let patience = over.left().unwrap_or(CONNECT).clamp(SLICE, CONNECT);
+            match TcpStream::connect_timeout(&address, patience) {
+                Ok(stream) => {
+                    stream.set_read_timeout(Some(SLICE))?;
+                    stream.set_write_timeout(Some(SLICE))?;
+                    stream.set_nodelay(true)?;
+                    return Ok(Link { stream, over: over.clone(), ahead: Vec::new(), since: Instant::now() });
+                }
+                Err(error) => last = error,
+            }
+        }
+        Err(last)
+    }
+
+    /// Sends all of it.
+    pub fn send(&mut self, mut bytes: &[u8]) -> Result<()> {
+        self.since = Instant::now();
+        while !bytes.is_empty() {
+            match self.stream.write(bytes) {
+                Ok(0) => return Err(ErrorKind::WriteZero.into()),
+                Ok(count) => {
+                    bytes = &bytes[count..];
+                    self.since = Instant::now();
+                }
+                Err(error) => self.go_on(error)?,
+            }
+        }
+        Ok(())
+    }
+
+    /// The next byte.
+    pub fn byte(&mut self) -> Result<u8> {
+        if self.ahead.is_empty() {
+            let mut bytes = vec![0; AHEAD];
+            let count = self.read(&mut bytes)?;
+            bytes.truncate(count);
+            bytes.reverse();
+            self.ahead = bytes;
+        }
+        self.ahead.pop().ok_or_else(|| ErrorKind::UnexpectedEof.into())
+    }
+
+    /// The next so many bytes.
+    pub fn bytes(&mut self, count: usize) -> Result<Vec<u8>> {
+        let mut bytes = Vec::new();
+        while bytes.len() < count {
+            bytes.push(self.byte()?);
+        }
+        Ok(bytes)
+    }
+
+    /// Whether nothing has come, and the other side has not closed.
+    pub fn is_quiet(&self) -> bool {
+        let looked = recv(&self.stream, &mut [0_u8; 1], RecvFlags::DONTWAIT | RecvFlags::PEEK);
+        self.ahead.is_empty() && matches!(looked, Err(Errno::AGAIN | Errno::INTR))
+    }
+
+    fn read(&mut self, bytes: &mut [u8]) -> Result<usize> {
+        self.since = Instant::now();
+        loop {
+            match self.stream.read(bytes) {
+                Ok(0) => return Err(Error::new(ErrorKind::UnexpectedEof, "the other side closed the connection")),
+                Ok(count) => return Ok(count),
+                Err(error) => self.go_on(error)?,
+            }
+        }
+    }
+
+    /// Whether an error means that there is still time.
+    fn go_on(&self, error: Error) -> Result<()> {
+        match error.kind() {
+            ErrorKind::Interrupted => Ok(()),
+            ErrorKind::WouldBlock | ErrorKind::TimedOut if self.since.elapsed() < PATIENCE && !self.over.is_now() => {
+                Ok(())
+            }
+            ErrorKind::WouldBlock | ErrorKind::TimedOut => Err(Error::new(ErrorKind::TimedOut, "no answer in time")),
+            _ => Err(error),
+        }
+    }
+}

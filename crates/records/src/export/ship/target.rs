@@ -1,0 +1,74 @@
+//! Targets of brokers and databases.
+
+use super::super::host::host_and_port;
+use super::crc::crc32c;
+use std::io::{Error, ErrorKind, Result};
+
+/// What a target says: `SCHEME://[USER@]HOST[:PORT][,HOST...]/PATH`.
+pub(super) struct Target {
+    pub user: Option<String>,
+    pub hosts: Vec<(String, u16)>,
+    pub path: String,
+}
+
+/// Reads what a target says.
+pub(super) fn target(name: &str) -> Result<Target> {
+    let wrong = || {
+        let text = "write it as kafka://HOST:9092,HOST2/TOPIC or clickhouse://USER@HOST:8123/DATABASE.TABLE";
+        Error::new(ErrorKind::InvalidInput, format!("{name}: {text}"))
+    };
+    let (scheme, rest) = name.split_once("://").ok_or_else(wrong)?;
+    let (hosts, path) = rest.split_once('/').ok_or_else(wrong)?;
+    let (user, hosts) = hosts.rsplit_once('@').map_or((None, hosts), |(user, hosts)| (Some(user), hosts));
+    if user.is_some_and(|user| user.contains(':')) {
+        let text = "a password in a target is seen by everybody on this machine: --ship password=FILE names a file that has it";
+        return Err(Error::new(ErrorKind::InvalidInput, text));
+    }
+    if user.is_some_and(|user| user.is_empty() || user.bytes().any(|byte| byte.is_ascii_control())) {
+        return Err(wrong());
+    }
+    let usual = if scheme == "kafka" { 9092 } else { 8123 };
+    let host = |host: &str| {
+        let whole = format!("{scheme}://{host}");
+        let (host, port) = host_and_port(&whole, usual).map_err(|_| wrong())?;
+        Ok((host.to_owned(), port))
+    };
+    let hosts = hosts.split(',').map(host).collect::<Result<Vec<_>>>()?;
+    Ok(Target { user: user.map(str::to_owned), hosts, path: path.to_owned() })
+}
+
+/// The folder in a spool for a target: no two have the same.
+pub(super) fn folder_of(name: &str) -> String {
+    let keep = |letter: char| if letter.is_ascii_alphanumeric() || letter == '.' { letter } else { '-' };
+    let short: String = name.replace("://", "-").chars().map(keep).take(100).collect();
+    format!("{short}-{:08x}", crc32c(name.as_bytes()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_target_has_hosts_and_a_path_and_no_password() {
+        let of = |name: &str| target(name).map(|target| (target.user, target.hosts, target.path));
+        let hosts =
+            |hosts: &[(&str, u16)]| hosts.iter().map(|(host, port)| ((*host).to_owned(), *port)).collect::<Vec<_>>();
+        assert_eq!(of("kafka://a,b:1/t").unwrap(), (None, hosts(&[("a", 9092), ("b", 1)]), "t".into()));
+        let wanted = (Some("u@x".into()), hosts(&[("::1", 8123)]), "d.t".into());
+        assert_eq!(of("clickhouse://u@x@[::1]/d.t").unwrap(), wanted);
+        for wrong in ["kafka://a", "kafka:///t", "kafka://a,/t", "kafka://a:x/t", "kafka://@a/t", "clickhouse://a b/t"]
+        {
+            assert!(of(wrong).unwrap_err().to_string().contains("write it as"), "{wrong}");
+        }
+        assert!(of("clickhouse://u:p@h/t").unwrap_err().to_string().contains("--ship password=FILE"));
+    }
+
+    #[test]
+    fn folders_of_targets_are_names_and_differ() {
+        let names =
+            ["kafka://a:1/t", "kafka://a-1/t", "clickhouse://../../etc/x", "clickhouse://../..-etc/x"].map(folder_of);
+        assert_eq!(names[0], "kafka-a-1-t-".to_owned() + names[0].rsplit('-').next().unwrap());
+        assert!(names.iter().all(|name| !name.contains('/') && !name.starts_with('.')));
+        assert!((0..4).all(|one| (0..one).all(|other| names[one] != names[other])), "{names:?}");
+    }
+}

@@ -1,0 +1,185 @@
+//! A ClickHouse for tests, as far as a sensor sees it: inserts over HTTP, each kept once by its token, or by its bytes where there is none; moody
+//! on request. Nothing but the standard library.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+/// What becomes of an insert.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mood {
+    Good,
+    /// The connection ends, and nothing was done.
+    CutBefore,
+    /// The connection ends in the middle of what is sent.
+    CutWithin,
+    /// It was done, and the connection ends without an answer.
+    CutAfter,
+    /// Error 242, 60, 33, ...: nothing was done.
+    Error(u32),
+    /// Bytes that are no answer.
+    Garbage,
+    /// All connections end, and none is taken for so many ms.
+    Down(u64),
+}
+
+/// An insert that was done.
+#[derive(Clone, Debug)]
+pub struct Insert {
+    /// The query of the URL, as it came.
+    pub query: BTreeMap<String, String>,
+    pub user: Option<String>,
+    pub password: Option<String>,
+    pub body: Vec<u8>,
+}
+
+#[derive(Default)]
+struct State {
+    inserts: Vec<Insert>,
+    known: BTreeSet<Vec<u8>>,
+    down_until: Option<Instant>,
+    /// Inserts that had been done before.
+    again: u64,
+}
+
+pub struct Store {
+    pub port: u16,
+    state: Arc<Mutex<State>>,
+    stop: Arc<AtomicBool>,
+    pub cuts: Arc<AtomicU64>,
+    thread: Option<std::thread::JoinHandle<()>>,
+}
+
+type Moods = Arc<Mutex<Box<dyn FnMut() -> Mood + Send>>>;
+
+impl Store {
+    /// `mood` is asked for each insert.
+    pub fn start(mood: impl FnMut() -> Mood + Send + 'static) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let (state, stop, cuts) =
+            (Arc::<Mutex<State>>::default(), Arc::<AtomicBool>::default(), Arc::<AtomicU64>::default());
+        let moods: Moods = Arc::new(Mutex::new(Box::new(mood)));
+        let shared = (Arc::clone(&state), Arc::clone(&stop), Arc::clone(&cuts));
+        let accept = move || {
+            for stream in listener.incoming().map_while(Result::ok) {
+                let (state, stop, cuts) = shared.clone();
+                if stop.load(Ordering::Relaxed) {
+                    return;
+                }
+                let moods = Arc::clone(&moods);
+                std::thread::spawn(move || {
+                    let _ = serve(stream, &state, &cuts, &moods);
+                });
+            }
+        };
+        let thread = Some(std::thread::spawn(accept));
+        Store { port, state, stop, cuts, thread }
+    }
+
+    pub fn inserts(&self) -> Vec<Insert> {
+        self.state.lock().unwrap().inserts.clone()
+    }
+
+    /// Inserts that came again.
+    pub fn again(&self) -> u64 {
+        self.state.lock().unwrap().again
+    }
+
+    pub fn down(&self, span: Duration) {
+        self.state.lock().unwrap().down_until = Some(Instant::now() + span);
+    }
+}
+
+impl Drop for Store {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+        let _ = TcpStream::connect(("127.0.0.1", self.port));
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+fn serve(stream: TcpStream, state: &Mutex<State>, cuts: &AtomicU64, moods: &Moods) -> std::io::Result<()> {
+    let mut out = stream.try_clone()?;
+    stream.set_read_timeout(Some(Duration::from_secs(20)))?;
+    let mut input = BufReader::new(stream);
+    loop {
+        let mut line = String::new();
+        if input.read_line(&mut line)? == 0 {
+            return Ok(());
+        }
+        let url = line
+            .strip_prefix("POST /?")
+            .and_then(|rest| rest.strip_suffix(" HTTP/1.1\r\n"))
+            .expect("a POST")
+            .to_owned();
+        let mut head = BTreeMap::new();
+        loop {
+            let mut line = String::new();
+            input.read_line(&mut line)?;
+            match line.trim_end().split_once(": ") {
+                Some((name, value)) => head.insert(name.to_ascii_lowercase(), value.to_owned()),
+                None => break,
+            };
+        }
+        if state.lock().unwrap().down_until.is_some_and(|until| Instant::now() < until) {
+            return Ok(());
+        }
+        let mood = (moods.lock().unwrap())();
+        if mood != Mood::Good {
+            cuts.fetch_add(1, Ordering::Relaxed);
+        }
+        let length: usize = head["content-length"].parse().unwrap();
+        let mut body = vec![0; if mood == Mood::CutWithin { length / 2 } else { length }];
+        match mood {
+            Mood::CutBefore => return Ok(()),
+            Mood::Down(ms) => {
+                state.lock().unwrap().down_until = Some(Instant::now() + Duration::from_millis(ms));
+                return Ok(());
+            }
+            _ => input.read_exact(&mut body)?,
+        }
+        match mood {
+            Mood::CutWithin => return Ok(()),
+            Mood::Garbage => return out.write_all(b"\x15\x03\x01\x00\x02\x02\x46"),
+            Mood::Error(code) => {
+                let text = format!("Code: {code}. DB::Exception: so it is\n");
+                let length = text.len();
+                write!(
+                    out,
+                    "HTTP/1.1 500 No\r\nX-ClickHouse-Exception-Code: {code}\r\nContent-Length: {length}\r\n\r\n{text}"
+                )?;
+                continue;
+            }
+            _ => {}
+        }
+        let query: BTreeMap<String, String> = url
+            .split('&')
+            .map(|pair| pair.split_once('=').unwrap())
+            .map(|(name, value)| (name.to_owned(), value.to_owned()))
+            .collect();
+        let token = query.get("insert_deduplication_token").map_or(body.clone(), |token| token.clone().into_bytes());
+        let insert = Insert {
+            query,
+            user: head.get("x-clickhouse-user").cloned(),
+            password: head.get("x-clickhouse-key").cloned(),
+            body,
+        };
+        let mut state = state.lock().unwrap();
+        if state.known.insert(token) {
+            state.inserts.push(insert);
+        } else {
+            state.again += 1;
+        }
+        drop(state);
+        if mood == Mood::CutAfter {
+            return Ok(());
+        }
+        out.write_all(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n")?;
+    }
+}
