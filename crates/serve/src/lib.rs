@@ -11,7 +11,7 @@
 //!
 //! - [`tester`]: ports, configuration, flows and their figures; [`listen`]: what comes at a port; [`capture`]: what is kept of it;
 //! - [`api`]: what each path does; [`http`]: the server; [`guard`]: who may ask;
-//! - [`scrape`](mod@scrape): beside all that, one page of counters, of any run.
+//! - [`scrape`](mod@scrape): beside all that, pages of counters and of what goes on, of any run.
 //!
 //! # Who may ask
 //!
@@ -37,5 +37,5 @@ pub mod tester;
 pub use guard::{Guard, Token};
 pub use http::serve;
 pub use port::Opened;
-pub use scrape::scrape;
+pub use scrape::{Door, Page, scrape};
 pub use tester::Tester;

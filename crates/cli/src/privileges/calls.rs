@@ -145,6 +145,10 @@ const IOCTLS: &[u64] = &[
     libc::TCGETS as u64,
     libc::TIOCGWINSZ as u64,
     libc::FIONREAD as u64,
+    // A live view reads keys as they come, and puts the terminal back.
+    libc::TIOCGPGRP as u64,
+    TCGETS2,
+    TCSETS2,
     // What a peer has not acknowledged.
     libc::TIOCOUTQ as u64,
     // The end of what comes from a tun interface.
@@ -155,6 +159,9 @@ const IOCTLS: &[u64] = &[
     libc::SIOCGIFINDEX as u64,
     SIOCETHTOOL,
 ];
+/// asm-generic/ioctls.h.
+const TCGETS2: u64 = 0x802c_542a;
+const TCSETS2: u64 = 0x402c_542b;
 /// linux/sockios.h.
 const SIOCETHTOOL: u64 = 0x8946;
 
