@@ -202,7 +202,7 @@ mod tests {
     fn what_stands_below_the_options_fits_80_columns() {
         for verb in [
             "capture", "count", "find", "frames", "inline", "inspect", "measure", "receive", "send", "streams",
-            "switch", "wire",
+            "switch", "top", "wire",
         ] {
             let program = Program::command();
             let verb = program.find_subcommand(verb).expect("a verb");

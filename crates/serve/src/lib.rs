@@ -37,5 +37,5 @@ pub mod tester;
 pub use guard::{Guard, Token};
 pub use http::serve;
 pub use port::Opened;
-pub use scrape::{Door, Page, scrape};
+pub use scrape::{Door, Reply, scrape};
 pub use tester::Tester;

@@ -41,7 +41,7 @@ pub enum Door {
 }
 
 /// What is said to a request.
-pub enum Page {
+pub enum Reply {
     /// Text in the format of Prometheus.
     Figures(String),
     /// A JSON document.
@@ -53,7 +53,7 @@ pub enum Page {
 }
 
 /// Answers a path, and what stands behind its question mark.
-type Pages = Arc<dyn Fn(&str, &str) -> Page + Send + Sync>;
+type Pages = Arc<dyn Fn(&str, &str) -> Reply + Send + Sync>;
 
 /// Answers with what `pages` say until stopping is requested.
 ///
@@ -62,7 +62,7 @@ type Pages = Arc<dyn Fn(&str, &str) -> Page + Send + Sync>;
 pub fn scrape(
     door: Door,
     stop: &Stop,
-    pages: impl Fn(&str, &str) -> Page + Send + Sync + 'static,
+    pages: impl Fn(&str, &str) -> Reply + Send + Sync + 'static,
 ) -> std::io::Result<()> {
     let runtime =
         tokio::runtime::Builder::new_current_thread().enable_io().enable_time().max_blocking_threads(2).build()?;
@@ -128,10 +128,10 @@ async fn respond(request: &Request<Incoming>, pages: Pages) -> Response<Full<Byt
     let [path, query] = [request.uri().path(), request.uri().query().unwrap_or_default()].map(str::to_owned);
     // Runs answer within a tenth of a second, and other connections are not to wait for that.
     match tokio::task::spawn_blocking(move || pages(&path, &query)).await {
-        Ok(Page::Figures(text)) => response(StatusCode::OK, KIND, text),
-        Ok(Page::Document(text)) => response(StatusCode::OK, DOCUMENT, text),
-        Ok(Page::Wrong(text)) => response(StatusCode::BAD_REQUEST, KIND, text),
-        Ok(Page::Elsewhere(text)) => response(StatusCode::NOT_FOUND, KIND, text.to_owned()),
+        Ok(Reply::Figures(text)) => response(StatusCode::OK, KIND, text),
+        Ok(Reply::Document(text)) => response(StatusCode::OK, DOCUMENT, text),
+        Ok(Reply::Wrong(text)) => response(StatusCode::BAD_REQUEST, KIND, text),
+        Ok(Reply::Elsewhere(text)) => response(StatusCode::NOT_FOUND, KIND, text.to_owned()),
         Err(_) => response(StatusCode::INTERNAL_SERVER_ERROR, KIND, "it went wrong here: a bug\n".to_owned()),
     }
 }

@@ -159,7 +159,7 @@ impl Args {
         let ask = Ask { top: self.top.unwrap_or(USUAL).into(), ..ask.clone() };
         let mut is_first = true;
         loop {
-            match source.look(&ask) {
+            match if is_first { begun(source, &ask, is_over) } else { source.look(&ask) } {
                 // Of the first look there are no rates.
                 Seen::Snapshot(_) if is_first && self.once => {}
                 Seen::Snapshot(snapshot) => {
@@ -196,7 +196,7 @@ impl Args {
             if look > 0 && !wait(interval, is_over) {
                 break;
             }
-            match source.look(&model.ask) {
+            match if look == 0 { begun(source, &model.ask, is_over) } else { source.look(&model.ask) } {
                 Seen::Wrong(why) => return Err(usage(why)),
                 Seen::Away(why) => {
                     fail(format_args!("{from}: nobody answers: {why}"));
@@ -208,7 +208,8 @@ impl Args {
         let lines = model.lines(WIDTH, HEIGHT);
         // Without the line of keys, and what is empty.
         let last = lines[..lines.len() - 1].iter().rposition(|line| !line.text.is_empty()).map_or(0, |last| last + 1);
-        lines[..last].iter().for_each(|line| drop(show(format_args!("{}\n", shown(&line.text).trim()))));
+        // Nobody reads what follows once that fails.
+        let _ = lines[..last].iter().all(|line| show(format_args!("{}\n", shown(&line.text).trim())));
         Ok(Exit::Done)
     }
 
@@ -231,6 +232,10 @@ impl Args {
         let (ports, mut notes) = self.receive.open(&inputs, Needs { snap, ..Needs::default() })?;
         identity.assume()?;
         notes.extend(identity.note().into_iter().chain(confine(&[])));
+        // They stand on the screen that comes back.
+        if !self.once && !self.json {
+            notes.iter().for_each(|note| tell(format_args!("{}\n", shown(note))));
+        }
         let stop = Stop::new();
         stop_on_signals(&stop)?;
         let progress = Progress::new();
@@ -239,7 +244,7 @@ impl Args {
         let mut counting = Counting::new(inputs.selection(), false).watch(watched);
         let receive = self.receive.run(&inputs, ports, stop.clone());
         let over = Stop::new();
-        let shown = std::thread::scope(|scope| {
+        let (seen, run) = std::thread::scope(|scope| {
             let (from, over, stopping) = (inputs.names().join(", "), &over, stop.clone());
             let view = std::thread::Builder::new().name("linerate-view".into()).spawn_scoped(scope, move || {
                 // Whatever ends the view ends the run.
@@ -247,16 +252,17 @@ impl Args {
                 let is_over = || over.is_requested() || stopping.is_requested();
                 self.show(&from, Source::Own(gatherer), ask, interval, &is_over)
             });
+            if view.is_err() {
+                stop.request();
+            }
             let run = receive.run(&mut [&mut metering, &mut counting]);
             over.request();
-            let shown = view.map(|view| view.join().unwrap_or_else(|_| Err(anyhow::anyhow!("the view died: a bug"))));
-            (shown, run)
+            let seen = view.map(|view| view.join().unwrap_or_else(|_| Err(anyhow::anyhow!("the view died: a bug"))));
+            (seen, run)
         });
-        let (shown, run) = shown;
-        notes.iter().for_each(|note| tell(format_args!("{}\n", crate::view::terminal::shown(note))));
         let exit = self.receive.conclude(&run);
-        let shown = shown??;
-        Ok(if exit == Exit::Done { shown } else { exit })
+        let seen = seen??;
+        Ok(if exit == Exit::Done { seen } else { exit })
     }
 
     fn config(&self) -> Config {
@@ -268,6 +274,18 @@ impl Args {
             seed: secret(),
             id_seed: secret(),
             ..Config::default()
+        }
+    }
+}
+
+/// The first look, at a run that has begun.
+fn begun(source: &Source, ask: &Ask, is_over: &dyn Fn() -> bool) -> Seen {
+    loop {
+        match source.look(ask) {
+            Seen::Snapshot(snapshot) if matches!(source, Source::Own(_)) && snapshot.ports.is_empty() && !is_over() => {
+                std::thread::sleep(Duration::from_millis(20));
+            }
+            seen => return seen,
         }
     }
 }

@@ -11,7 +11,7 @@ use anyhow::Context;
 use linerate_burst::{Count, Kind, Ledger};
 use linerate_engine::reception::{ReceptionWatch, Totals};
 use linerate_engine::{Progress, Stop, metrics};
-use linerate_serve::{Door, Page};
+use linerate_serve::{Door, Reply};
 use linerate_share::SocketFile;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -177,9 +177,9 @@ impl Metrics {
             let show = show(&verb, matches!(door, Some(Door::Path(_))));
             let (stop, began) = (stop.clone(), SystemTime::now());
             let pages = move |path: &str, query: &str| match path {
-                "/metrics" => Page::Figures(text(&verb, began, &metrics::ask(PATIENCE), &lock(&WATCHED))),
-                "/top" => show(query).map_or_else(Page::Wrong, Page::Document),
-                _ => Page::Elsewhere("figures are at /metrics, and at /top what goes on\n"),
+                "/metrics" => Reply::Figures(text(&verb, began, &metrics::ask(PATIENCE), &lock(&WATCHED))),
+                "/top" => show(query).map_or_else(Reply::Wrong, Reply::Document),
+                _ => Reply::Elsewhere("figures are at /metrics, and at /top what goes on\n"),
             };
             // Where there can be no more threads nobody is answered, and the run goes on.
             let serve = move || door.map_or((), |door| drop(linerate_serve::scrape(door, &stop, pages)));

@@ -261,3 +261,72 @@ impl Known {
 fn lock<T>(shared: &Mutex<T>) -> MutexGuard<'_, T> {
     shared.lock().unwrap_or_else(PoisonError::into_inner)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use linerate_meter::End;
+
+    /// A record that began then, with so many packets of 100 bytes so far.
+    fn glance(id: u64, first: u64, packets: u64) -> Glance {
+        let end = End { address: [10, 0, 0, id as u8].into(), port: 1 };
+        Glance {
+            id,
+            ends: [end; 2],
+            protocol: 17,
+            vlan: 0,
+            tunnel: None,
+            flows: 1,
+            packets: [packets, 0],
+            frame_bytes: [packets * 100, 0],
+            retransmitted: [0, packets / 10],
+            tcp_flags: [0; 2],
+            first: Nanos(first),
+            last: Nanos(first + packets),
+            names: None,
+        }
+    }
+
+    #[test]
+    fn a_gain_is_what_came_since_the_look_before() {
+        let mut interval = Interval::default();
+        let gains = |interval: &Interval| -> Vec<(u64, u64, u64, u64)> {
+            let gain =
+                |gain: &Gain| (gain.glance.id, gain.glance.packets[0], gain.glance.frame_bytes[0], gain.total_bytes);
+            interval.gains.iter().map(gain).collect()
+        };
+        interval.take(vec![glance(1, 100, 50), glance(2, 110, 7)], None);
+        assert_eq!(gains(&interval), [], "nobody knows since when");
+        // One goes on, one has nothing new; one is new, one was there before and was not seen.
+        interval
+            .take(vec![glance(1, 100, 80), glance(2, 110, 7), glance(3, 1000, 9), glance(4, 20, 9)], Some(Nanos(900)));
+        assert_eq!(gains(&interval), [(1, 30, 3000, 8000), (3, 9, 900, 900)]);
+        assert_eq!(
+            (interval.told.active, interval.told.packets, interval.told.bytes, interval.told.again),
+            (2, 39, 3900, 3)
+        );
+        // A record that has ended and the next one of its flow; one that was quiet meanwhile.
+        interval.told = Flows::default();
+        interval.take(vec![glance(1, 100, 85), glance(1, 2100, 3), glance(4, 20, 10)], Some(Nanos(2000)));
+        assert_eq!(gains(&interval), [(1, 5, 500, 8500), (1, 3, 300, 300), (4, 1, 100, 1000)]);
+        for _ in 0..2 * ROUNDS {
+            interval.take(Vec::new(), Some(Nanos(9000)));
+        }
+        assert!(interval.known.is_empty() && interval.gains.is_empty());
+    }
+
+    #[test]
+    fn queues_are_of_their_port() {
+        let mut ledger = Ledger::new();
+        for (subject, frames) in [("packet:eth0@0", 5), ("packet:eth0@1", 6), ("shm:a@b", 7)] {
+            ledger.account(Stage::Receive, subject).add(Count::Received, frames).add(Count::RingFull, 1);
+        }
+        ledger.account(Stage::Reader, "ids (pid 7)").add(Count::ReaderReceived, 9).add(Count::ReaderOutstanding, 4);
+        let told: Vec<_> = ports(&ledger).into_iter().map(|port| (port.name, port.frames, port.lost)).collect();
+        assert_eq!(told, [("packet:eth0".to_owned(), 11, 2), ("shm:a@b".to_owned(), 7, 1)]);
+        let told: Vec<_> = drops(&ledger).into_iter().map(|drop| (drop.cause, drop.subject, drop.frames)).collect();
+        assert_eq!(told.len(), 3);
+        assert_eq!(told[0], ("ring_full".to_owned(), "packet:eth0@0".to_owned(), 1));
+        assert_eq!((readers(&ledger)[0].frames, readers(&ledger)[0].behind), (9, 4));
+    }
+}

@@ -98,10 +98,10 @@ fn read(answer: &[u8]) -> Result<Seen, &'static str> {
         _ => return Err(STRANGER),
     }
     let snapshot: Snapshot = serde_json::from_slice(body).map_err(|_| STRANGER)?;
-    if snapshot.schema != SCHEMA {
-        Err("it is of another version of linerate")
-    } else {
-        Ok(Seen::Snapshot(Box::new(snapshot)))
+    match snapshot.schema.as_str() {
+        SCHEMA => Ok(Seen::Snapshot(Box::new(snapshot))),
+        other if other.starts_with("linerate/top/") => Err("it is of another version of linerate"),
+        _ => Err(STRANGER),
     }
 }
 

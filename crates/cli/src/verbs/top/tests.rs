@@ -30,7 +30,7 @@ fn snapshot(seconds: u64) -> Snapshot {
         flows: 1,
         flow: Some(OneFlow {
             again: place % 3,
-            total_bytes: 7_000_000_000 >> (3 * place),
+            total_bytes: 7_000_000_000 >> (3 * place).min(30),
             seconds: 3.5 * place as f64,
         }),
     };

@@ -156,3 +156,27 @@ fn rendition((front, back, modifier): (Color, Color, Modifier)) -> String {
     }
     text + "m"
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rustix::fs::{Mode, OFlags, open};
+    use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
+
+    #[test]
+    fn a_panic_puts_the_terminal_back() {
+        let leader = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC).unwrap();
+        grantpt(&leader).unwrap();
+        unlockpt(&leader).unwrap();
+        let name = ptsname(&leader, Vec::new()).unwrap();
+        let terminal = open(&name, OFlags::RDWR | OFlags::NOCTTY | OFlags::CLOEXEC, Mode::empty()).unwrap();
+        let modes = || format!("{:?}", tcgetattr(&terminal).unwrap());
+        let before = modes();
+        take_over(&terminal, &terminal.try_clone().unwrap().into()).unwrap();
+        assert!(std::panic::catch_unwind(|| panic!("on purpose")).is_err());
+        assert_eq!(modes(), before);
+        let mut written = [0; 256];
+        let length = rustix::io::read(&leader, &mut written).unwrap();
+        assert_eq!(&written[..length], [ENTER, LEAVE].concat());
+    }
+}
