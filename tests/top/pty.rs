@@ -119,7 +119,7 @@ impl Pty {
         });
     }
 
-    /// Its end, by itself; fails unless the terminal is as it was before.
+    /// Its end, by itself, and what it has written on the screen that was there before; fails unless the terminal is as it was.
     pub fn end(mut self) -> (ExitStatus, String) {
         let began = Instant::now();
         let status = loop {
@@ -136,7 +136,8 @@ impl Pty {
         assert_eq!(after.input_modes, before.input_modes);
         assert_eq!(format!("{:?}", after.special_codes), format!("{:?}", before.special_codes));
         assert!(!self.shown.lock().unwrap().parser.screen().hide_cursor(), "the cursor is there again");
-        (status, self.screen())
+        let written = self.written();
+        (status, written.rsplit("\x1b[?1049l").next().unwrap_or_default().to_owned())
     }
 }
 

@@ -4,6 +4,7 @@ use linerate_tests::support::program::{Running, linerate, spawn};
 use linerate_tests::support::records::{Record, body, header};
 use linerate_tests::support::wait_until;
 use std::io::Write;
+use std::net::{SocketAddr, TcpStream};
 use std::os::unix::net::UnixStream;
 use std::process::Stdio;
 use std::sync::Arc;
@@ -17,7 +18,7 @@ pub struct Fed {
 }
 
 impl Fed {
-    /// Starts a verb that reads standard input (`-r -`) and answers at this path.
+    /// Starts a verb that reads standard input (`-r -`) and answers at this path or address.
     pub fn start(arguments: &[&str], path: &str) -> Fed {
         let mut command = linerate(arguments);
         command.args(["-r", "-", "--metrics", path]);
@@ -38,7 +39,10 @@ impl Fed {
                 std::thread::sleep(Duration::from_millis(10));
             }
         });
-        wait_until("the run answers", || UnixStream::connect(path).is_ok());
+        wait_until("the run answers", || match path.parse::<SocketAddr>() {
+            Ok(address) => TcpStream::connect(address).is_ok(),
+            Err(_) => UnixStream::connect(path).is_ok(),
+        });
         Fed { run, is_over }
     }
 }

@@ -74,13 +74,15 @@ pub struct Args {
     /// named, of tls, quic, dns, http, ssh
     #[arg(long, value_name = "none|all|PROTOCOL,...", default_value_t = Protocols::NONE)]
     names: Protocols,
-    /// The most flows at a time; beyond them the quietest give way
-    #[arg(long, value_name = "N", default_value_t = 262_144, value_parser = clap::value_parser!(u32).range(1..))]
-    max_flows: u32,
+    /// The most flows at a time; beyond them the quietest give way [default: 262144]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    max_flows: Option<u32>,
     #[command(flatten)]
     receive: ReceiveArgs,
 }
 
+/// Flows at a time without a number: 60 MiB.
+const USUAL_FLOWS: u32 = 262_144;
 /// What is shown without a number.
 const USUAL: u16 = 10;
 /// Columns of what is printed, and lines at the most.
@@ -115,7 +117,11 @@ impl Args {
 
     /// Looks at another process.
     fn attach(&self, from: &str, filter: &str, duration: Option<Duration>, interval: Duration) -> anyhow::Result<Exit> {
-        let given = [("--names", !self.names.is_empty()), ("--lossless", self.receive.lossless)];
+        let given = [
+            ("--names", !self.names.is_empty()),
+            ("--max-flows", self.max_flows.is_some()),
+            ("--lossless", self.receive.lossless),
+        ];
         let given = given.into_iter().find_map(|(option, is_given)| is_given.then_some(option));
         if let Some(option) = given.or(self.receive.of_ports()) {
             return Err(usage(format!("{option} means nothing here: another run receives, and is looked at")));
@@ -268,7 +274,7 @@ impl Args {
     fn config(&self) -> Config {
         let secret = || [1, 2].map(|number| RandomState::new().hash_one(number));
         Config {
-            max_flows: self.max_flows as usize,
+            max_flows: self.max_flows.unwrap_or(USUAL_FLOWS) as usize,
             level: linerate_meter::Level::Tcp,
             names: self.names,
             seed: secret(),

@@ -142,7 +142,7 @@ impl Watch {
             (asked, 0)
         });
         let (flows, left_out) = (&mut self.flows, &mut self.left_out);
-        let next = meter.glance(place, PLACES, self.since, |glance| put(flows, left_out, 2 * MOST, glance));
+        let next = meter.glance(place, PLACES, self.since, |glance| put(flows, left_out, 2 * MOST, || glance));
         self.walk = next.map(|place| (question, place));
         if next.is_some() {
             return;
@@ -177,13 +177,13 @@ struct Noting<'a> {
 
 impl Records for Noting<'_> {
     fn take(&mut self, flow: &Flow) {
-        put(&mut self.watch.flows, &mut self.watch.left_out, MOST, Glance::of(flow));
+        put(&mut self.watch.flows, &mut self.watch.left_out, MOST, || Glance::of(flow));
         self.records.take(flow);
     }
 }
 
-fn put(flows: &mut Vec<Glance>, left_out: &mut u64, most: usize, glance: Glance) {
-    if flows.len() < most { flows.push(glance) } else { *left_out += 1 }
+fn put(flows: &mut Vec<Glance>, left_out: &mut u64, most: usize, glance: impl FnOnce() -> Glance) {
+    if flows.len() < most { flows.push(glance()) } else { *left_out += 1 }
 }
 
 fn lock<T>(shared: &Mutex<T>) -> MutexGuard<'_, T> {

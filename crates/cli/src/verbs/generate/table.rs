@@ -167,10 +167,9 @@ impl Table {
             Some(text) if self.said.is_empty() => Line::new(Kind::Bar, format!(" rate: {text}_   (10kpps, 1gbps, x2)")),
             Some(text) => Line::new(Kind::Bar, format!(" rate: {text}_   {}", self.said)),
             None if !self.said.is_empty() => Line::new(Kind::Alarm, format!(" {}", self.said)),
-            None => Line::new(
-                Kind::Bar,
-                " q quit  ? help  + - rate  r type it  space pause  x stop  s start  c clear  a all",
-            ),
+            None => {
+                Line::new(Kind::Bar, " q quit  ? help  + - rate  r type  space pause  x stop  s start  c clear  a all")
+            }
         }
     }
 

@@ -60,7 +60,7 @@ impl Model {
             None if !self.said.is_empty() => return Line::new(Kind::Alarm, format!(" {}", self.said)),
             None => {}
         }
-        Line::new(Kind::Bar, " q quit  ? help  f h p o b flows by  s sort  / filter  space pause  z zoom  n names")
+        Line::new(Kind::Bar, " q quit  ? help  f h p o b by  s sort  / filter  space pause  z zoom  n names")
     }
 
     fn body(&self, width: usize, height: usize) -> Vec<Line> {
@@ -114,14 +114,9 @@ impl Model {
                 parts.push(format!("{} frames/s  {} L1", count(frames), l1(frames, bytes)));
             }
         }
-        let lost: u64 = now.drops.iter().filter(|dropped| dropped.is_lost).map(|dropped| dropped.frames).sum();
+        let lost = now.drops.iter().filter(|dropped| dropped.is_lost);
+        let lost = lost.fold(0, |sum: u64, dropped| sum.saturating_add(dropped.frames));
         parts.push(format!("{} lost", grouped(lost)));
-        if let Some(flows) = &now.flows {
-            let new = self.rate_of(|snapshot| Some(snapshot.flows.as_ref()?.begun));
-            parts.push(format!("{} flows", grouped(flows.open)));
-            parts.push(format!("{} new/s", new.map_or("-".to_owned(), count)));
-            parts.push(format!("{} again/s", per(flows.again, flows.seconds)));
-        }
         parts.join("  ")
     }
 
@@ -236,15 +231,15 @@ impl Model {
             view.or(self.ask.by.as_deref()).unwrap_or("flows"),
             sort_word(self.ask.sort, self.ask.by.is_some())
         );
-        if !self.ask.filter.is_empty() {
-            told += &format!(", if {}", self.ask.filter);
+        let new = self.rate_of(|snapshot| Some(snapshot.flows.as_ref()?.begun));
+        told += &format!("  {} active  {} open", grouped(flows.active), grouped(flows.open));
+        told += &format!("  {} new/s  {} again/s", new.map_or("-".to_owned(), count), per(flows.again, flows.seconds));
+        if flows.left_out > 0 {
+            told += &format!("  {} not looked at", grouped(flows.left_out));
         }
-        told += &format!("  ({} active", grouped(flows.active));
-        told += &if flows.left_out > 0 {
-            format!(", {} more not looked at)", grouped(flows.left_out))
-        } else {
-            ")".to_owned()
-        };
+        if !self.ask.filter.is_empty() {
+            told += &format!("  if {}", self.ask.filter);
+        }
         let mut lines = vec![Line::new(Kind::Dim, told)];
         if flows.seconds == 0.0 {
             lines.push(Line::new(Kind::Plain, "rates come with the second look ..."));

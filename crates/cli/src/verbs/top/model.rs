@@ -8,6 +8,8 @@ use std::time::Instant;
 
 /// Values of a spark line at the most.
 const HISTORY: usize = 240;
+/// Ports, causes of drops and readers that are looked at.
+const MOST: usize = 1000;
 /// Rows that are asked for.
 pub const ROWS: usize = 200;
 
@@ -104,7 +106,11 @@ impl Model {
         }
     }
 
-    fn take(&mut self, snapshot: Snapshot) {
+    fn take(&mut self, mut snapshot: Snapshot) {
+        // Whoever answers there is not believed to have an end.
+        snapshot.ports.truncate(MOST);
+        snapshot.drops.truncate(MOST);
+        snapshot.readers.truncate(MOST);
         let is_same = |before: &Snapshot| before.pid == snapshot.pid && before.seconds <= snapshot.seconds;
         self.before = self.now.take().filter(is_same);
         if self.before.is_none() {

@@ -153,6 +153,31 @@ fn who_goes_is_said_and_who_comes_back_begins_anew() {
 }
 
 #[test]
+fn numbers_that_nobody_counts_to_are_shown_too() {
+    let most = |mut snapshot: Snapshot| {
+        snapshot.seconds = 1e300;
+        snapshot.done[0].frames = u64::MAX;
+        snapshot.done[0].wire_bytes = u64::MAX;
+        snapshot.drops.iter_mut().for_each(|dropped| (dropped.frames, dropped.is_lost) = (u64::MAX, true));
+        snapshot.ports =
+            (0..3000).map(|_| Port { frames: u64::MAX, wire_bytes: Some(u64::MAX), ..Port::default() }).collect();
+        snapshot.readers[0].frames = u64::MAX;
+        let flows = snapshot.flows.as_mut().unwrap();
+        (flows.seconds, flows.bytes, flows.again) = (-1.0, 1, u64::MAX);
+        flows.rows.iter_mut().for_each(|row| (row.bytes, row.packets, row.keys) = (u64::MAX, u64::MAX, Vec::new()));
+        snapshot
+    };
+    let mut model = model();
+    for keys in ["f", "h", "zzz", "zz"] {
+        keys.chars().for_each(|key| assert!(model.key(Key::Char(key))));
+        model.see(Seen::Snapshot(Box::new(most(snapshot(31)))));
+        assert!(picture(&mut model, 120, 30).lines().count() == 30);
+        model.see(Seen::Snapshot(Box::new(snapshot(1))));
+        assert!(picture(&mut model, 120, 30).lines().count() == 30);
+    }
+}
+
+#[test]
 fn names_that_strangers_chose_move_no_cursor() {
     let mut model = model();
     let mut hostile = snapshot(31);

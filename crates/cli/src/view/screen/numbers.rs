@@ -1,6 +1,7 @@
 //! Numbers of a live view, as short as they can be read.
 
-use crate::view::rates::{Rates, bits_per_second};
+use crate::view::rates::bits_per_second;
+use linerate_generate::rate::L1_OVERHEAD;
 
 /// A rate, in at most six characters and a unit.
 pub fn count(rate: f64) -> String {
@@ -27,11 +28,9 @@ pub fn bits(bytes: u64, seconds: f64) -> String {
     }
 }
 
-/// Bits a second at layer 1.
+/// Bits a second at layer 1, of frames a second and their bytes on the wire without FCS.
 pub fn l1(frames: f64, bytes: f64) -> String {
-    // The seconds are in the rates.
-    let rates = Rates::new((frames * 1e3) as u64, (bytes * 1e3) as u64, 1e3);
-    bits_per_second(rates.gbps_l1)
+    bits_per_second((bytes + L1_OVERHEAD as f64 * frames) * 8.0 / 1e9)
 }
 
 /// Bytes.
