@@ -27,6 +27,7 @@ pub mod send;
 pub mod serve;
 mod show;
 #[cfg(any(feature = "serve", feature = "tui"))]
+#[cfg_attr(not(all(feature = "serve", feature = "tui")), allow(dead_code, reason = "one side asks, one answers"))]
 mod snapshot;
 mod socket;
 pub mod streams;
