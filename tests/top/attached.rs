@@ -2,7 +2,7 @@
 
 use crate::pty::Pty;
 use crate::traffic::Fed;
-use linerate_tests::support::program::{linerate, run};
+use linerate_tests::support::program::{launch, linerate, run};
 use linerate_tests::support::{Scratch, frames, has_tools, records, wait_until};
 use rustix::process::Signal;
 use serde_json::Value;
@@ -163,7 +163,7 @@ fn without_a_terminal_there_is_a_table_or_lines_of_json() {
 fn questions_are_answered_or_refused() {
     let scratch = Scratch::new();
     let path = scratch.file("run.sock");
-    let fed = Fed::start(&["flows"], &path);
+    let fed = Fed::start(&["flows", "--workers", "2"], &path);
     assert!(ask(&path, "/metrics").1.contains("linerate_receive_received_total"));
     let (status, body) = ask(&path, "/top");
     assert!(status.contains("200") && body.starts_with("{\"schema\":\"linerate/top/1\""), "{status} {body}");
@@ -177,6 +177,7 @@ fn questions_are_answered_or_refused() {
     assert!(ask(&path, "/top2").0.contains("404"));
     // Two who look on see the same intervals.
     let seen = || serde_json::from_str::<Value>(&ask(&path, "/top").1).unwrap()["flows"]["begun"].as_u64().unwrap();
+    wait_until("all six flows have begun, of both workers", || seen() == 6);
     let begun: Vec<u64> = std::thread::scope(|scope| {
         let asking: Vec<_> = (0..4).map(|_| scope.spawn(seen)).collect();
         asking.into_iter().map(|asked| asked.join().unwrap()).collect()
@@ -230,4 +231,37 @@ fn an_address_tells_no_flows_and_what_is_no_run_is_said() {
     records::write(&input, &frames::sample());
     run(&["count", "-r", &input, "--metrics", &exists]).with_status(2).says("is no socket");
     assert_eq!(std::fs::read_to_string(&exists).unwrap(), "kept");
+}
+
+#[test]
+fn drops_and_readers_of_a_ring_are_shown_as_they_happen() {
+    if !has_tools(&["setsid"]) {
+        return;
+    }
+    let scratch = Scratch::new();
+    let (path, ring, copy) = (scratch.file("run.sock"), scratch.file("ring"), scratch.file("copy.pcap"));
+    let fed = Fed::start(&["capture", "--share", &ring, "-f", "port 53"], &path);
+    let mut reader = launch(&["capture", &format!("shm:{ring}"), "-q", "-w", &copy]);
+    let pty = Pty::start(&["top", "--from", &path, "--interval", "0.3"], 100, 24);
+    let screen = pty.wait("the reader is there, and what is refused", |screen| {
+        let reads = |line: &str| line.contains("(pid ") && line.split_whitespace().nth(3) > Some("0");
+        screen.lines().skip(1).any(reads) && screen.contains("select filtered")
+    });
+    assert!(screen.contains("captured ") && screen.contains("no flows are metered in this run"), "{screen}");
+    let dropped = screen.lines().find(|line| line.starts_with("select filtered")).unwrap();
+    assert!(dropped.contains("refused"), "{screen}");
+    pty.press("zzzz");
+    pty.wait("readers alone", |screen| screen.contains("behind") && !screen.contains("select filtered"));
+    pty.press("q");
+    assert!(pty.end().0.success());
+    let json = run(&["top", "--from", &path, "--once", "--json"]).with_status(0).output;
+    let json: Value = serde_json::from_str(&json).unwrap();
+    let (seen, captured) = (&json["readers"][0], json["done"][0]["frames"].as_u64().unwrap());
+    assert!(seen["name"].as_str().unwrap().contains(&format!("(pid {})", reader.pid())), "{json}");
+    assert!((1..=captured).contains(&seen["frames"].as_u64().unwrap()), "{json}");
+    let filtered = json["drops"].as_array().unwrap().iter().find(|drop| drop["cause"] == "filtered").unwrap();
+    assert!(filtered["frames"].as_u64() > Some(0) && filtered["is_lost"] == false, "{json}");
+    drop(fed);
+    reader.signal(Signal::TERM);
+    drop(reader.take_output());
 }

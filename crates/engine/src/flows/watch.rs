@@ -37,7 +37,7 @@ pub struct Look {
     pub begun: u64,
     /// The time of the last packet when this look began, or a little before.
     pub at: Nanos,
-    /// Meters that have answered in time.
+    /// How many meters there are.
     pub meters: usize,
 }
 
@@ -67,7 +67,7 @@ pub fn look(patience: Duration) -> Look {
     let began = Instant::now();
     let meters = lock(&METERS).clone();
     let asked: Vec<u64> = meters.iter().map(|meter| meter.asked.fetch_add(1, Ordering::Relaxed) + 1).collect();
-    let mut all = Look::default();
+    let mut all = Look { meters: meters.len(), ..Look::default() };
     for (meter, asked) in meters.iter().zip(asked) {
         let left = patience.saturating_sub(began.elapsed());
         let waited = meter.is_answered.wait_timeout_while(lock(&meter.answer), left, |answer| answer.to < asked);
@@ -78,7 +78,6 @@ pub fn look(patience: Duration) -> Look {
         all.open += answer.look.open;
         all.begun += answer.look.begun;
         all.at = all.at.max(answer.look.at);
-        all.meters += usize::from(answer.to >= asked);
     }
     all
 }
@@ -150,8 +149,11 @@ impl Watch {
         (self.answered, self.since) = (question, self.next_since);
         let Some(shown) = &self.shown else { return };
         let mut answer = lock(&shown.answer);
-        // What nobody has taken is of an interval that nobody saw.
-        answer.look.flows = std::mem::take(&mut self.flows);
+        // What came too late for the look before goes with this one.
+        if answer.look.flows.len() > MOST {
+            answer.look.left_out += std::mem::take(&mut answer.look.flows).len() as u64;
+        }
+        answer.look.flows.append(&mut self.flows);
         answer.look.left_out += std::mem::take(&mut self.left_out);
         (answer.look.open, answer.look.begun) = (meter.open_flows(), meter.counts().begun);
         answer.look.at = self.since;
