@@ -235,7 +235,7 @@ fn without_privileges_the_message_says_what_is_missing() {
 fn examples_of_the_help_can_be_pasted() {
     let verbs = [
         "capture", "count", "flows", "find", "generate", "wire", "inline", "switch", "inspect", "ports", "doctor",
-        "demo", "bench", "lab", "lab up",
+        "demo", "bench", "lab", "lab up", "top",
     ];
     for verb in verbs {
         let words: Vec<&str> = verb.split(' ').chain(["--help"]).collect();

@@ -17,7 +17,8 @@
 //!
 //! `view/terminal` is the only file that prints: it escapes what a terminal would obey, takes a closed pipe as an end and any other
 //! failure of standard output as one of the run. A name in a line goes through `shown`, or it could bring lines of its own. Views
-//! never slow the data path: the run writes counters, a thread of its own prints them. JSON: `docs/json.md`.
+//! never slow the data path: the run writes counters, a thread of its own prints them. JSON: `docs/json.md`. A live
+//! view has the whole terminal (`view/screen`), which is put back however it ends.
 #![forbid(unsafe_code)]
 
 pub mod about;

@@ -88,7 +88,10 @@ impl Identity {
             permitted: CapabilitySet::empty(),
             inheritable: CapabilitySet::empty(),
         };
-        set_capabilities(None, nothing).context("cannot give up capabilities")
+        set_capabilities(None, nothing).context("cannot give up capabilities")?;
+        #[cfg(feature = "serve")]
+        crate::view::metrics::bind_path().map_err(|error| self.explain(error))?;
+        Ok(())
     }
 
     /// The error of opening what is written, with advice where this user may not.

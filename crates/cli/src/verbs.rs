@@ -26,10 +26,18 @@ pub mod send;
 #[cfg(feature = "serve")]
 pub mod serve;
 mod show;
+#[cfg(any(feature = "serve", feature = "tui"))]
+#[cfg_attr(not(all(feature = "serve", feature = "tui")), allow(dead_code, reason = "one side asks, one answers"))]
+mod snapshot;
 mod socket;
 pub mod streams;
 pub mod switch;
+#[cfg(feature = "tui")]
+pub mod top;
 pub mod wire;
+
+#[cfg(feature = "serve")]
+pub(crate) use self::socket::listen_at;
 
 use crate::about;
 use crate::exit::Exit;
@@ -79,6 +87,9 @@ pub enum Verb {
     Count(count::Args),
     /// Record every conversation: who, when, how much, how it ended
     Flows(flows::Args),
+    /// Show in the terminal what goes on at ports, or in a run of this program: rates, flows, hosts, drops, readers
+    #[cfg(feature = "tui")]
+    Top(top::Args),
     /// Rebuild the TCP streams of captured traffic: a file for each, or one conversation to look at
     Streams(streams::Args),
     /// Find frames of recorded captures by time and filter text, reading only where they can be
@@ -129,10 +140,10 @@ pub fn read(commit: Option<&str>) -> Result<anyhow::Result<Verb>, clap::Error> {
 #[cfg(feature = "serve")]
 fn listen(matches: &ArgMatches) -> anyhow::Result<()> {
     let asked = matches.subcommand().and_then(|(verb, own)| {
-        let address = own.try_get_one::<std::net::SocketAddr>("metrics").ok().flatten()?;
-        Some((verb, *address))
+        let place = own.try_get_one::<crate::view::metrics::Place>("metrics").ok().flatten()?;
+        Some((verb, place.clone()))
     });
-    asked.map_or(Ok(()), |(verb, address)| crate::view::metrics::bind(verb, address))
+    asked.map_or(Ok(()), |(verb, place)| crate::view::metrics::bind(verb, place))
 }
 
 #[cfg(not(feature = "serve"))]
@@ -166,6 +177,8 @@ pub fn run(verb: Verb) -> anyhow::Result<Exit> {
         Verb::Capture(args) => capture::run(&args),
         Verb::Count(args) => count::run(&args),
         Verb::Flows(args) => flows::run(&args),
+        #[cfg(feature = "tui")]
+        Verb::Top(args) => top::run(&args),
         Verb::Streams(args) => streams::run(&args),
         Verb::Find(args) => find::run(&args),
         Verb::Send(args) => send::run(&args),
@@ -190,7 +203,7 @@ mod tests {
     fn what_stands_below_the_options_fits_80_columns() {
         for verb in [
             "capture", "count", "find", "frames", "inline", "inspect", "measure", "receive", "send", "streams",
-            "switch", "wire",
+            "switch", "top", "wire",
         ] {
             let program = Program::command();
             let verb = program.find_subcommand(verb).expect("a verb");

@@ -7,6 +7,8 @@ pub mod metrics;
 pub(crate) mod picture;
 pub mod rates;
 pub mod reading;
+#[cfg(feature = "tui")]
+pub mod screen;
 pub mod streams;
 pub mod table;
 pub mod terminal;

@@ -202,6 +202,7 @@ impl Consumer for Capture {
 
     fn counters(&self, ledger: &mut Ledger) {
         self.selector.counters(ledger.account(Stage::Select, ""));
+        self.output.share_counters(ledger);
     }
 
     fn demand(&self) -> Demand {

@@ -12,6 +12,7 @@
 mod dispatch;
 mod meters;
 mod time;
+pub mod watch;
 mod worker;
 
 pub use self::meters::Meters;

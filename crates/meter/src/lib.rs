@@ -14,6 +14,7 @@
 //!   which clients came to know addresses;
 //! - `pages`: what few records have; `encapsulation`: what few records say of the headers in front of their packets;
 //! - [`flow`]: the finished record, for whoever takes it ([`Records`]); `community`: its Community ID;
+//! - `glance`: records that go on, for whoever looks meanwhile;
 //! - [`tcp`], [`stats`]: what a record says beyond counters;
 //! - `spread`: which of several meters a frame belongs to;
 //! - [`config`]: what can be chosen.
@@ -81,6 +82,7 @@ mod flood;
 pub mod flow;
 mod flow_names;
 mod fragments;
+mod glance;
 mod hash;
 pub mod key;
 mod lifetime;
@@ -98,6 +100,7 @@ mod time;
 pub use config::{Config, Level, Timeouts, Tunnels};
 pub use counts::Counts;
 pub use flow::{Direction, EndReason, Flow, MPLS_LABELS, Quality, Records, Side};
+pub use glance::Glance;
 pub use key::{End, Tunnel, TunnelKind};
 pub use linerate_names::{self as names, Names, Protocol, Protocols};
 pub use meter::Meter;

@@ -14,7 +14,7 @@
 //! - [`api`]: what each path does, [`own`]: those below `/api/v1`; `page`: what a browser is handed;
 //! - [`desk`]: what connections share; [`measuring`]: a measurement beside all that, which somebody else makes; [`top`]: flows of a port;
 //! - [`http`]: the server; [`guard`]: who may ask;
-//! - [`scrape`](mod@scrape): beside all that, one page of counters, of any run.
+//! - [`scrape`](mod@scrape): beside all that, pages of counters and of what goes on, of any run.
 //!
 //! # Who may ask
 //!
@@ -50,5 +50,5 @@ pub use guard::{Guard, Token};
 pub use http::serve;
 pub use measuring::{Bench, Measurer};
 pub use port::Opened;
-pub use scrape::scrape;
+pub use scrape::{Door, Reply, scrape};
 pub use tester::Tester;

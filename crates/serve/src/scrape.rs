@@ -1,6 +1,7 @@
-//! One page of text for whoever collects figures: `GET /metrics`, as Prometheus asks for it.
+//! Pages for whoever collects figures or looks on: `GET /metrics`, as Prometheus asks for it, and what else a run has to show.
 //!
-//! It says nothing but counters, so it asks for no token; pages of other origins cannot read it, since no answer allows them to.
+//! An address says nothing but counters, so it asks for no token; pages of other origins cannot read it, since no answer allows them to.
+//! A path is a socket whose file says who may ask.
 
 use http_body_util::Full;
 use hyper::body::{Bytes, Incoming};
@@ -13,7 +14,8 @@ use linerate_engine::Stop;
 use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::net::{TcpListener, TcpStream};
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::{TcpListener, UnixListener};
 use tokio::sync::Semaphore;
 
 /// Connections at one time; those beyond are closed at once.
@@ -27,36 +29,61 @@ const LOOK: Duration = Duration::from_millis(50);
 /// The text format of Prometheus, version 0.0.4.
 const KIND: &str = "text/plain; version=0.0.4; charset=utf-8";
 
-type Page = Arc<dyn Fn() -> String + Send + Sync>;
+/// JSON.
+const DOCUMENT: &str = "application/json";
 
-/// Answers with what `page` says until stopping is requested, by a listener that does not block.
+/// Where somebody listens; nothing of it blocks.
+pub enum Door {
+    /// An address, for anybody who reaches it.
+    Address(std::net::TcpListener),
+    /// The path of a socket, for whoever may write to its file.
+    Path(std::os::unix::net::UnixListener),
+}
+
+/// What is said to a request.
+pub enum Reply {
+    /// Text in the format of Prometheus.
+    Figures(String),
+    /// A JSON document.
+    Document(String),
+    /// Why the question has no answer.
+    Wrong(String),
+    /// Nothing is there, but somewhere else.
+    Elsewhere(&'static str),
+}
+
+/// Answers a path, and what stands behind its question mark.
+type Pages = Arc<dyn Fn(&str, &str) -> Reply + Send + Sync>;
+
+/// Answers with what `pages` say until stopping is requested.
 ///
 /// # Errors
 /// If sockets cannot be waited for.
 pub fn scrape(
-    listener: std::net::TcpListener,
+    door: Door,
     stop: &Stop,
-    page: impl Fn() -> String + Send + Sync + 'static,
+    pages: impl Fn(&str, &str) -> Reply + Send + Sync + 'static,
 ) -> std::io::Result<()> {
     let runtime =
         tokio::runtime::Builder::new_current_thread().enable_io().enable_time().max_blocking_threads(2).build()?;
-    let page: Page = Arc::new(page);
+    let pages: Pages = Arc::new(pages);
     let result = runtime.block_on(async {
-        let listener = TcpListener::from_std(listener)?;
         let room = Arc::new(Semaphore::new(CONNECTIONS));
-        while !stop.is_requested() {
-            let Ok(accepted) = tokio::time::timeout(LOOK, listener.accept()).await else { continue };
-            // Too many files are open, say: others may close some.
-            let Ok((stream, _)) = accepted else {
-                tokio::time::sleep(LOOK).await;
-                continue;
-            };
-            let Ok(permit) = Arc::clone(&room).try_acquire_owned() else { continue };
-            let page = Arc::clone(&page);
-            tokio::spawn(async move {
-                let _ = tokio::time::timeout(CONNECTION_LIMIT, connection(stream, page)).await;
-                drop(permit);
-            });
+        match door {
+            Door::Address(listener) => {
+                let listener = TcpListener::from_std(listener)?;
+                while !stop.is_requested() {
+                    let accepted = tokio::time::timeout(LOOK, listener.accept()).await;
+                    welcome(accepted.map(|accepted| accepted.map(|(stream, _)| stream)), &room, &pages).await;
+                }
+            }
+            Door::Path(listener) => {
+                let listener = UnixListener::from_std(listener)?;
+                while !stop.is_requested() {
+                    let accepted = tokio::time::timeout(LOOK, listener.accept()).await;
+                    welcome(accepted.map(|accepted| accepted.map(|(stream, _)| stream)), &room, &pages).await;
+                }
+            }
         }
         Ok(())
     });
@@ -64,10 +91,26 @@ pub fn scrape(
     result
 }
 
-async fn connection(stream: TcpStream, page: Page) {
+/// Answers in a task of its own, if somebody came and there is room.
+async fn welcome<S, E>(accepted: Result<std::io::Result<S>, E>, room: &Arc<Semaphore>, pages: &Pages)
+where
+    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
+    let Ok(accepted) = accepted else { return };
+    // Too many files are open, say: others may close some.
+    let Ok(stream) = accepted else { return tokio::time::sleep(LOOK).await };
+    let Ok(permit) = Arc::clone(room).try_acquire_owned() else { return };
+    let pages = Arc::clone(pages);
+    tokio::spawn(async move {
+        let _ = tokio::time::timeout(CONNECTION_LIMIT, connection(stream, pages)).await;
+        drop(permit);
+    });
+}
+
+async fn connection(stream: impl AsyncRead + AsyncWrite + Unpin, pages: Pages) {
     let service = service_fn(move |request| {
-        let page = Arc::clone(&page);
-        async move { Ok::<_, Infallible>(respond(&request, page).await) }
+        let pages = Arc::clone(&pages);
+        async move { Ok::<_, Infallible>(respond(&request, pages).await) }
     });
     // Whoever breaks off has no answer.
     let _ = http1::Builder::new()
@@ -78,23 +121,25 @@ async fn connection(stream: TcpStream, page: Page) {
         .await;
 }
 
-async fn respond(request: &Request<Incoming>, page: Page) -> Response<Full<Bytes>> {
-    let is_read = matches!(*request.method(), Method::GET | Method::HEAD);
-    match request.uri().path() {
-        _ if !is_read => response(StatusCode::METHOD_NOT_ALLOWED, "it is only read: GET /metrics\n".to_owned()),
-        // Runs answer within a tenth of a second, and other connections are not to wait for that.
-        "/metrics" => match tokio::task::spawn_blocking(move || page()).await {
-            Ok(text) => response(StatusCode::OK, text),
-            Err(_) => response(StatusCode::INTERNAL_SERVER_ERROR, "it went wrong here: a bug\n".to_owned()),
-        },
-        _ => response(StatusCode::NOT_FOUND, "figures are at /metrics\n".to_owned()),
+async fn respond(request: &Request<Incoming>, pages: Pages) -> Response<Full<Bytes>> {
+    if !matches!(*request.method(), Method::GET | Method::HEAD) {
+        return response(StatusCode::METHOD_NOT_ALLOWED, KIND, "it is only read: GET /metrics\n".to_owned());
+    }
+    let [path, query] = [request.uri().path(), request.uri().query().unwrap_or_default()].map(str::to_owned);
+    // Runs answer within a tenth of a second, and other connections are not to wait for that.
+    match tokio::task::spawn_blocking(move || pages(&path, &query)).await {
+        Ok(Reply::Figures(text)) => response(StatusCode::OK, KIND, text),
+        Ok(Reply::Document(text)) => response(StatusCode::OK, DOCUMENT, text),
+        Ok(Reply::Wrong(text)) => response(StatusCode::BAD_REQUEST, KIND, text),
+        Ok(Reply::Elsewhere(text)) => response(StatusCode::NOT_FOUND, KIND, text.to_owned()),
+        Err(_) => response(StatusCode::INTERNAL_SERVER_ERROR, KIND, "it went wrong here: a bug\n".to_owned()),
     }
 }
 
-fn response(status: StatusCode, text: String) -> Response<Full<Bytes>> {
+fn response(status: StatusCode, kind: &'static str, text: String) -> Response<Full<Bytes>> {
     let mut response = Response::new(Full::new(Bytes::from(text)));
     *response.status_mut() = status;
-    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(KIND));
+    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(kind));
     response.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
     response
 }

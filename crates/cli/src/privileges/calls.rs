@@ -86,6 +86,7 @@ const ALWAYS: &[c_long] = &[
     libc::SYS_gettid,
     libc::SYS_getpid,
     libc::SYS_getppid,
+    libc::SYS_getpgid,
     libc::SYS_exit,
     libc::SYS_exit_group,
     libc::SYS_restart_syscall,
@@ -128,6 +129,7 @@ const OLD: &[c_long] = &[
     libc::SYS_renameat,
     libc::SYS_unlink,
     libc::SYS_dup2,
+    libc::SYS_getpgrp,
     libc::SYS_poll,
     libc::SYS_epoll_create,
     libc::SYS_epoll_wait,
@@ -145,6 +147,10 @@ const IOCTLS: &[u64] = &[
     libc::TCGETS as u64,
     libc::TIOCGWINSZ as u64,
     libc::FIONREAD as u64,
+    // A live view reads keys as they come, and puts the terminal back.
+    libc::TIOCGPGRP as u64,
+    TCGETS2,
+    TCSETS2,
     // What a peer has not acknowledged.
     libc::TIOCOUTQ as u64,
     // The end of what comes from a tun interface.
@@ -155,6 +161,9 @@ const IOCTLS: &[u64] = &[
     libc::SIOCGIFINDEX as u64,
     SIOCETHTOOL,
 ];
+/// asm-generic/ioctls.h.
+const TCGETS2: u64 = 0x802c_542a;
+const TCSETS2: u64 = 0x402c_542b;
 /// linux/sockios.h.
 const SIOCETHTOOL: u64 = 0x8946;
 

@@ -42,7 +42,11 @@ fn confine_files(folders: &[OwnedFd]) -> Result<RulesetStatus, RulesetError> {
         AccessFs::WriteFile | AccessFs::MakeReg | AccessFs::MakeDir | AccessFs::RemoveFile | AccessFs::Truncate;
     let mut rules = Ruleset::default().handle_access(writing | AccessFs::Execute)?.create()?;
     let sockets = linerate_backends::memif::socket_folders();
-    for folder in folders.iter().chain(&sockets) {
+    #[cfg(feature = "serve")]
+    let own = crate::view::metrics::folder();
+    #[cfg(not(feature = "serve"))]
+    let own: Option<OwnedFd> = None;
+    for folder in folders.iter().chain(&sockets).chain(&own) {
         rules = rules.add_rule(PathBeneath::new(folder, beneath))?;
     }
     Ok(rules.restrict_self()?.ruleset)

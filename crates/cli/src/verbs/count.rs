@@ -140,8 +140,7 @@ impl Args {
         let live = self.start_live(interval, &subject, &watch, &receive.stop);
         let answers = self.answer(&subject, inputs, &watch)?;
         let progress = Progress::new();
-        #[cfg(feature = "serve")]
-        crate::view::metrics::watch(&progress, "counted");
+        crate::view::live::watch(&progress, "counted");
         let counting = Counting::new(inputs.selection(), self.protocols).find_bursts(self.bursts);
         let mut counting = counting.watch(watch).progress(progress);
         let run = receive.run(&mut [&mut counting]);

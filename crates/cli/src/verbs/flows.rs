@@ -23,11 +23,15 @@ mod text;
 mod timeouts;
 mod workers;
 
+#[cfg(any(feature = "serve", feature = "tui"))]
+pub(super) use self::answer::name as group_name;
 pub(super) use self::json::FlowsJson;
 pub(super) use self::memory::free as free_memory;
 pub use self::options::Level;
 pub(super) use self::options::{MeterArgs, Written};
 pub(super) use self::output::{Tee, Totals};
+#[cfg(any(feature = "serve", feature = "tui"))]
+pub(super) use self::text::protocol;
 pub(super) use self::text::{so_far, summary};
 
 use self::asking::AskArgs;

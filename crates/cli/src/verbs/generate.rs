@@ -8,6 +8,8 @@ pub mod replay;
 mod report;
 mod screen;
 pub(super) mod sending;
+#[cfg(feature = "tui")]
+mod table;
 mod what;
 
 use self::answer::AnswerArgs;
@@ -171,6 +173,11 @@ impl Args {
 }
 
 impl EndArgs {
+    /// Whether a person looks on, who may press keys: a table is shown then instead of lines.
+    fn wants_table(&self) -> bool {
+        cfg!(feature = "tui") && !self.show.quiet && !self.json && !self.show.has_interval() && is_at_terminal()
+    }
+
     /// How often to show what happens; of JSON only where that is asked for.
     fn interval(&self) -> anyhow::Result<Option<Duration>> {
         self.show.interval(self.json && !self.show.has_interval())
@@ -180,6 +187,16 @@ impl EndArgs {
 /// Whether who read standard output has what was wanted.
 fn has_no_reader(spec: &Spec, failure: &PortError) -> bool {
     matches!(failure, PortError::Unread { .. }) && REGISTRY.file(spec).as_deref() == Some("-")
+}
+
+#[cfg(feature = "tui")]
+fn is_at_terminal() -> bool {
+    crate::view::terminal::keyboard_and_screen(true).is_some()
+}
+
+#[cfg(not(feature = "tui"))]
+fn is_at_terminal() -> bool {
+    false
 }
 
 /// Whether frames go to standard output, which has no room for anything else then.

@@ -1,9 +1,11 @@
 //! What a run shows, and how often: the same options in every verb.
 
 use super::inputs::span;
+#[cfg(feature = "serve")]
+use super::snapshot::{Ask, Gatherer};
 use crate::view::live::News;
 #[cfg(feature = "serve")]
-use crate::view::metrics::Metrics;
+use crate::view::metrics::{Metrics, Place, Show};
 use std::time::Duration;
 
 /// Options of what is shown.
@@ -18,10 +20,11 @@ pub struct ShowArgs {
     /// The whole ledger at the end, also where nothing was lost
     #[arg(short = 'v', long, conflicts_with_all = ["quiet", "json"])]
     pub ledger: bool,
-    /// Answer GET /metrics here while the run lasts: all counters, in the text format of Prometheus
+    /// Answer GET /metrics here while the run lasts, all counters in the text format of Prometheus; and linerate top --from, at
+    /// the path of a socket (for its owner alone) with flows
     #[cfg(feature = "serve")]
-    #[arg(long, value_name = "ADDRESS:PORT")]
-    metrics: Option<std::net::SocketAddr>,
+    #[arg(long, value_name = "ADDRESS:PORT|PATH")]
+    metrics: Option<Place>,
 }
 
 /// What goes on beside a run.
@@ -44,7 +47,7 @@ impl ShowArgs {
         let is_shown = !self.quiet && !is_silent;
         Beside {
             #[cfg(feature = "serve")]
-            _metrics: Metrics::start(!is_shown),
+            _metrics: Metrics::start(!is_shown, shows),
             _news: News::start(is_shown),
         }
     }
@@ -53,4 +56,15 @@ impl ShowArgs {
     pub fn has_interval(&self) -> bool {
         self.interval.is_some()
     }
+}
+
+/// What a verb shows to those who look on; flows at a path alone.
+#[cfg(feature = "serve")]
+fn shows(verb: &str, is_path: bool) -> Show {
+    let reason = "flows are told at the path of a socket alone, not at an address: --metrics PATH";
+    let gatherer = Gatherer::new(verb, (!is_path).then_some(reason));
+    Box::new(move |query| {
+        let snapshot = gatherer.snapshot(&Ask::parse(query)?).map_err(|error| error.trim_end().to_owned() + "\n")?;
+        serde_json::to_string(&snapshot).map_err(|error| error.to_string())
+    })
 }

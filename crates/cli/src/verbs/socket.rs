@@ -14,13 +14,13 @@ const LONGEST: usize = 107;
 /// Who may wait to be answered.
 const BACKLOG: i32 = 16;
 
-/// Makes one that its `owner` alone may write (user and group; else the user of this process), where there is nothing, or a socket that
+/// Makes one, named by `option`, that its `owner` alone may write (user and group; else the user of this process), where there is nothing, or a socket that
 /// nobody listens at. Its file goes with the second.
 ///
 /// # Errors
 /// If anything else is there, or the name is too long for a socket.
-pub fn listen_at(path: &Path, owner: Option<(u32, u32)>) -> anyhow::Result<(UnixListener, SocketFile)> {
-    let told = || format!("--control {}", path.display());
+pub fn listen_at(option: &str, path: &Path, owner: Option<(u32, u32)>) -> anyhow::Result<(UnixListener, SocketFile)> {
+    let told = || format!("{option} {}", path.display());
     check_length(path).with_context(told)?;
     let failed = |error: Errno| anyhow::Error::new(error).context(told());
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;

@@ -5,11 +5,14 @@ use crate::view::rates::{Rates, bits_per_second, frames_per_second, grouped, tot
 use crate::view::reading::{self, Reading};
 use crate::view::terminal::{shown, tell};
 use linerate_engine::Progress;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
+
+/// What runs of this process do, and what they do to frames.
+static WATCHED: Mutex<Vec<(&str, Arc<Progress>)>> = Mutex::new(Vec::new());
 
 /// Prints lines to standard error until it is dropped.
 pub struct Live {
@@ -88,8 +91,7 @@ pub fn answer(
     what: &'static str,
     mut more: impl FnMut() -> String + Send + 'static,
 ) -> anyhow::Result<Answers> {
-    #[cfg(feature = "serve")]
-    crate::view::metrics::watch(progress, what);
+    watch(progress, what);
     let (progress, started) = (Arc::clone(progress), Instant::now());
     answer_requests(move || {
         let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
@@ -98,6 +100,18 @@ pub fn answer(
         let (lost, late) = (grouped(read(&progress.lost)), grouped(read(&progress.late)));
         tell(format_args!("so far {so_far}; {lost} lost, {late} late\n{}", more()));
     })
+}
+
+/// What a run has done can be seen by those who look on, or collect counters; `what` is what happens to its frames.
+pub fn watch(progress: &Arc<Progress>, what: &'static str) {
+    #[cfg(feature = "serve")]
+    crate::view::metrics::watch(progress, what);
+    WATCHED.lock().unwrap_or_else(PoisonError::into_inner).push((what, Arc::clone(progress)));
+}
+
+/// All that can be seen so.
+pub fn watched() -> Vec<(&'static str, Arc<Progress>)> {
+    WATCHED.lock().unwrap_or_else(PoisonError::into_inner).clone()
 }
 
 /// Says what became of outputs that were completed and begun anew (SIGHUP), unless nothing is to be said.

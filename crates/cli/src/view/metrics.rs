@@ -1,16 +1,25 @@
-//! Counters for whoever collects them (`--metrics`): a page in the text format of Prometheus, made from the one table of counters.
+//! Counters for whoever collects them (`--metrics`): a page in the text format of Prometheus, made from the one table of counters. And
+//! for `linerate top`, a document beside it.
 //!
-//! The address is bound when options are read, while there are rights to; the page is served by a thread of its own while a run lasts.
+//! An address is bound when options are read, while there are rights to; the path of a socket once the program is who it is to be, whose
+//! file that is then. Pages are served by a thread of their own while a run lasts. Between whom flows are is told at a path alone:
+//! anybody on the machine reaches an address, and a file says who may.
 
-use crate::view::terminal::tell;
+use crate::verbs::listen_at;
+use crate::view::terminal::{shown, tell};
 use anyhow::Context;
 use linerate_burst::{Count, Kind, Ledger};
 use linerate_engine::reception::{ReceptionWatch, Totals};
 use linerate_engine::{Progress, Stop, metrics};
 use linerate_records::export::Lag;
+use linerate_serve::{Door, Reply};
+use linerate_share::SocketFile;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::net::{SocketAddr, TcpListener};
+use std::os::fd::OwnedFd;
+use std::path::PathBuf;
+use std::str::FromStr;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{Builder, JoinHandle};
@@ -19,8 +28,8 @@ use std::time::{Duration, SystemTime};
 /// How long a run may take to answer; it looks ten times a second.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// What is to be served once a run begins.
-static BOUND: Mutex<Option<(TcpListener, String)>> = Mutex::new(None);
+/// What is to be served once a run begins, and of which verb.
+static BOUND: Mutex<Option<(Bound, String)>> = Mutex::new(None);
 /// What runs show beside their counters.
 static WATCHED: Mutex<Vec<Figure>> = Mutex::new(Vec::new());
 
@@ -35,15 +44,73 @@ struct Figure {
     read: Box<dyn Fn() -> u64 + Send>,
 }
 
-/// Listens for those who will ask what this run of a verb counts.
-pub fn bind(verb: &str, address: SocketAddr) -> anyhow::Result<()> {
-    let listening = || format!("--metrics {address}: cannot listen there; another program may");
-    let listener = TcpListener::bind(address).with_context(listening)?;
-    // The call for it is not left to a run.
-    listener.set_nonblocking(true).with_context(listening)?;
+/// Where counters are asked for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// An address and a port, for whoever reaches them.
+    Address(SocketAddr),
+    /// The path of a socket, for its owner alone.
+    Path(PathBuf),
+}
+
+impl FromStr for Place {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text.parse() {
+            Ok(address) => Ok(Place::Address(address)),
+            Err(_) if text.contains('/') => Ok(Place::Path(text.into())),
+            Err(_) => {
+                Err("write ADDRESS:PORT, as in 127.0.0.1:9464, or the path of a socket, as in ./run.sock".to_owned())
+            }
+        }
+    }
+}
+
+/// As far as it is open.
+enum Bound {
+    Address(TcpListener),
+    /// Not yet.
+    Path(PathBuf),
+    Socket(std::os::unix::net::UnixListener, SocketFile, PathBuf),
+}
+
+/// Listens for those who will ask what this run of a verb counts; at a path later ([`bind_path`]).
+pub fn bind(verb: &str, place: Place) -> anyhow::Result<()> {
+    let bound = match place {
+        Place::Path(path) => Bound::Path(path),
+        Place::Address(address) => {
+            let listening = || format!("--metrics {address}: cannot listen there; another program may");
+            let listener = TcpListener::bind(address).with_context(listening)?;
+            // The call for it is not left to a run.
+            listener.set_nonblocking(true).with_context(listening)?;
+            Bound::Address(listener)
+        }
+    };
     metrics::want();
-    *lock(&BOUND) = Some((listener, verb.to_owned()));
+    if matches!(bound, Bound::Path(_)) {
+        linerate_engine::flows::watch::want();
+    }
+    *lock(&BOUND) = Some((bound, verb.to_owned()));
     Ok(())
+}
+
+/// Listens at a path, with the rights that the program has by now.
+pub fn bind_path() -> anyhow::Result<()> {
+    if let Some((bound, _)) = &mut *lock(&BOUND)
+        && let Bound::Path(path) = bound
+    {
+        let (listener, file) = listen_at("--metrics", path, None)?;
+        *bound = Bound::Socket(listener, file, std::mem::take(path));
+    }
+    Ok(())
+}
+
+/// The folder of that socket, which is removed in the end.
+pub fn folder() -> Option<OwnedFd> {
+    let bound = lock(&BOUND);
+    let Some((Bound::Socket(_, _, path), _)) = &*bound else { return None };
+    crate::privileges::socket_folder(&std::path::Path::new(".").join(path).to_string_lossy()).ok()?
 }
 
 /// What a run has done is on the page as well; `done` is what happens to its frames: `captured`, `sent`.
@@ -101,27 +168,49 @@ pub fn watch_lag(lag: Box<dyn Fn() -> Lag + Send>) {
     }
 }
 
-/// Serves the page until it is dropped.
+/// What else a run shows: a document for a question, or why that is none.
+pub type Show = Box<dyn Fn(&str) -> Result<String, String> + Send + Sync>;
+
+/// Serves the pages until it is dropped.
 pub struct Metrics {
     stop: Stop,
     thread: Option<JoinHandle<()>>,
+    _file: Option<SocketFile>,
 }
 
 impl Metrics {
-    /// Begins to, if somebody wants that. A thread of its own is started: call it once privileges are gone.
-    pub fn start(is_quiet: bool) -> Metrics {
+    /// Begins to, if somebody wants that; `show` makes what else the verb shows, at an address or (true) a path. A thread of its own is
+    /// started: call it once privileges are gone.
+    pub fn start(is_quiet: bool, show: impl FnOnce(&str, bool) -> Show) -> Metrics {
         let stop = Stop::new();
-        let thread = lock(&BOUND).take().and_then(|(listener, verb)| {
-            if let Some(address) = listener.local_addr().ok().filter(|_| !is_quiet) {
-                tell(format_args!("  counters at http://{address}/metrics\n"));
+        let (mut file, mut thread) = (None, None);
+        if let Some((bound, verb)) = lock(&BOUND).take() {
+            let (door, place) = match bound {
+                Bound::Address(listener) => {
+                    let address = listener.local_addr().map(|address| format!("http://{address}/metrics"));
+                    (Some(Door::Address(listener)), address.unwrap_or_default())
+                }
+                Bound::Socket(listener, socket, path) => {
+                    file = Some(socket);
+                    (Some(Door::Path(listener)), path.display().to_string())
+                }
+                Bound::Path(path) => (None, path.display().to_string()),
+            };
+            if !is_quiet {
+                tell(format_args!("  counters at {}\n", shown(&place)));
             }
+            let show = show(&verb, matches!(door, Some(Door::Path(_))));
             let (stop, began) = (stop.clone(), SystemTime::now());
-            let page = move || text(&verb, began, &metrics::ask(PATIENCE), &lock(&WATCHED));
+            let pages = move |path: &str, query: &str| match path {
+                "/metrics" => Reply::Figures(text(&verb, began, &metrics::ask(PATIENCE), &lock(&WATCHED))),
+                "/top" => show(query).map_or_else(Reply::Wrong, Reply::Document),
+                _ => Reply::Elsewhere("figures are at /metrics, and at /top what goes on\n"),
+            };
             // Where there can be no more threads nobody is answered, and the run goes on.
-            let serve = move || drop(linerate_serve::scrape(listener, &stop, page));
-            Builder::new().name("linerate-metrics".into()).spawn(serve).ok()
-        });
-        Metrics { stop, thread }
+            let serve = move || door.map_or((), |door| drop(linerate_serve::scrape(door, &stop, pages)));
+            thread = Builder::new().name("linerate-metrics".into()).spawn(serve).ok();
+        }
+        Metrics { stop, thread, _file: file }
     }
 }
 

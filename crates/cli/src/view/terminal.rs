@@ -106,6 +106,22 @@ pub fn shown(text: &str) -> Cow<'_, str> {
     escaped(text, &['\n'])
 }
 
+/// The keyboard and the screen of a terminal where both are one that belongs to this program now: what it reads comes from there, and
+/// its output goes there, or with `errors` what it says beside its output.
+#[cfg(feature = "tui")]
+pub fn keyboard_and_screen(errors: bool) -> Option<(std::os::fd::OwnedFd, std::fs::File)> {
+    let is_one =
+        io::stdin().is_terminal() && if errors { io::stderr().is_terminal() } else { io::stdout().is_terminal() };
+    // In the background it would be stopped over it.
+    let has_it = || rustix::termios::tcgetpgrp(io::stdin()).is_ok_and(|group| group == rustix::process::getpgrp());
+    if !is_one || !has_it() {
+        return None;
+    }
+    let screen =
+        if errors { io::stderr().as_fd().try_clone_to_owned() } else { io::stdout().as_fd().try_clone_to_owned() };
+    Some((io::stdin().as_fd().try_clone_to_owned().ok()?, screen.ok()?.into()))
+}
+
 /// Whether live lines are wanted where the user said nothing: only a person reads them.
 pub fn is_watched() -> bool {
     io::stderr().is_terminal()

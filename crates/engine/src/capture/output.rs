@@ -113,6 +113,13 @@ impl Output {
         }
     }
 
+    /// What readers of shared memory have had so far.
+    pub fn share_counters(&self, ledger: &mut Ledger) {
+        if let Store::Shared { ring, .. } = &self.store {
+            ring.counters(ledger);
+        }
+    }
+
     /// What is to be done once a round at `now`.
     pub fn tick(&mut self, now: Nanos) {
         if let Store::Shared { ring, .. } = &mut self.store {

@@ -223,13 +223,23 @@ impl Shared {
         self.accounts.lost_meanwhile(new);
     }
 
-    /// Ends the stream; readers have a while to finish. Adds what was counted. What was noteworthy, and what went wrong.
-    pub fn finish(mut self, ledger: &mut Ledger) -> (Vec<String>, Option<ReceiveError>) {
-        self.writer.close_block();
+    /// What was counted so far.
+    pub fn counters(&self, ledger: &mut Ledger) {
+        self.count(ledger);
+        self.accounts.so_far(&self.writer.readers(), ledger);
+    }
+
+    fn count(&self, ledger: &mut Ledger) {
         let committed = self.writer.committed();
         let account = ledger.account(Stage::Share, &self.name);
         account.add(Count::ShareReceived, committed + self.no_block).add(Count::Shared, committed);
         account.add(Count::NoBlock, self.no_block);
+    }
+
+    /// Ends the stream; readers have a while to finish. Adds what was counted. What was noteworthy, and what went wrong.
+    pub fn finish(mut self, ledger: &mut Ledger) -> (Vec<String>, Option<ReceiveError>) {
+        self.writer.close_block();
+        self.count(ledger);
         let died = self.acceptor.close();
         self.writer.end();
         self.drain_readers();

@@ -1,5 +1,6 @@
 //! A meter at work on blocks, in any thread.
 
+use super::watch::Watch;
 use crate::died::{Died, survive};
 use crate::worker::Work;
 use linerate_burst::{Block, Burst, Nanos};
@@ -36,12 +37,13 @@ pub(super) struct Metering<R> {
     records: Shared<R>,
     /// Where records wait so that workers seldom meet; `None` of a worker that is alone with them.
     batch: Option<Vec<Flow>>,
+    watch: Watch,
 }
 
 impl<R: Records> Metering<R> {
     pub fn new(meter: Meter, records: &Shared<R>, is_alone: bool, hears: bool) -> Self {
         let batch = (!is_alone).then(|| Vec::with_capacity(RECORDS));
-        Metering { meter, hears, busy: Duration::ZERO, records: Arc::clone(records), batch }
+        Metering { meter, hears, busy: Duration::ZERO, records: Arc::clone(records), batch, watch: Watch::new() }
     }
 
     /// Frames where they lie, all there are.
@@ -73,17 +75,19 @@ impl<R: Records> Metering<R> {
     }
 
     fn meter(&mut self, work: impl FnOnce(&mut Meter, &mut dyn Records)) {
-        let Metering { meter, busy, records, batch, .. } = self;
+        let Metering { meter, records, batch, watch, .. } = self;
         let began = Instant::now();
+        let work = |records: &mut dyn Records| work(meter, records);
         match batch {
-            None => work(meter, &mut *lock(records)),
+            None => watch.note(work, &mut *lock(records)),
             Some(flows) => {
                 let mut batch = Batch { flows, records };
-                work(meter, &mut batch);
+                watch.note(work, &mut batch);
                 batch.hand_over();
             }
         }
-        *busy += began.elapsed();
+        watch.show(meter, began);
+        self.busy += began.elapsed();
     }
 }
 

@@ -100,6 +100,15 @@ impl Connections {
         }
     }
 
+    /// Segments that each end has sent again so far.
+    pub fn retransmitted(&self, number: u32) -> [u64; 2] {
+        let record = self.records.get(number as usize);
+        let trouble = record.and_then(|record| self.beside.troubles.look(record.hot.trouble));
+        let segments =
+            |side: &Side| [side.timeout, side.fast, side.spurious, side.unseen].into_iter().map(u64::from).sum();
+        trouble.map_or([0; 2], |trouble| trouble.sides.each_ref().map(segments))
+    }
+
     /// What a record says that ends, which is free then.
     pub fn end(&mut self, number: u32, originator: usize) -> Option<Tcp> {
         let Record { hot, cold } = *self.records.get(number as usize)?;

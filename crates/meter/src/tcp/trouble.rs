@@ -204,6 +204,12 @@ impl Troubles {
         self.chunks.get_mut(place / CHUNK)?.get_mut(place % CHUNK)
     }
 
+    /// The same, to be looked at.
+    pub fn look(&self, number: u32) -> Option<&Trouble> {
+        let place = (number & TROUBLE) as usize;
+        self.chunks.get(place / CHUNK)?.get(place % CHUNK)
+    }
+
     /// What the flow had, which it has no more.
     pub fn take(&mut self, number: u32) -> Option<Trouble> {
         let before = self.free;

@@ -113,7 +113,8 @@ fn moment(time: u64, every: u64) -> String {
     text
 }
 
-fn name(value: &Value, key: &Key) -> String {
+/// A key of a group, for people.
+pub(in crate::verbs) fn name(value: &Value, key: &Key) -> String {
     match value {
         Value::None => "-".to_owned(),
         Value::Flag(flag) => flag.to_string(),

@@ -168,7 +168,7 @@ pub(super) fn end(end: End) -> String {
     }
 }
 
-pub(super) fn protocol(number: u8) -> String {
+pub(in crate::verbs) fn protocol(number: u8) -> String {
     let name = match number {
         registry::TCP => "TCP",
         registry::UDP => "UDP",

@@ -93,7 +93,7 @@ pub struct Answering {
 impl Socket {
     /// Makes it, for `owner` alone where that is another than who makes it.
     pub fn new(path: &Path, owner: Option<(u32, u32)>) -> anyhow::Result<Self> {
-        let (listener, file) = listen_at(path, owner)?;
+        let (listener, file) = listen_at("--control", path, owner)?;
         Ok(Socket { listener, file })
     }
 
@@ -210,14 +210,15 @@ fn tell(line: &str, control: &Control) -> anyhow::Result<Vec<usize>> {
 }
 
 /// `10kpps`, or `x2`: so many times what it is.
-fn read_rate(text: &str) -> anyhow::Result<Action> {
+pub(super) fn read_rate(text: &str) -> anyhow::Result<Action> {
     if let Some(factor) = text.strip_prefix('x') {
         return Ok(Action::Scale(factor.parse().with_context(|| format!("{text:?} is no factor: as in x2 or x0.5"))?));
     }
     Ok(Action::Rate(text.parse::<Rate>()?))
 }
 
-fn rows(places: &[usize], control: &Control, watch: &StreamWatch, check: Option<&CheckWatch>) -> Vec<Row> {
+/// What there is to say of the streams at these places.
+pub(super) fn rows(places: &[usize], control: &Control, watch: &StreamWatch, check: Option<&CheckWatch>) -> Vec<Row> {
     // Who receives is looked at first: what came had been sent.
     let live = check.and_then(|check| check.live(None));
     let states = control.states(watch);

@@ -14,7 +14,7 @@ use linerate_backends::{REGISTRY, open_rx};
 use linerate_burst::LinkType;
 use linerate_engine::check::{Checker, Checking};
 use linerate_engine::streams::{Control, Run};
-use linerate_engine::{Answering, Progress, Stop, StreamWatch, Streams};
+use linerate_engine::{Answering, CheckWatch, Progress, Stop, StreamWatch, Streams};
 use linerate_engine::{Receive, Selection};
 use linerate_generate::check::{Matcher, Options};
 use linerate_generate::stream::{Mark, StreamSet};
@@ -53,13 +53,14 @@ pub fn run(args: &Args, spec: &Spec, duration: Option<Duration>) -> anyhow::Resu
     let identity = args.identity(check_from.iter().chain([spec]))?;
     args.answer.check(spec, check_from.as_ref())?;
     let Routed { answering, answering_check, first } = route(&args.answer, spec, check_from.as_ref(), &mut set)?;
-    let control = args.control.is_some().then(|| Control::new(&set));
     let receiving = check_from.map(|spec| open_check(&spec, args.take)).transpose()?;
     // Where latencies are to be told, memory has to say when frames came, not when they were due.
     let link = LinkType(set.streams[0].link.linktype());
     let options = TxOptions { queues: args.threads, stamped: args.check.is_some(), owner: identity.owner(), link };
     let at_once = !REGISTRY.leaves_when_sent(spec, &options);
     check_control(args, spec, at_once)?;
+    let is_table = !at_once && args.end.wants_table();
+    let control = (args.control.is_some() || is_table).then(|| Control::new(&set));
     let open = || -> anyhow::Result<Streams> {
         let port = open_tx(spec, &options).map_err(|error| identity.explain(error))?;
         note_threads(args, &port);
@@ -86,10 +87,12 @@ pub fn run(args: &Args, spec: &Spec, duration: Option<Duration>) -> anyhow::Resu
     let run = Run { duration, stop, progress: Progress::new(), watch: StreamWatch::default(), at_once };
     let names = report::Names::of(&set, control.clone());
     let watching = Watching::new(&run, &names, checker.as_ref().map(|checker| checker.watch().clone()));
-    let news = args.end.show.news(args.end.json);
-    let lines = watching.start(args.end.interval()?, args.end.json);
-    let answers = answer_requests(&run.progress, "sent", move || watching.so_far())?;
     let check_watch = checker.as_ref().map(|checker| checker.watch().clone());
+    let table = show_table(control.as_ref().filter(|_| is_table), &run, check_watch.as_ref(), &spec.to_string());
+    let has_table = table.is_some();
+    let news = args.end.show.news(args.end.json || has_table);
+    let lines = watching.start(args.end.interval()?.filter(|_| !has_table), args.end.json);
+    let answers = answer_requests(&run.progress, "sent", move || watching.so_far())?;
     let serving = socket.zip(control).map(|(socket, control)| socket.answer(control, run.watch.clone(), check_watch));
     let serving = serving.transpose()?;
     let live = streams.is_live();
@@ -97,10 +100,26 @@ pub fn run(args: &Args, spec: &Spec, duration: Option<Duration>) -> anyhow::Resu
     sent.failure.take_if(|failure| has_no_reader(spec, failure));
     drop(serving);
     let received = checker.map(|checker| checker.finish(Some(sent.sent.frames), SILENCE, PATIENCE, &run.stop));
-    drop((lines, answers, news));
+    drop((table, lines, answers, news));
     let answers = answer::finish(answering);
     received.iter().for_each(|report| answer::tell_failure(&report.answers));
     report::Outcome { spec, set: &set, names: &names, sent, received, answers, live, at_once, first }.tell(args)
+}
+
+/// The table of streams at a terminal, until the result is gone.
+#[cfg(feature = "tui")]
+fn show_table(
+    control: Option<&Control>,
+    run: &Run,
+    check: Option<&CheckWatch>,
+    port: &str,
+) -> Option<super::table::Shown> {
+    control.and_then(|control| super::table::show(control, run, check, port))
+}
+
+#[cfg(not(feature = "tui"))]
+fn show_table(_: Option<&Control>, _: &Run, _: Option<&CheckWatch>, _: &str) -> Option<()> {
+    None
 }
 
 /// Who answers, and where the first frames go.

@@ -54,6 +54,38 @@ impl InputArgs {
         Ok(Some(Held { places, filter }))
     }
 
+    /// Another run that is looked at (an address and port, or the path of a socket), if that is named as a port; which of its flows, and
+    /// for how long.
+    #[cfg(feature = "tui")]
+    pub fn attached(&self) -> anyhow::Result<Option<(String, String, Option<Duration>)>> {
+        let is_place = |name: &&String| crate::verbs::top::is_place(name);
+        let places = self.ports.iter().filter(is_place).count();
+        let [place] = &self.ports[..] else {
+            return if places > 0 {
+                Err(usage("one run is looked at at a time: name one by --from"))
+            } else {
+                Ok(None)
+            };
+        };
+        if places == 0 {
+            return Ok(None);
+        }
+        if let Some((option, _)) =
+            [("--read", !self.read.is_empty()), ("--frames", self.frames.is_some())].into_iter().find(|given| given.1)
+        {
+            return Err(usage(format!("{option} means nothing here: another run receives, and is looked at")));
+        }
+        let filter = match (&self.filter, &self.words[..]) {
+            (Some(_), [word, ..]) => {
+                return Err(usage(format!("filter text is given twice: with --filter and as {word:?}")));
+            }
+            (Some(text), []) => text.clone(),
+            (None, words) => words.join(" "),
+        };
+        let duration = self.duration.map(|s| span("--duration", s)).transpose()?;
+        Ok(Some((place.clone(), filter, duration)))
+    }
+
     /// Where records of others come from (`ipfix://HOST:PORT`, files of IPFIX), if that is what is read.
     pub fn collected(&self) -> anyhow::Result<Option<Collected>> {
         let listen = |name: &String| name.strip_prefix("ipfix://").map(str::to_owned);

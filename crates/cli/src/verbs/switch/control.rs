@@ -57,7 +57,7 @@ enum Request {
 impl Control {
     /// Listens there; who may write the socket may ask: its owner.
     pub fn listen(path: &str) -> anyhow::Result<Self> {
-        let (listener, file) = listen_at(Path::new(path), None)?;
+        let (listener, file) = listen_at("--control", Path::new(path), None)?;
         Ok(Control { listener, file })
     }
 

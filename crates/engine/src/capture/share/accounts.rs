@@ -13,7 +13,7 @@ const EVENTS: usize = 256;
 const OTHERS: &str = "all other readers";
 
 /// The accounts of all readers of a run.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub(super) struct Accounts {
     ledger: Ledger,
     /// Departures of those without an account of their own.
@@ -51,6 +51,11 @@ impl Accounts {
         if let Some(subject) = self.held.take() {
             self.ledger.account(Stage::Reader, &subject).add(Count::ReaderLost, frames);
         }
+    }
+
+    /// Adds what was counted so far, with the readers that are there.
+    pub fn so_far(&self, present: &[Report], ledger: &mut Ledger) {
+        self.clone().close(present, ledger);
     }
 
     /// The run is over: adds all that was counted, with the readers that are still there; the events.

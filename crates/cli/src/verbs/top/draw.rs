@@ -1,0 +1,367 @@
+//! The lines of the screen.
+//!
+//! A line of state, one of totals, ports, drops, readers and flows, and a line of keys. What is most important stands on the smallest
+//! screen: 80 by 24 has all of it, a larger one more rows and longer spark lines.
+
+use super::model::{Model, Typing, VIEWS, Zoom};
+use crate::verbs::snapshot::{Dropped, Flows, Row, Snapshot, Sort};
+use crate::view::rates::grouped;
+use crate::view::screen::numbers::{bits, count, l1, per, size, span};
+use crate::view::screen::table::{Column, number, spark, table, text};
+use crate::view::screen::{Kind, Line, View};
+
+/// Spark lines are at most so long, and at least.
+const SPARK: (usize, usize) = (60, 8);
+
+impl View for Model {
+    fn key(&mut self, key: crate::view::screen::keys::Key) -> bool {
+        Model::key(self, key)
+    }
+
+    fn look(&mut self) -> bool {
+        Model::look(self)
+    }
+
+    fn lines(&mut self, width: usize, height: usize) -> Vec<Line> {
+        let mut lines = vec![self.title()];
+        let body = height.saturating_sub(2);
+        lines.extend(if self.help { help() } else { self.body(width, body) });
+        lines.truncate(1 + body);
+        lines.resize(1 + body, Line::new(Kind::Plain, ""));
+        lines.push(self.last());
+        lines
+    }
+}
+
+impl Model {
+    fn title(&self) -> Line {
+        let mut text = format!(" linerate top  {}", self.from);
+        if let Some(now) = &self.now {
+            let what = if now.verb == "top" { String::new() } else { format!("  {} (pid {})", now.verb, now.pid) };
+            text += &format!("{what}  {}", span(now.seconds));
+        }
+        if self.paused {
+            text += "  PAUSED";
+        }
+        Line::new(Kind::Bar, text)
+    }
+
+    /// What the user is typing, or was to know, or which keys there are.
+    fn last(&self) -> Line {
+        match &self.typing {
+            Some((Typing::Filter, text)) => {
+                let said = if self.said.is_empty() { String::new() } else { format!("   {}", self.said) };
+                return Line::new(Kind::Bar, format!(" filter: {text}_{said}"));
+            }
+            Some((Typing::By, text)) => {
+                let said = if self.said.is_empty() { String::new() } else { format!("   {}", self.said) };
+                return Line::new(Kind::Bar, format!(" by: {text}_{said}"));
+            }
+            None if !self.said.is_empty() => return Line::new(Kind::Alarm, format!(" {}", self.said)),
+            None => {}
+        }
+        Line::new(Kind::Bar, " q quit  ? help  f h p o b by  s sort  / filter  space pause  z zoom  n names")
+    }
+
+    fn body(&self, width: usize, height: usize) -> Vec<Line> {
+        let mut lines = Vec::new();
+        if let Some((since, why)) = &self.away {
+            let seconds = since.elapsed().as_secs();
+            lines.push(Line::new(
+                Kind::Alarm,
+                format!("nobody answers for {seconds} s ({why}): asked again every interval"),
+            ));
+        }
+        let Some(now) = &self.now else {
+            if self.away.is_none() {
+                lines.push(Line::new(Kind::Plain, "waiting for the first look ..."));
+            }
+            return lines;
+        };
+        lines.push(Line::new(Kind::Plain, self.totals(now)));
+        let room = height.saturating_sub(lines.len());
+        let part = |zoom: Zoom, rows: usize, share: usize| match self.zoom {
+            Zoom::All if rows == 0 => 0,
+            Zoom::All => (rows + 1).min((room / share).max(2)),
+            own if own == zoom => room,
+            _ => 0,
+        };
+        let drops = self.drops(now);
+        let ports = part(Zoom::Ports, now.ports.len(), 4);
+        let dropped = part(Zoom::Drops, drops.len(), 5);
+        let readers = part(Zoom::Readers, now.readers.len(), 5);
+        let flows = match self.zoom {
+            Zoom::All => room.saturating_sub(ports + dropped + readers),
+            Zoom::Flows => room,
+            _ => 0,
+        };
+        lines.extend(some(self.ports(now, width), ports, "no port receives in this run"));
+        lines.extend(some(self.dropped(&drops, width), dropped, "nothing was dropped"));
+        lines.extend(some(self.readers(now, width), readers, "nobody reads a ring of this run"));
+        lines.extend(self.flows(now, width, flows));
+        lines
+    }
+
+    /// One line of all.
+    fn totals(&self, now: &Snapshot) -> String {
+        let mut parts = Vec::new();
+        for done in &now.done {
+            let find = |snapshot: &Snapshot| snapshot.done.iter().find(|one| one.what == done.what).cloned();
+            let frames = self.rate_of(|snapshot| Some(find(snapshot)?.frames));
+            let bytes = self.rate_of(|snapshot| Some(find(snapshot)?.wire_bytes));
+            parts.push(format!("{} {}", done.what, grouped(done.frames)));
+            if let (Some(frames), Some(bytes)) = (frames, bytes) {
+                parts.push(format!("{} frames/s  {} L1", count(frames), l1(frames, bytes)));
+            }
+        }
+        let lost = now.drops.iter().filter(|dropped| dropped.is_lost);
+        let lost = lost.fold(0, |sum: u64, dropped| sum.saturating_add(dropped.frames));
+        parts.push(format!("{} lost", grouped(lost)));
+        parts.join("  ")
+    }
+
+    fn ports(&self, now: &Snapshot, width: usize) -> Vec<(Kind, String)> {
+        const COLUMNS: [Column; 6] = [
+            text("port", 0),
+            number("frames/s", 0),
+            number("L1", 2),
+            number("frames", 3),
+            number("lost", 1),
+            text("", 4),
+        ];
+        let rows: Vec<Vec<String>> = now
+            .ports
+            .iter()
+            .map(|port| {
+                let find = |snapshot: &Snapshot| snapshot.ports.iter().find(|one| one.name == port.name).cloned();
+                let frames = self.rate_of(|snapshot| Some(find(snapshot)?.frames));
+                let bytes = self.rate_of(|snapshot| find(snapshot)?.wire_bytes);
+                let values = self.history.iter().find(|(name, _)| *name == port.name);
+                let length = width.saturating_sub(64).clamp(SPARK.1, SPARK.0);
+                vec![
+                    port.name.clone(),
+                    frames.map_or("-".to_owned(), count),
+                    frames.zip(bytes).map_or("-".to_owned(), |(frames, bytes)| l1(frames, bytes)),
+                    grouped(port.frames),
+                    grouped(port.lost),
+                    values.map_or(String::new(), |(_, values)| spark(values.iter(), length)),
+                ]
+            })
+            .collect();
+        headed(table(&COLUMNS, &rows, width))
+    }
+
+    /// Causes, those that cost most right now first: of each the rate.
+    fn drops<'a>(&self, now: &'a Snapshot) -> Vec<(&'a Dropped, Option<f64>)> {
+        let rate = |dropped: &'a Dropped| {
+            let key = |one: &Dropped| (one.stage.clone(), one.cause.clone(), one.subject.clone());
+            let own = key(dropped);
+            // What was not there had been nothing.
+            let frames =
+                |snapshot: &Snapshot| snapshot.drops.iter().find(|one| key(one) == own).map_or(0, |one| one.frames);
+            (dropped, self.rate_of(|snapshot| Some(frames(snapshot))))
+        };
+        let mut drops: Vec<_> = now.drops.iter().map(rate).collect();
+        drops.sort_by(|(one, rate), (other, more)| {
+            let most = |rate: &Option<f64>| rate.unwrap_or(0.0);
+            other.is_lost.cmp(&one.is_lost).then(most(more).total_cmp(&most(rate))).then(other.frames.cmp(&one.frames))
+        });
+        drops
+    }
+
+    fn dropped(&self, drops: &[(&Dropped, Option<f64>)], width: usize) -> Vec<(Kind, String)> {
+        const COLUMNS: [Column; 5] =
+            [text("dropped", 0), text("where", 1), text("", 2), number("now/s", 0), number("frames", 0)];
+        let rows: Vec<Vec<String>> = drops
+            .iter()
+            .map(|(dropped, rate)| {
+                vec![
+                    format!("{} {}", dropped.stage, dropped.cause),
+                    dropped.subject.clone(),
+                    if dropped.is_lost { "lost" } else { "refused" }.to_owned(),
+                    rate.map_or("-".to_owned(), count),
+                    grouped(dropped.frames),
+                ]
+            })
+            .collect();
+        let mut lines = headed(table(&COLUMNS, &rows, width));
+        for (line, (dropped, rate)) in lines.iter_mut().skip(1).zip(drops) {
+            if dropped.is_lost && rate.is_some_and(|rate| rate > 0.0) {
+                line.0 = Kind::Alarm;
+            }
+        }
+        lines
+    }
+
+    fn readers(&self, now: &Snapshot, width: usize) -> Vec<(Kind, String)> {
+        const COLUMNS: [Column; 5] = [
+            text("reader", 0),
+            number("frames/s", 0),
+            number("behind", 0),
+            number("skipped", 1),
+            number("waited for ms", 2),
+        ];
+        let rows: Vec<Vec<String>> = now
+            .readers
+            .iter()
+            .map(|reader| {
+                let frames = |snapshot: &Snapshot| {
+                    snapshot.readers.iter().find(|one| one.name == reader.name).map(|one| one.frames)
+                };
+                vec![
+                    reader.name.clone(),
+                    self.rate_of(frames).map_or("-".to_owned(), count),
+                    grouped(reader.behind),
+                    grouped(reader.skipped),
+                    grouped(reader.waited_us / 1000),
+                ]
+            })
+            .collect();
+        headed(table(&COLUMNS, &rows, width))
+    }
+
+    fn flows(&self, now: &Snapshot, width: usize, room: usize) -> Vec<Line> {
+        if room == 0 {
+            return Vec::new();
+        }
+        let Some(flows) = &now.flows else { return vec![Line::new(Kind::Dim, now.without_flows.clone())] };
+        let view = VIEWS.iter().find(|(_, _, by)| *by == self.ask.by.as_deref()).map(|(_, name, _)| *name);
+        let mut told = format!(
+            "{} by {}",
+            view.or(self.ask.by.as_deref()).unwrap_or("flows"),
+            sort_word(self.ask.sort, self.ask.by.is_some())
+        );
+        let new = self.rate_of(|snapshot| Some(snapshot.flows.as_ref()?.begun));
+        told += &format!("  {} active  {} open", grouped(flows.active), grouped(flows.open));
+        told += &format!("  {} new/s  {} again/s", new.map_or("-".to_owned(), count), per(flows.again, flows.seconds));
+        if flows.left_out > 0 {
+            told += &format!("  {} not looked at", grouped(flows.left_out));
+        }
+        if !self.ask.filter.is_empty() {
+            told += &format!("  if {}", self.ask.filter);
+        }
+        let mut lines = vec![Line::new(Kind::Dim, told)];
+        if flows.seconds == 0.0 {
+            lines.push(Line::new(Kind::Plain, "rates come with the second look ..."));
+            return lines;
+        }
+        let shown = &flows.rows[self.offset.min(flows.rows.len())..];
+        let shown = &shown[..shown.len().min(room.saturating_sub(2))];
+        let rows =
+            if self.ask.by.is_none() { self.of_flows(flows, shown, width) } else { of_groups(flows, shown, width) };
+        lines.extend(headed(rows).into_iter().map(|(kind, text)| Line::new(kind, text)));
+        lines
+    }
+
+    fn of_flows(&self, flows: &Flows, rows: &[Row], width: usize) -> Vec<String> {
+        const COLUMNS: [Column; 8] = [
+            text("originator", 0),
+            text("responder", 0),
+            text("proto", 3),
+            number("bits/s", 0),
+            number("packets/s", 1),
+            number("again", 2),
+            number("bytes", 4),
+            number("age", 5),
+        ];
+        let row = |row: &Row| {
+            let key = |place: usize| row.keys.get(place).cloned().unwrap_or_default();
+            let flow = row.flow.clone().unwrap_or_default();
+            let responder =
+                if self.names && !row.name.is_empty() { format!("{} {}", row.name, port_of(&key(1))) } else { key(1) };
+            vec![
+                key(0),
+                responder.trim_end().to_owned(),
+                key(2),
+                bits(row.bytes, flows.seconds),
+                per(row.packets, flows.seconds),
+                flow.again.to_string(),
+                size(flow.total_bytes),
+                span(flow.seconds),
+            ]
+        };
+        table(&COLUMNS, &rows.iter().map(row).collect::<Vec<_>>(), width)
+    }
+}
+
+fn of_groups(flows: &Flows, rows: &[Row], width: usize) -> Vec<String> {
+    // Heads are words of the question; a table has names that stay.
+    let columns = [
+        text("group", 0),
+        number("bits/s", 0),
+        number("part", 2),
+        number("packets/s", 1),
+        number("flows", 3),
+        text("", 4),
+    ];
+    let most = rows.iter().map(|row| row.bytes).max().unwrap_or(0).max(1) as f64;
+    let row = |row: &Row| {
+        let part = if flows.bytes > 0 { row.bytes as f64 * 100.0 / flows.bytes as f64 } else { 0.0 };
+        let bar = (row.bytes as f64 / most * 16.0).round() as usize;
+        vec![
+            row.keys.join("  "),
+            bits(row.bytes, flows.seconds),
+            format!("{part:.1} %"),
+            per(row.packets, flows.seconds),
+            grouped(row.flows),
+            "\u{2588}".repeat(bar.min(16)),
+        ]
+    };
+    table(&columns, &rows.iter().map(row).collect::<Vec<_>>(), width)
+}
+
+/// The port at the end of an address.
+fn port_of(end: &str) -> &str {
+    match end.rsplit_once(':') {
+        Some((address, port)) if !address.contains(':') || address.ends_with(']') => port,
+        _ => "",
+    }
+}
+
+fn sort_word(sort: Sort, is_of_groups: bool) -> &'static str {
+    match sort {
+        Sort::Packets => "packets/s",
+        Sort::Flows if is_of_groups => "flows",
+        Sort::Flows => "age, the newest first",
+        Sort::Again if !is_of_groups => "segments sent again",
+        Sort::Total if !is_of_groups => "bytes so far",
+        Sort::Bits | Sort::Again | Sort::Total => "bits/s",
+    }
+}
+
+/// The first rows, or what there is to say without one.
+fn some(rows: Vec<(Kind, String)>, room: usize, nothing: &str) -> Vec<Line> {
+    if room > 0 && rows.len() < 2 {
+        return vec![Line::new(Kind::Dim, nothing)];
+    }
+    rows.into_iter().take(room).map(|(kind, text)| Line::new(kind, text)).collect()
+}
+
+fn headed(lines: Vec<String>) -> Vec<(Kind, String)> {
+    lines
+        .into_iter()
+        .enumerate()
+        .map(|(place, line)| (if place == 0 { Kind::Head } else { Kind::Plain }, line))
+        .collect()
+}
+
+fn help() -> Vec<Line> {
+    const TEXT: &str = "\
+ f flows   h hosts   p ports (of responders)   o protocols
+ b         put flows together by any fields: orig_address/24,protocol
+ s         next order: bits, packets, flows, sent again, bytes so far
+ /         which flows: host 10.0.0.1 and port 443, bytes > 1M, flags S, ...
+           (counters of a flow are those of the interval); empty for all
+ n         names that flows said of themselves instead of addresses, or not
+ z         zoom: all, flows, ports, drops, readers
+ arrows    scroll the flows; also page up and down, home, end
+ space     pause, and go on
+ q         quit
+
+ frames/s  and L1 (with preamble, FCS and gap) are of the last interval
+ behind    frames in blocks that a reader of a shared ring has not given back
+ new/s     flows that began; again/s: segments of TCP that were sent again
+
+ Any key leaves this page.";
+    TEXT.lines().map(|line| Line::new(Kind::Plain, line)).collect()
+}

@@ -1,0 +1,186 @@
+//! Where what is shown comes from: runs of this process, or another one that is asked at an address or a socket.
+
+use crate::verbs::snapshot::{Ask, Gatherer, SCHEMA, Snapshot};
+use std::io::{Error, ErrorKind, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+/// How long another process may take to answer.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// Bytes of an answer at the most.
+const MOST: u64 = 16 << 20;
+
+/// Where to look.
+pub enum Source {
+    /// At runs of this process.
+    Own(Gatherer),
+    /// At a process that answers there.
+    Address(SocketAddr),
+    /// At one whose socket is there.
+    Path(PathBuf),
+}
+
+/// What was seen.
+#[derive(Debug)]
+pub enum Seen {
+    /// What goes on.
+    Snapshot(Box<Snapshot>),
+    /// The question is none, and why.
+    Wrong(String),
+    /// Nobody answers, and why.
+    Away(String),
+}
+
+impl Source {
+    /// As the user named it, if it is another process.
+    pub fn parse(text: &str) -> Option<Source> {
+        if let Ok(address) = text.strip_prefix("http://").unwrap_or(text).trim_end_matches("/metrics").parse() {
+            return Some(Source::Address(address));
+        }
+        let is_path = text.contains('/') && !text.split('/').next().unwrap_or_default().contains(':');
+        is_path.then(|| Source::Path(text.into()))
+    }
+
+    /// Asks once.
+    pub fn look(&self, ask: &Ask) -> Seen {
+        let answer = match self {
+            Source::Own(gatherer) => {
+                return match gatherer.snapshot(ask) {
+                    Ok(snapshot) => Seen::Snapshot(Box::new(snapshot)),
+                    Err(error) => Seen::Wrong(error),
+                };
+            }
+            Source::Address(address) => TcpStream::connect_timeout(address, PATIENCE)
+                .and_then(|stream| stream.set_read_timeout(Some(PATIENCE)).map(|()| stream))
+                .and_then(|stream| exchange(stream, ask)),
+            Source::Path(path) => UnixStream::connect(path)
+                .and_then(|stream| stream.set_read_timeout(Some(PATIENCE)).map(|()| stream))
+                .and_then(|stream| exchange(stream, ask)),
+        };
+        match answer.map(|answer| read(&answer)) {
+            Ok(Ok(seen)) => seen,
+            Ok(Err(what)) => Seen::Away(what.to_owned()),
+            Err(error) => Seen::Away(error.to_string()),
+        }
+    }
+}
+
+/// A request and its answer (RFC 9112), whole.
+fn exchange(mut stream: impl Read + Write, ask: &Ask) -> std::io::Result<Vec<u8>> {
+    let request = format!("GET /top?{} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n", ask.query());
+    stream.write_all(request.as_bytes())?;
+    let (mut answer, until) = (Vec::new(), Instant::now() + PATIENCE);
+    let mut buffer = vec![0; 64 << 10];
+    loop {
+        match stream.read(&mut buffer)? {
+            0 => return Ok(answer),
+            bytes => answer.extend_from_slice(&buffer[..bytes]),
+        }
+        if answer.len() as u64 > MOST || Instant::now() > until {
+            return Err(Error::new(ErrorKind::TimedOut, "its answer does not end"));
+        }
+    }
+}
+
+/// What an answer says; or why it says nothing.
+fn read(answer: &[u8]) -> Result<Seen, &'static str> {
+    const STRANGER: &str = "what answers there shows nothing: is it a run of linerate with --metrics?";
+    let end = answer.windows(4).position(|four| four == b"\r\n\r\n").ok_or(STRANGER)?;
+    let head = std::str::from_utf8(&answer[..end]).map_err(|_| STRANGER)?;
+    let body = &answer[end + 4..];
+    match head.split(' ').nth(1) {
+        Some("200") => {}
+        Some("400") => return Ok(Seen::Wrong(String::from_utf8_lossy(body).trim_end().to_owned())),
+        _ => return Err(STRANGER),
+    }
+    let snapshot: Snapshot = serde_json::from_slice(body).map_err(|_| STRANGER)?;
+    match snapshot.schema.as_str() {
+        SCHEMA => Ok(Seen::Snapshot(Box::new(snapshot))),
+        other if other.starts_with("linerate/top/") => Err("it is of another version of linerate"),
+        _ => Err(STRANGER),
+    }
+}
+
+/// Looks again and again, in a thread of its own, until it is dropped.
+pub struct Looking {
+    ask: Arc<Mutex<Option<Ask>>>,
+    wake: Sender<()>,
+    seen: Receiver<Seen>,
+}
+
+impl Looking {
+    /// Begins to.
+    pub fn start(source: Source, ask: Ask, interval: Duration) -> std::io::Result<Looking> {
+        let ask = Arc::new(Mutex::new(Some(ask)));
+        let (wake, woken) = channel();
+        let (tell, seen) = channel();
+        let asked = Arc::clone(&ask);
+        std::thread::Builder::new().name("linerate-look".into()).spawn(move || {
+            loop {
+                let (began, ask) = (Instant::now(), lock(&asked).clone());
+                if ask.is_some_and(|ask| tell.send(source.look(&ask)).is_err()) {
+                    return;
+                }
+                if woken.recv_timeout(interval.saturating_sub(began.elapsed())) == Err(RecvTimeoutError::Disconnected) {
+                    return;
+                }
+            }
+        })?;
+        Ok(Looking { ask, wake, seen })
+    }
+
+    /// Asks something else from now on, or nothing.
+    pub fn ask(&self, ask: Option<Ask>) {
+        *lock(&self.ask) = ask;
+        // The thread may have ended; then nothing is seen any more.
+        let _ = self.wake.send(());
+    }
+
+    /// What was seen since the last time.
+    pub fn seen(&self) -> impl Iterator<Item = Seen> + '_ {
+        self.seen.try_iter()
+    }
+}
+
+fn lock<T>(shared: &Mutex<T>) -> MutexGuard<'_, T> {
+    shared.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_place_is_an_address_or_a_path_and_no_port() {
+        let place = |text| match Source::parse(text) {
+            Some(Source::Address(address)) => address.to_string(),
+            Some(Source::Path(path)) => path.display().to_string(),
+            Some(Source::Own(_)) | None => "-".to_owned(),
+        };
+        assert_eq!(
+            ["127.0.0.1:9464", "http://[::1]:9/metrics", "./a", "/run/a:b", "eth0", "pcap:/a", "xdp:eth0@0/2"]
+                .map(place),
+            ["127.0.0.1:9464", "[::1]:9", "./a", "/run/a:b", "-", "-", "-"]
+        );
+    }
+
+    #[test]
+    fn whatever_answers_is_read_or_refused() {
+        let seen = |answer: &str| match read(answer.as_bytes()) {
+            Ok(Seen::Snapshot(snapshot)) => snapshot.verb,
+            Ok(Seen::Wrong(what) | Seen::Away(what)) => what,
+            Err(what) => what.to_owned(),
+        };
+        let good = r#"{"schema":"linerate/top/1","verb":"count"}"#;
+        assert_eq!(seen(&format!("HTTP/1.1 200 OK\r\nA: b\r\n\r\n{good}")), "count");
+        assert_eq!(seen("HTTP/1.1 400 Bad\r\n\r\nby: x\n"), "by: x");
+        for strange in ["", "\r\n\r\n", "HTTP/1.1 404 No\r\n\r\n", "HTTP/1.1 200 OK\r\n\r\n[]", "SSH-2.0-x\r\n\r\n"] {
+            assert!(seen(strange).starts_with("what answers there"), "{strange}");
+        }
+        assert!(seen("HTTP/1.1 200 OK\r\n\r\n{\"schema\":\"linerate/top/2\"}").contains("another version"));
+    }
+}

@@ -1,0 +1,182 @@
+//! What is written to a terminal (ECMA-48, and the private modes of xterm), and how its state is kept.
+
+use ratatui_core::backend::{Backend, ClearType, WindowSize};
+use ratatui_core::buffer::Cell;
+use ratatui_core::layout::{Position, Size};
+use ratatui_core::style::{Color, Modifier};
+use rustix::termios::{
+    InputModes, LocalModes, OptionalActions, SpecialCodeIndex, Termios, tcgetattr, tcgetwinsize, tcsetattr,
+};
+use std::fs::File;
+use std::io::{Result, Write};
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::{Mutex, Once, PoisonError};
+
+/// The other screen, without a cursor, empty.
+const ENTER: &[u8] = b"\x1b[?1049h\x1b[?25l\x1b[0m\x1b[2J";
+/// What was there before.
+const LEAVE: &[u8] = b"\x1b[0m\x1b[?25h\x1b[?1049l";
+/// Of a terminal that does not say.
+const USUAL: Size = Size { width: 80, height: 24 };
+
+/// The terminal that was taken over, and what it was like.
+static TAKEN: Mutex<Option<Taken>> = Mutex::new(None);
+
+struct Taken {
+    keyboard: OwnedFd,
+    screen: File,
+    before: Termios,
+}
+
+/// Has keys come one by one and unseen, and shows the other screen.
+pub fn take_over(keyboard: &OwnedFd, screen: &File) -> Result<()> {
+    static ONCE: Once = Once::new();
+    ONCE.call_once(|| {
+        let tell = std::panic::take_hook();
+        std::panic::set_hook(Box::new(move |panic| {
+            put_back();
+            tell(panic);
+        }));
+    });
+    let before = tcgetattr(keyboard)?;
+    let mut modes = before.clone();
+    modes.local_modes.remove(LocalModes::ICANON | LocalModes::ECHO);
+    modes.input_modes.remove(InputModes::IXON);
+    // Stopped, or ended with a core, it could not put the terminal back.
+    modes.special_codes[SpecialCodeIndex::VSUSP] = 0;
+    modes.special_codes[SpecialCodeIndex::VQUIT] = 0;
+    modes.special_codes[SpecialCodeIndex::VMIN] = 1;
+    modes.special_codes[SpecialCodeIndex::VTIME] = 0;
+    let taken = Taken { keyboard: keyboard.try_clone()?, screen: screen.try_clone()?, before };
+    tcsetattr(keyboard, OptionalActions::Now, &modes)?;
+    *TAKEN.lock().unwrap_or_else(PoisonError::into_inner) = Some(taken);
+    (&*screen).write_all(ENTER)
+}
+
+/// Puts the terminal back, if it was taken over.
+pub fn put_back() {
+    if let Some(Taken { keyboard, mut screen, before }) = TAKEN.lock().unwrap_or_else(PoisonError::into_inner).take() {
+        // It may have gone.
+        let _ = screen.write_all(LEAVE);
+        let _ = tcsetattr(keyboard, OptionalActions::Now, &before);
+    }
+}
+
+/// Where ratatui writes.
+pub struct Tty {
+    screen: File,
+    bytes: Vec<u8>,
+}
+
+impl Tty {
+    pub fn new(screen: File) -> Self {
+        Tty { screen, bytes: Vec::new() }
+    }
+
+    fn put(&mut self, text: &str) -> Result<()> {
+        self.bytes.extend_from_slice(text.as_bytes());
+        Ok(())
+    }
+}
+
+impl Backend for Tty {
+    type Error = std::io::Error;
+
+    fn draw<'a, I: Iterator<Item = (u16, u16, &'a Cell)>>(&mut self, content: I) -> Result<()> {
+        let (mut next, mut style) = (None, None);
+        for (x, y, cell) in content {
+            if next != Some((x, y)) {
+                self.put(&format!("\x1b[{};{}H", y + 1, x + 1))?;
+            }
+            next = Some((x + 1, y));
+            let own = (cell.fg, cell.bg, cell.modifier);
+            if style != Some(own) {
+                style = Some(own);
+                self.put(&rendition(own))?;
+            }
+            self.put(cell.symbol())?;
+        }
+        self.put("\x1b[0m")
+    }
+
+    fn hide_cursor(&mut self) -> Result<()> {
+        self.put("\x1b[?25l")
+    }
+
+    fn show_cursor(&mut self) -> Result<()> {
+        self.put("\x1b[?25h")
+    }
+
+    /// Nobody asks the terminal: the answer would come among the keys.
+    fn get_cursor_position(&mut self) -> Result<Position> {
+        Ok(Position::ORIGIN)
+    }
+
+    fn set_cursor_position<P: Into<Position>>(&mut self, position: P) -> Result<()> {
+        let Position { x, y } = position.into();
+        self.put(&format!("\x1b[{};{}H", y + 1, x + 1))
+    }
+
+    fn clear(&mut self) -> Result<()> {
+        self.put("\x1b[0m\x1b[2J")
+    }
+
+    fn clear_region(&mut self, _: ClearType) -> Result<()> {
+        self.clear()
+    }
+
+    fn size(&self) -> Result<Size> {
+        let size = tcgetwinsize(self.screen.as_fd())?;
+        let size = Size { width: size.ws_col, height: size.ws_row };
+        Ok(if size.width == 0 || size.height == 0 { USUAL } else { size })
+    }
+
+    fn window_size(&mut self) -> Result<WindowSize> {
+        Ok(WindowSize { columns_rows: self.size()?, pixels: Size::ZERO })
+    }
+
+    fn flush(&mut self) -> Result<()> {
+        let bytes = std::mem::take(&mut self.bytes);
+        self.screen.write_all(&bytes)
+    }
+}
+
+/// Select graphic rendition (ECMA-48, 8.3.117), of what views use.
+fn rendition((front, back, modifier): (Color, Color, Modifier)) -> String {
+    let mut text = "\x1b[0".to_owned();
+    for (is_set, code) in [
+        (modifier.contains(Modifier::BOLD), ";1"),
+        (modifier.contains(Modifier::DIM), ";2"),
+        (modifier.contains(Modifier::UNDERLINED), ";4"),
+        (modifier.contains(Modifier::REVERSED), ";7"),
+        (front == Color::Red, ";31"),
+        (back == Color::Red, ";41"),
+    ] {
+        text += if is_set { code } else { "" };
+    }
+    text + "m"
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rustix::fs::{Mode, OFlags, open};
+    use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
+
+    #[test]
+    fn a_panic_puts_the_terminal_back() {
+        let leader = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC).unwrap();
+        grantpt(&leader).unwrap();
+        unlockpt(&leader).unwrap();
+        let name = ptsname(&leader, Vec::new()).unwrap();
+        let terminal = open(&name, OFlags::RDWR | OFlags::NOCTTY | OFlags::CLOEXEC, Mode::empty()).unwrap();
+        let modes = || format!("{:?}", tcgetattr(&terminal).unwrap());
+        let before = modes();
+        take_over(&terminal, &terminal.try_clone().unwrap().into()).unwrap();
+        assert!(std::panic::catch_unwind(|| panic!("on purpose")).is_err());
+        assert_eq!(modes(), before);
+        let mut written = [0; 256];
+        let length = rustix::io::read(&leader, &mut written).unwrap();
+        assert_eq!(&written[..length], [ENTER, LEAVE].concat());
+    }
+}

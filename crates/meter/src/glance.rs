@@ -1,0 +1,127 @@
+//! Records that go on, as far as they were counted: for whoever looks while a meter works.
+//!
+//! Nothing is kept for it and nothing is written: a glance reads the two lines of a record, of those records alone that had a packet
+//! lately.
+
+use crate::expire::STRETCH;
+use crate::flow::Flow;
+use crate::key::{End, Tunnel, Wide, is_icmp};
+use crate::meter::Meter;
+use crate::record::WideRecord;
+use linerate_burst::Nanos;
+use linerate_names::Names;
+use std::sync::Arc;
+
+/// A record, as far as it was counted when somebody looked.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Glance {
+    /// As [`Flow::id`]; of several records of a conversation the same, but not [`first`](Glance::first).
+    pub id: u64,
+    /// The originator and the responder.
+    pub ends: [End; 2],
+    /// IP protocol number.
+    pub protocol: u8,
+    /// The outer tag directly in front of the first packet; 0 where there is none.
+    pub vlan: u16,
+    /// What an inner flow travels in.
+    pub tunnel: Option<Tunnel>,
+    /// Flows in this record, as [`Flow::flows`].
+    pub flows: u64,
+    /// Packets from the originator, and from the responder.
+    pub packets: [u64; 2],
+    /// Bytes of these, whole frames without FCS.
+    pub frame_bytes: [u64; 2],
+    /// Segments of TCP sent again, from level `tcp` on.
+    pub retransmitted: [u64; 2],
+    /// TCP flags seen of each side.
+    pub tcp_flags: [u8; 2],
+    /// Time of the earliest packet.
+    pub first: Nanos,
+    /// Time of the latest packet.
+    pub last: Nanos,
+    /// What it said of itself so far, if that was asked for.
+    pub names: Option<Arc<Names>>,
+}
+
+impl Glance {
+    /// Of a record that has ended.
+    pub fn of(flow: &Flow) -> Self {
+        let sides = &flow.sides;
+        let again = |side: usize| flow.tcp.as_ref().map_or(0, |tcp| tcp.sides[side].retransmitted.segments());
+        Glance {
+            id: flow.id,
+            ends: flow.ends,
+            protocol: flow.protocol,
+            vlan: flow.vlans[0],
+            tunnel: flow.tunnel,
+            flows: flow.flows,
+            packets: [0, 1].map(|side| sides[side].packets),
+            frame_bytes: [0, 1].map(|side| sides[side].frame_bytes),
+            retransmitted: [0, 1].map(again),
+            tcp_flags: [0, 1].map(|side| sides[side].tcp_flags),
+            first: flow.first(),
+            last: flow.last(),
+            names: flow.names.clone(),
+        }
+    }
+}
+
+impl Meter {
+    /// Shows records that had a packet at `since` or later, by their times, to `show`: of those at places from `from` on, as many as
+    /// lie in the next `most` places. Where to go on, `None` behind the last one.
+    pub fn glance(&self, from: usize, most: usize, since: Nanos, mut show: impl FnMut(Glance)) -> Option<usize> {
+        let end = self.hot.len().min(from.saturating_add(most));
+        let mut place = from;
+        while place < end {
+            // Stretches without flows are passed over, as the sweep does it.
+            if self.crowd[place / STRETCH] == 0 {
+                place = (place / STRETCH + 1) * STRETCH;
+                continue;
+            }
+            let (hot, cold) = (&self.hot[place], &self.cold[place]);
+            if !hot.is_free() && cold.ended(hot) >= since.0 {
+                show(self.glance_at(place as u32));
+            }
+            place += 1;
+        }
+        (place < self.hot.len()).then_some(place)
+    }
+
+    /// How many records there are that go on.
+    pub fn open_flows(&self) -> u64 {
+        self.flows
+    }
+
+    fn glance_at(&self, record: u32) -> Glance {
+        let (hot, cold) = (&self.hot[record as usize], &self.cold[record as usize]);
+        let words = hot.words();
+        let wide: WideRecord = if words.is_wide() { self.wide[record as usize] } else { WideRecord::default() };
+        let key: &Wide = &wide.key;
+        let originator = hot.originator();
+        let mut ends = words.both_ends(key);
+        let mut sides = [0, 1].map(|side| cold.side(hot, side, &self.spills, record));
+        let mut retransmitted = self.tcp.retransmitted(record);
+        ends.rotate_left(originator);
+        sides.rotate_left(originator);
+        retransmitted.rotate_left(originator);
+        if is_icmp(words.protocol()) {
+            let [kind, code] = ends[0].port.to_be_bytes();
+            (ends[0].port, ends[1].port) = (kind.into(), code.into());
+        }
+        Glance {
+            id: self.general.id(words, key),
+            ends,
+            protocol: words.protocol(),
+            vlan: words.vlan(),
+            tunnel: key.tunnel(wide.parent),
+            flows: 1,
+            packets: sides.map(|side| side.packets),
+            frame_bytes: sides.map(|side| side.frame_bytes),
+            retransmitted,
+            tcp_flags: sides.map(|side| side.tcp_flags),
+            first: Nanos(cold.began()),
+            last: Nanos(cold.ended(hot)),
+            names: self.names.as_ref().and_then(|names| names.of(record)),
+        }
+    }
+}

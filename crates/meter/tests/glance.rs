@@ -1,0 +1,68 @@
+//! Looking at a meter that works: what is seen is what comes out of it in the end.
+
+mod support;
+
+use linerate_burst::{Burst, Desc, Nanos, TAIL};
+use linerate_meter::{Config, Flow, Glance, Level, Meter};
+use linerate_wire::Link;
+use proptest::prelude::*;
+use support::Sent;
+
+const SECOND: u64 = 1_000_000_000;
+
+fn take(meter: &mut Meter, one: &Sent, flows: &mut Vec<Flow>) {
+    let mut memory = one.frame();
+    let desc = [Desc::new(Nanos(one.time), 0, memory.len() as u32)];
+    memory.resize(memory.len() + TAIL, 0);
+    let burst = Burst::over(&memory, &desc).unwrap();
+    meter.take(burst, &[Some(Link::Ethernet)], &mut |flow: &Flow| flows.push(flow.clone()));
+}
+
+/// All that had a packet at `since` or later, so many places at a time.
+fn seen(meter: &Meter, since: Nanos, most: usize) -> Vec<Glance> {
+    let (mut glances, mut place) = (Vec::new(), Some(0));
+    while let Some(from) = place {
+        place = meter.glance(from, most, since, |glance| glances.push(glance));
+        assert!(place.is_none_or(|place| place > from), "it goes on");
+    }
+    glances.sort_by_key(|glance| (glance.id, glance.first));
+    glances
+}
+
+proptest! {
+    #[test]
+    fn what_is_seen_last_is_what_comes_out(
+        packets in proptest::collection::vec((0u8..40, 0u8..3, any::<bool>(), any::<bool>(), 0usize..500), 1..300),
+        (since, most) in (0u64..40, 1usize..200),
+    ) {
+        let sent: Vec<Sent> = packets
+            .iter()
+            .enumerate()
+            .map(|(place, (host, kind, is_back, v6, payload))| {
+                let one = Sent {
+                    source: (*host, 1000 + u16::from(*host)),
+                    destination: (99, 53),
+                    protocol: [6, 17, 1][usize::from(*kind)],
+                    flags: 16,
+                    payload: *payload,
+                    v6: *v6,
+                    ..Sent::udp(100 * SECOND + place as u64 * SECOND / 10)
+                };
+                if *is_back { one.turned() } else { one }
+            })
+            .collect();
+        let config = Config { max_flows: 500, level: Level::Tcp, ..Config::default() };
+        let (mut meter, mut flows) = (Meter::new(&config), Vec::new());
+        sent.iter().for_each(|one| take(&mut meter, one, &mut flows));
+        let all = seen(&meter, Nanos::ZERO, most);
+        prop_assert_eq!(all.len() as u64, meter.open_flows());
+        let since = Nanos((100 + since) * SECOND);
+        let late: Vec<Glance> = all.iter().filter(|glance| glance.last >= since).cloned().collect();
+        prop_assert_eq!(seen(&meter, since, most), late);
+        let before = flows.len();
+        meter.finish(meter.latest(), &mut |flow: &Flow| flows.push(flow.clone()));
+        let mut ended: Vec<Glance> = flows[before..].iter().map(Glance::of).collect();
+        ended.sort_by_key(|glance| (glance.id, glance.first));
+        prop_assert_eq!(all, ended);
+    }
+}

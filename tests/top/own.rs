@@ -1,0 +1,78 @@
+//! Opening ports itself.
+
+use crate::pty::Pty;
+use linerate_tests::support::program::run;
+use linerate_tests::support::{has_tools, is_root, skip};
+use std::net::UdpSocket;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+/// Datagrams on the loopback interface, until it is dropped.
+struct Talking(Arc<AtomicBool>);
+
+impl Talking {
+    /// To a port of its own.
+    fn start() -> (Talking, u16) {
+        let (from, to) = (UdpSocket::bind("127.0.0.1:0").unwrap(), UdpSocket::bind("127.0.0.1:0").unwrap());
+        let port = to.local_addr().unwrap().port();
+        let is_over = Arc::new(AtomicBool::new(false));
+        let ended = Arc::clone(&is_over);
+        std::thread::spawn(move || {
+            let _to = &to;
+            while !ended.load(Ordering::Relaxed) {
+                let _ = from.send_to(&[0; 1000], ("127.0.0.1", port));
+                std::thread::sleep(Duration::from_millis(2));
+            }
+        });
+        (Talking(is_over), port)
+    }
+}
+
+impl Drop for Talking {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+#[test]
+fn a_port_is_opened_metered_and_left_as_it_was() {
+    if !is_root() {
+        return skip("not root");
+    }
+    if !has_tools(&["setsid"]) {
+        return;
+    }
+    let (_talking, port) = Talking::start();
+    let filter = format!("udp port {port}");
+    let pty = Pty::start(&["top", "lo", "--interval", "0.3", &filter], 100, 30);
+    pty.wait_taken();
+    let responder = format!("127.0.0.1:{port}");
+    let screen = pty.wait("the flow is there", |screen| screen.contains(&responder) && screen.contains("packet:lo"));
+    assert!(screen.contains("bits/s") && screen.contains(" L1"), "{screen}");
+    pty.press("z");
+    pty.wait("flows alone", |screen| {
+        // In the first line alone.
+        screen.matches("packet:lo").count() == 1 && screen.contains(&responder)
+    });
+    pty.press("z");
+    pty.wait("ports alone, with a spark line", |screen| !screen.contains(&responder) && screen.contains('\u{2588}'));
+    pty.press("\x03");
+    let (status, screen) = pty.end();
+    assert!(status.success(), "{status}: {screen}");
+    // Nothing of it stays, but what a run says that becomes another user.
+    assert!(!screen.contains("frames/s"), "{screen}");
+    let table = run(&["top", "lo", "--once", "--by", "resp_port", &filter]).with_status(0).output;
+    let row = table.lines().find(|line| line.starts_with(&port.to_string())).unwrap_or_else(|| panic!("{table}"));
+    assert!(row.contains("100.0 %"), "{table}");
+}
+
+#[test]
+fn a_run_that_fails_says_so_with_the_terminal_as_it_was() {
+    if !has_tools(&["setsid"]) {
+        return;
+    }
+    let pty = Pty::start(&["top", "packet:no-such-port"], 80, 24);
+    let (status, screen) = pty.end();
+    assert!(!status.success() && screen.contains("no-such-port"), "{screen}");
+}

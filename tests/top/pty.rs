@@ -1,0 +1,153 @@
+//! A program in a terminal that we are: what it shows is kept by a parser of VT100, keys are written, sizes changed.
+
+use linerate_tests::support::program::program;
+use rustix::fs::{Mode, OFlags, open};
+use rustix::process::{Pid, Signal, kill_process};
+use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
+use rustix::termios::{LocalModes, Termios, Winsize, tcgetattr, tcsetwinsize};
+use std::os::fd::OwnedFd;
+use std::process::{Child, Command, ExitStatus};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+/// The longest that something may take to be shown.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A program in a terminal; killed if it still runs when this is dropped.
+pub struct Pty {
+    leader: Arc<OwnedFd>,
+    /// Our own hold on the other end: it stays as the program leaves it.
+    terminal: OwnedFd,
+    child: Child,
+    before: Termios,
+    shown: Arc<Mutex<Shown>>,
+}
+
+struct Shown {
+    parser: vt100::Parser,
+    /// All that was ever written.
+    bytes: Vec<u8>,
+}
+
+impl Pty {
+    /// Starts the program in a session of its own, whose terminal has so many columns and lines.
+    pub fn start(arguments: &[&str], columns: u16, rows: u16) -> Pty {
+        let leader = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC).unwrap();
+        grantpt(&leader).unwrap();
+        unlockpt(&leader).unwrap();
+        let name = ptsname(&leader, Vec::new()).unwrap();
+        let terminal = open(&name, OFlags::RDWR | OFlags::NOCTTY | OFlags::CLOEXEC, Mode::empty()).unwrap();
+        tcsetwinsize(&leader, size(columns, rows)).unwrap();
+        let before = tcgetattr(&terminal).unwrap();
+        let end = || terminal.try_clone().unwrap();
+        let mut command = Command::new("setsid");
+        command.args(["--ctty", "--"]).arg(program()).args(arguments);
+        for name in ["SUDO_UID", "SUDO_GID", "DOAS_USER", "PKEXEC_UID"] {
+            command.env_remove(name);
+        }
+        let child = command.stdin(end()).stdout(end()).stderr(end()).spawn().unwrap();
+        let shown = Shown { parser: vt100::Parser::new(rows, columns, 0), bytes: Vec::new() };
+        let (leader, shown) = (Arc::new(leader), Arc::new(Mutex::new(shown)));
+        let (from, to) = (Arc::clone(&leader), Arc::clone(&shown));
+        // It ends with the test.
+        std::thread::spawn(move || {
+            let mut buffer = [0; 4096];
+            while let Ok(bytes @ 1..) = rustix::io::read(&*from, &mut buffer) {
+                let mut shown = to.lock().unwrap();
+                shown.parser.process(&buffer[..bytes]);
+                shown.bytes.extend_from_slice(&buffer[..bytes]);
+            }
+        });
+        Pty { leader, terminal, child, before, shown }
+    }
+
+    /// The screen by now, a line each.
+    pub fn screen(&self) -> String {
+        let shown = self.shown.lock().unwrap();
+        let screen = shown.parser.screen();
+        let (_, columns) = screen.size();
+        screen.rows(0, columns).map(|row| row.trim_end().to_owned() + "\n").collect()
+    }
+
+    /// Everything that was ever written.
+    pub fn written(&self) -> String {
+        String::from_utf8_lossy(&self.shown.lock().unwrap().bytes).into_owned()
+    }
+
+    /// Whether the other screen is shown.
+    pub fn is_taken(&self) -> bool {
+        self.shown.lock().unwrap().parser.screen().alternate_screen()
+    }
+
+    /// Waits until the screen shows something.
+    pub fn wait(&self, what: &str, mut is_so: impl FnMut(&str) -> bool) -> String {
+        let began = Instant::now();
+        loop {
+            let screen = self.screen();
+            if is_so(&screen) {
+                return screen;
+            }
+            assert!(began.elapsed() < PATIENCE, "waited in vain until {what}:\n{screen}");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+
+    /// Waits until a text is there.
+    pub fn wait_for(&self, text: &str) -> String {
+        self.wait(&format!("{text:?} is there"), |screen| screen.contains(text))
+    }
+
+    /// Presses keys.
+    pub fn press(&self, keys: &str) {
+        rustix::io::write(&*self.leader, keys.as_bytes()).unwrap();
+    }
+
+    /// Has another size.
+    pub fn resize(&self, columns: u16, rows: u16) {
+        self.shown.lock().unwrap().parser.screen_mut().set_size(rows, columns);
+        tcsetwinsize(&*self.leader, size(columns, rows)).unwrap();
+    }
+
+    pub fn signal(&self, signal: Signal) {
+        kill_process(Pid::from_raw(self.child.id() as i32).unwrap(), signal).unwrap();
+    }
+
+    /// Waits until keys come one by one: the view is there.
+    pub fn wait_taken(&self) {
+        self.wait("the terminal is taken over", |_| {
+            !tcgetattr(&self.terminal).unwrap().local_modes.contains(LocalModes::ICANON) && self.is_taken()
+        });
+    }
+
+    /// Its end, by itself, and what it has written on the screen that was there before; fails unless the terminal is as it was.
+    pub fn end(mut self) -> (ExitStatus, String) {
+        let began = Instant::now();
+        let status = loop {
+            if let Some(status) = self.child.try_wait().unwrap() {
+                break status;
+            }
+            assert!(began.elapsed() < PATIENCE, "it does not end:\n{}", self.screen());
+            std::thread::sleep(Duration::from_millis(10));
+        };
+        self.wait("the screen is put back", |_| !self.is_taken());
+        let after = tcgetattr(&self.terminal).unwrap();
+        let before = &self.before;
+        assert_eq!(after.local_modes, before.local_modes);
+        assert_eq!(after.input_modes, before.input_modes);
+        assert_eq!(format!("{:?}", after.special_codes), format!("{:?}", before.special_codes));
+        assert!(!self.shown.lock().unwrap().parser.screen().hide_cursor(), "the cursor is there again");
+        let written = self.written();
+        (status, written.rsplit("\x1b[?1049l").next().unwrap_or_default().to_owned())
+    }
+}
+
+impl Drop for Pty {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn size(columns: u16, rows: u16) -> Winsize {
+    Winsize { ws_col: columns, ws_row: rows, ws_xpixel: 0, ws_ypixel: 0 }
+}

@@ -1,0 +1,108 @@
+//! `generate` at a terminal.
+
+use crate::pty::Pty;
+use linerate_tests::support::has_tools;
+use rustix::process::Signal;
+
+/// Frames go from one end of memory to the other, in two streams.
+fn start(name: &str, more: &[&str]) -> Pty {
+    let port = format!("mem:{name}-{}", std::process::id());
+    let two = ["-k", "ip/udp(dport=1)", "-k", "ip/udp(dport=2)", "--rate", "2000pps"];
+    let arguments = [&["generate", "--to", &port, "--check", &port], &two[..], more].concat();
+    Pty::start(&arguments, 80, 24)
+}
+
+/// The cells of a stream.
+fn row<'a>(screen: &'a str, name: &str) -> [&'a str; 7] {
+    let line = screen.lines().find(|line| line.starts_with(name)).unwrap_or_default();
+    let mut cells = line.split("  ").map(str::trim).filter(|cell| !cell.is_empty());
+    std::array::from_fn(|_| cells.next().unwrap_or_default())
+}
+
+fn sent(screen: &str, name: &str) -> u64 {
+    row(screen, name)[4].replace(',', "").parse().unwrap_or(0)
+}
+
+#[test]
+fn streams_are_told_by_keys_what_they_do() {
+    if !has_tools(&["setsid"]) {
+        return;
+    }
+    let pty = start("keys", &[]);
+    pty.wait_taken();
+    let screen = pty.wait("both are sent", |screen| sent(screen, "packet1") > 100 && sent(screen, "packet2") > 100);
+    assert!(screen.contains("received") && screen.contains("lost 0"), "{screen}");
+    assert_eq!(row(&screen, "packet1")[1], "running");
+    pty.press(" ");
+    pty.wait("the first one pauses", |screen| {
+        row(screen, "packet1")[1] == "paused" && row(screen, "packet2")[1] == "running"
+    });
+    let before = sent(&pty.screen(), "packet1");
+    pty.wait("the other goes on", |screen| sent(screen, "packet2") > before + 500);
+    assert_eq!(sent(&pty.screen(), "packet1"), before, "nothing was sent of it meanwhile");
+    pty.press(" \x1b[Br500pps\r");
+    pty.wait("the other is slower", |screen| {
+        row(screen, "packet1")[1] == "running" && row(screen, "packet2")[2].starts_with("500")
+    });
+    pty.press("rnonsense\r");
+    pty.wait("it is no rate", |screen| screen.lines().last().unwrap().contains("rate: nonsense_"));
+    pty.press("\x1b");
+    pty.wait_for("q quit");
+    pty.press("a+");
+    pty.wait("all are faster", |screen| row(screen, "packet2")[2].starts_with("625"));
+    pty.press("x");
+    pty.wait("all have stopped", |screen| {
+        row(screen, "packet1")[1] == "stopped" && row(screen, "packet2")[1] == "stopped"
+    });
+    pty.wait("all that was sent came", |screen| {
+        let cells = row(screen, "packet2");
+        cells[4] == cells[5] && sent(screen, "packet2") > 0
+    });
+    pty.press("c");
+    pty.wait("it counts from here on", |screen| sent(screen, "packet2") == 0);
+    pty.press("s");
+    pty.wait("they begin again", |screen| row(screen, "packet2")[1] == "running" && sent(screen, "packet2") > 10);
+    pty.press("?");
+    pty.wait_for("Any key leaves this page");
+    pty.press("xq");
+    let (status, screen) = pty.end();
+    // The report comes as ever.
+    assert!(status.success() && screen.contains("ipdv") && screen.contains("packet2"), "{status}: {screen}");
+}
+
+#[test]
+fn a_run_that_ends_or_is_ended_leaves_the_report_and_the_terminal() {
+    if !has_tools(&["setsid"]) {
+        return;
+    }
+    let ended = start("ends", &["-t", "2"]);
+    ended.wait_taken();
+    let (status, screen) = ended.end();
+    assert!(status.success() && screen.contains("packet2"), "{screen}");
+    for end in ["\x03", "TERM"] {
+        let pty = start("ended", &[]);
+        pty.wait_taken();
+        pty.wait("it sends", |screen| sent(screen, "packet1") > 0);
+        if end == "TERM" {
+            pty.signal(Signal::TERM)
+        } else {
+            pty.press(end)
+        }
+        let (status, screen) = pty.end();
+        assert!(status.success() && screen.contains("packet2"), "{end:?}: {status}: {screen}");
+    }
+}
+
+#[test]
+fn lines_come_as_before_where_they_are_asked_for() {
+    if !has_tools(&["setsid"]) {
+        return;
+    }
+    let quiet = start("quiet", &["-q", "-t", "0.5"]);
+    let lines = start("lines", &["--interval", "0.2", "-t", "1"]);
+    for pty in [quiet, lines] {
+        pty.wait("it has ended", |_| pty.written().contains("ipdv") || pty.written().is_empty());
+        assert!(!pty.written().contains("\x1b[?1049h"), "{}", pty.written());
+        assert!(pty.end().0.success());
+    }
+}
