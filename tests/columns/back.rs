@@ -18,6 +18,7 @@ use proptest::prelude::*;
 use serde_json::Value;
 use std::fs::File;
 use std::path::Path;
+use std::sync::Arc;
 
 proptest! {
     #![proptest_config(ProptestConfig { cases: 48, ..ProptestConfig::default() })]
@@ -159,6 +160,7 @@ fn names(row: &Row) -> Names {
         }),
         http: is("http").then(|| Http { request, status: all.maybe("http_status").map(|status| status as u16) }),
         ssh: is("ssh").then(|| [text("ssh_client"), text("ssh_server")]),
+        resolved: [all.text("resp_resolved").map(Arc::from), None],
     }
 }
 

@@ -37,7 +37,9 @@ pub fn names() -> impl Strategy<Value = Arc<Names>> {
         .prop_map(|(request, status)| Names { http: Some(Http { request, status }), ..Names::default() });
     let ssh = [option::of(text()), option::of(text())].prop_filter("says nothing", |[a, b]| a.is_some() || b.is_some());
     let ssh = ssh.prop_map(|lines| Names { ssh: Some(lines), ..Names::default() });
-    prop_oneof![tls, quic, dns, http, ssh].prop_map(Arc::new)
+    let resolved = option::of("[a-z.]{1,40}");
+    (prop_oneof![tls, quic, dns, http, ssh], resolved)
+        .prop_map(|(names, resolved)| Arc::new(Names { resolved: [resolved.map(Arc::from), None], ..names }))
 }
 
 /// Of all protocols at once, so that every field is there.
@@ -52,6 +54,7 @@ pub fn full() -> Arc<Names> {
         dns: Some(Dns { name: text(), kind: 28, rcode: Some(3), answers: Some(1) }),
         http: Some(Http { request: Some(request), status: Some(200) }),
         ssh: Some([text(), text()]),
+        resolved: [Some("example.org".into()), None],
     })
 }
 
