@@ -256,11 +256,7 @@ fn a_spool_that_is_full_by_its_disk_is_named_and_the_run_goes_on() {
     let of = account(&summary, "deliver", "clickhouse://127.0.0.1:1/t");
     let (dropped, waiting) = (of["drops"]["spool_dropped"].as_u64().unwrap(), of["drops"]["waiting"].as_u64().unwrap());
     assert!(dropped > 30_000 && waiting > 1000 && dropped + waiting == 60_000, "{of}");
-    assert!(
-        ended.errors.contains("1 of the oldest batches, of 1000 records, gave way: the spool is full"),
-        "{}",
-        ended.errors
-    );
+    assert!(ended.errors.contains(" records, gave way: the spool is full"), "{}", ended.errors);
     assert_eq!(summary["balanced"], true);
 }
 

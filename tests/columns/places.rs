@@ -120,7 +120,7 @@ fn records_go_to_several_places_at_once() {
     for (targets, says) in [
         (&["a.jsonl", "a.jsonl"][..], "a.jsonl: named twice"),
         (&["null", "a.jsonl"], "leave one out"),
-        (&["kafka://host/topic"], "\"kafka://host/topic\": records go to none such; there are -, FILE, DIR/"),
+        (&["amqp://host/topic"], "\"amqp://host/topic\": records go to none such; there are -, FILE, DIR/"),
     ] {
         let writes: Vec<&str> = targets.iter().flat_map(|target| ["--write", target]).collect();
         run(&[&["flows", "-r", &capture][..], &writes].concat()).with_status(2).says(says);

@@ -207,19 +207,25 @@ impl Ship {
             last: times(Flow::last).max().unwrap_or_default(),
             made: now(),
         };
-        let began = Instant::now();
-        while !self.spool.add(batch, &bytes)? {
+        let mut full: Option<Instant> = None;
+        let has_room = loop {
+            if self.spool.add(batch, &bytes)? {
+                break true;
+            }
+            full.get_or_insert_with(Instant::now);
             if !self.make_room()? {
-                self.no_room += flows.len() as u64;
-                (self.told)(format!("{}: no room in the spool for {} records: they are lost", self.name, flows.len()));
-                return Ok(());
+                break false;
             }
-            if self.ship.waits {
-                self.waited += began.elapsed();
-            }
-        }
+        };
+        self.waited += full.map_or(Duration::ZERO, |since| since.elapsed());
+        // One that is lost leaves a gap, which whoever asks for completeness finds.
         self.number += 1;
-        self.spooled += flows.len() as u64;
+        if has_room {
+            self.spooled += flows.len() as u64;
+        } else {
+            self.no_room += flows.len() as u64;
+            (self.told)(format!("{}: no room in the spool for {} records: they are lost", self.name, flows.len()));
+        }
         Ok(())
     }
 
