@@ -90,9 +90,6 @@ pub struct Way {
     pub first_ns: Option<u64>,
     #[serde(skip)]
     pub failure: Option<String>,
-    /// How the tester took longer than it should have, where it sends all whatever time it takes.
-    #[serde(skip)]
-    pub slow: Option<String>,
 }
 
 /// One stream of a direction.
@@ -210,7 +207,6 @@ impl Way {
             rows,
             first_ns: summary.pace.first_time_ns,
             failure: made.failure.clone(),
-            slow: None,
         }
     }
 
@@ -221,8 +217,7 @@ impl Way {
             (unsent as f64 > LIMITED * intended as f64, format!("did not send {unsent} of {intended} frames")),
             (lost_by_tester > 0, format!("lost {lost_by_tester} frames at its own receiving port")),
         ];
-        let own = own.into_iter().filter(|(is, _)| *is).map(|(_, what)| what);
-        let own: Vec<String> = own.chain(self.slow.clone()).collect();
+        let own: Vec<String> = own.into_iter().filter(|(is, _)| *is).map(|(_, what)| what).collect();
         (!own.is_empty()).then(|| own.join("; "))
     }
 }
