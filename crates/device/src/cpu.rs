@@ -130,7 +130,7 @@ impl Cpu {
     fn inside(&self, frame: u32, range: &Range<usize>) -> Result<Shape, DeviceError> {
         let shape = self.shape()?;
         let raw = Shape { bytes: shape.form.bytes(shape.bytes), ..shape };
-        check_ranges(frame, &[range.start as u64..range.end as u64], &raw)?;
+        check_ranges(frame, std::slice::from_ref(&(range.start as u64..range.end as u64)), &raw)?;
         Ok(shape)
     }
 }
@@ -205,7 +205,7 @@ impl Device for Cpu {
     }
 
     fn examine(&mut self, frame: u32, len: usize) -> Result<Ticket, DeviceError> {
-        check_ranges(frame, &[0..len as u64], &self.shape()?)?;
+        check_ranges(frame, std::slice::from_ref(&(0..len as u64)), &self.shape()?)?;
         self.put(Work::Examine(frame, len))
     }
 

@@ -97,7 +97,7 @@ impl Cuda {
     fn inside(&self, frame: u32, range: &Range<usize>) -> Result<usize, DeviceError> {
         let shape = self.frames()?.shape;
         let raw = Shape { bytes: shape.form.bytes(shape.bytes), ..shape };
-        check_ranges(frame, &[range.start as u64..range.end as u64], &raw)?;
+        check_ranges(frame, std::slice::from_ref(&(range.start as u64..range.end as u64)), &raw)?;
         Ok(frame as usize * shape.stride() + range.start)
     }
 }
@@ -210,7 +210,7 @@ impl Device for Cuda {
 
     fn examine(&mut self, frame: u32, len: usize) -> Result<Ticket, DeviceError> {
         self.ready()?;
-        check_ranges(frame, &[0..len as u64], &self.frames()?.shape)?;
+        check_ranges(frame, std::slice::from_ref(&(0..len as u64)), &self.frames()?.shape)?;
         // What is found of a frame has one place.
         if let Some(before) = self.pending.iter().rfind(|one| one.examines.is_some_and(|(other, _)| other == frame)) {
             let before = Ticket(before.ticket);

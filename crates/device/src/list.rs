@@ -149,7 +149,7 @@ mod tests {
                 }
                 if number % 3 == 2 {
                     guard.release(freed);
-                    there.iter_mut().nth(freed as usize).into_iter().for_each(|frame| frame.fill(false));
+                    there.get_mut(freed as usize).into_iter().for_each(|frame| frame.fill(false));
                 }
             }
         }

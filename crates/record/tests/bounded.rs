@@ -94,6 +94,7 @@ fn endless() -> Vec<(&'static str, Vec<u8>, Vec<u8>)> {
     let begun = [section(&[]), interface(&[])].concat();
     let many = |piece: Vec<u8>| piece.repeat(100_000 / piece.len() + 1);
     let skipped = [&[0x50, 0x2a, 0x4d, 0x18][..], &100u32.to_le_bytes(), &[0; 100]].concat();
+    let nothing = (block(4, &[]).len() as u32 | 1 << 31).to_le_bytes();
     let linked = [&lz4_frame(&begun)[..4], &[0x40, 0x70, 0xdf], &lz4_frame(&begun)[7..11 + begun.len()]].concat();
     vec![
         ("unknown blocks", begun.clone(), block(0x0bad, &[0; 1 << 16])),
@@ -112,7 +113,7 @@ fn endless() -> Vec<(&'static str, Vec<u8>, Vec<u8>)> {
         ("frames of nothing", zstd_frame(&begun), many(zstd_frame(&[]))),
         ("LZ4 frames of nothing", lz4_frame(&begun), many(lz4_frame(&[]))),
         ("LZ4 blocks of nothing", lz4_frame(&begun)[..7].to_vec(), many(vec![0, 0, 0, 0x80])),
-        ("LZ4 blocks of next to nothing, linked", linked, many([&4u32.to_le_bytes()[..], &[0x30], &[0; 3]].concat())),
+        ("LZ4 blocks of next to nothing, linked", linked, many([&nothing[..], &block(4, &[])].concat())),
     ]
 }
 

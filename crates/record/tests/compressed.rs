@@ -43,7 +43,10 @@ fn zstd(bytes: &[u8]) -> Vec<u8> {
 
 fn lz4(bytes: &[u8]) -> Vec<u8> {
     let info = FrameInfo::new().block_mode(BlockMode::Linked).block_size(BlockSize::Max64KB);
-    let info = info.content_checksum(true).block_checksums(bytes.len() % 2 == 0).content_size(Some(bytes.len() as u64));
+    let info = info
+        .content_checksum(true)
+        .block_checksums(bytes.len().is_multiple_of(2))
+        .content_size(Some(bytes.len() as u64));
     let mut encoder = FrameEncoder::with_frame_info(info, Vec::new());
     encoder.write_all(bytes).unwrap();
     encoder.finish().unwrap()

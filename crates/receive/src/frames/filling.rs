@@ -25,7 +25,7 @@ impl Filling {
         let meta = &mut frame.meta;
         (meta.stream, meta.ends, meta.number, meta.offset) = (stream, *ends, number, number * config.size as u64);
         (meta.first, meta.last, meta.repeated, meta.late, meta.ending) = (Nanos::ZERO, Nanos::ZERO, 0, 0, None);
-        let is_here = !frame.memory.bytes().is_empty();
+        let is_here = frame.memory.is_here();
         Filling { frame, there: Ranges::default(), crc: (config.crc && is_here).then_some(Crc::NEW), summed: 0 }
     }
 
@@ -113,7 +113,7 @@ impl Filling {
     #[inline]
     pub fn gap(&mut self, at: usize, most: usize) -> &mut [u8] {
         let (from, size) = (at as u64, self.frame.memory.len());
-        if self.frame.memory.bytes().is_empty() {
+        if !self.frame.memory.is_here() {
             return Default::default();
         }
         let next = self.there.beyond().iter().find(|range| range.end > from);

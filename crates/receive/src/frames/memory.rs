@@ -37,6 +37,11 @@ impl Memory {
         Memory { piece: Piece::default(), place: Some(place), beyond: bytes }
     }
 
+    /// Whether its bytes are here.
+    pub fn is_here(&self) -> bool {
+        self.beyond == 0
+    }
+
     pub fn len(&self) -> usize {
         self.piece.len() + self.beyond
     }

@@ -8,7 +8,7 @@ use crate::pcapng::{SECTION_HEADER, Section};
 use linerate_burst::{Interface, StampSource};
 
 /// Magics of compressed files that are not decompressed here, with the program that does it.
-const COMPRESSED: [(&[u8], &str); 3] = [(b"\xfd7zXZ", "xz"), (b"BZh", "bzip2"), (b"\x04\x22\x4d\x18", "lz4")];
+const COMPRESSED: [(&[u8], &str); 2] = [(b"\xfd7zXZ", "xz"), (b"BZh", "bzip2")];
 
 /// The format of a file by its first bytes, and how many of them are a header that is done with.
 pub(super) fn recognise(bytes: &[u8], name: &str) -> Result<(Format, u64), ReadError> {

@@ -268,7 +268,7 @@ impl Record {
             side.last = side.last.max(side.first);
         }
         self.flow.names =
-            Some(std::mem::take(&mut self.names)).filter(|names| names.protocol().is_some()).map(Arc::new);
+            Some(std::mem::take(&mut self.names)).filter(|names| *names != Names::default()).map(Arc::new);
         self.flow.tunnel = self.has_tunnel.then_some(self.tunnel);
         self.flow.macs = Some(self.macs).filter(|macs| macs.iter().any(|mac| mac.0 != [0; 6]));
         self.set_icmp();

@@ -49,6 +49,8 @@ pub(super) struct Kind {
     pub stats: bool,
     /// Whose names it has.
     pub service: Option<Protocol>,
+    /// Whether it has the name by which its originator knew the responder's address.
+    pub resolved: bool,
 }
 
 impl Kind {
@@ -62,12 +64,13 @@ impl Kind {
             tcp: profile.full && flow.tcp.is_some(),
             stats: profile.full && flow.stats.is_some(),
             service: flow.names.as_ref().filter(|_| profile.full).and_then(|names| names.protocol()),
+            resolved: profile.full && flow.names.as_ref().is_some_and(|names| names.resolved[0].is_some()),
         }
     }
 
     /// The number of its template: the same layout has the same one in each run.
     pub fn template(self, profile: &Profile) -> u16 {
-        let bits = [self.ipv6, self.biflow, self.flood, self.icmp, self.tcp, self.stats, profile.full];
+        let bits = [self.ipv6, self.biflow, self.flood, self.icmp, self.tcp, self.stats, profile.full, self.resolved];
         // Names are in templates of their own: some collectors drop all of one that they do not know an element of.
         let service = self.service.map_or(0, |service| 1024 * service as u16);
         256 + service + bits.iter().enumerate().map(|(place, bit)| u16::from(*bit) << place).sum::<u16>()
@@ -140,6 +143,7 @@ impl Kind {
         }
         for field in fields() {
             let is_in = match field.part.level() {
+                Level::Counters if field.path == "resp.resolved" => self.resolved,
                 Level::Counters if field.part == Part::Names => self.has_names(field.path),
                 Level::Counters => true,
                 Level::Tcp => self.tcp,

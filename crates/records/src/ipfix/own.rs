@@ -56,6 +56,7 @@ pub const OWN: &[&str] = &[
     "quic.version",
     "ssh.client",
     "ssh.server",
+    "resp.resolved",
 ];
 
 /// In the numbers of the responder's elements, where one record has both directions.

@@ -43,6 +43,7 @@ pub(super) fn set(names: &mut Names, path: &str, value: &[u8]) {
         "http.target" => request(names).target = told(value),
         "http.user_agent" => request(names).user_agent = text(),
         "http.status" => http(names).status = Some(number as u16),
+        "resp.resolved" => names.resolved[0] = text().map(Into::into),
         "ssh.client" | "ssh.server" => {
             names.ssh.get_or_insert_default()[usize::from(path == "ssh.server")] = text();
         }

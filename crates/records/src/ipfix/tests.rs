@@ -37,7 +37,7 @@ fn flows() -> Vec<Flow> {
 }
 
 /// What flows say of themselves, each in templates of its own.
-fn said() -> [Names; 5] {
+fn said() -> [Names; 6] {
     let text = |text: &str| Some(text.into());
     let client =
         ClientHello { server_name: text("a.example"), ja4: "t13".into(), version: 0x0304, ech: true, alpn: text("h2") };
@@ -51,6 +51,7 @@ fn said() -> [Names; 5] {
         Names { dns: Some(Dns { name: text("."), kind: 28, rcode: Some(3), answers: Some(1) }), ..Names::default() },
         Names { http: Some(Http { request: Some(request), status: Some(404) }), ..Names::default() },
         Names { ssh: Some([None, text("SSH-2.0-x")]), ..Names::default() },
+        Names { resolved: [Some("c.example".into()), None], ..Names::default() },
     ]
 }
 
@@ -61,7 +62,7 @@ fn names_are_in_templates_of_their_own_and_fit() {
         flows().iter().map(|flow| column::Kind::of(flow, &profile).template(&profile)).collect();
     templates.sort_unstable();
     templates.dedup();
-    assert_eq!(templates.len(), 9, "four kinds of flows, and five of names: {templates:?}");
+    assert_eq!(templates.len(), 10, "four kinds of flows, and six of names: {templates:?}");
     let plain = Profile::default();
     assert!(
         flows().iter().all(|flow| column::Kind::of(flow, &plain).template(&plain) < 384),

@@ -12,12 +12,13 @@ use super::folder::Folder;
 use super::measure::{Rounds, Row};
 use super::traffic;
 use crate::view::terminal::tell;
-use anyhow::{Context, bail};
+use anyhow::{Context, anyhow, bail};
 use linerate_backends::counting::{Counting, Then};
 use linerate_generate::stream::Mark;
 use linerate_lab::{Plan, TemporaryLab};
 use linerate_port::Spec;
 use rustix::process::{Pid, Signal, kill_process};
+use rustix::thread::{CpuSet, sched_setaffinity};
 use std::io::Read;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
@@ -38,6 +39,8 @@ const SETTLE: Duration = Duration::from_millis(700);
 const LONGEST_START: Duration = Duration::from_secs(20);
 /// The sender that only a program in the driver keeps up with.
 const FAST_SENDER: &str = "xdp-live";
+/// Queues of an interface that has several, as many as processors that send into it.
+const QUEUES: usize = 2;
 
 pub(super) fn run(effort: Effort) -> anyhow::Result<Vec<Row>> {
     if !rustix::process::geteuid().is_root() {
@@ -58,14 +61,23 @@ pub(super) fn run(effort: Effort) -> anyhow::Result<Vec<Row>> {
     for sender in ["packet", FAST_SENDER] {
         let sizes = if effort.quick && effort.size.is_none() { &SIZES[..1] } else { &SIZES };
         for size in sizes.iter().copied().filter(|size| effort.size.is_none_or(|only| only == *size)) {
-            rows.extend(measure(effort, sender, size, &peers)?);
+            rows.extend(measure(effort, (sender, 1), size, &peers)?);
+            if sender == FAST_SENDER && std::thread::available_parallelism().is_ok_and(|all| all.get() >= QUEUES) {
+                rows.extend(measure(effort, (sender, QUEUES), size, &peers)?);
+            }
         }
     }
     Ok(rows)
 }
 
-fn measure(effort: Effort, sender: &str, size: usize, peers: &[Receiver]) -> anyhow::Result<Vec<Row>> {
-    let lab = TemporaryLab::up(&Plan::from_links("bench", vec!["tx:eth0,rx:eth0".parse()?])?)?;
+fn measure(
+    effort: Effort,
+    (sender, queues): (&str, usize),
+    size: usize,
+    peers: &[Receiver],
+) -> anyhow::Result<Vec<Row>> {
+    let link = format!("tx:eth0,rx:eth0,queues={queues}").parse()?;
+    let lab = TemporaryLab::up(&Plan::from_links("bench", vec![link])?)?;
     let is_fast = sender == FAST_SENDER;
     if is_fast {
         // Else the veth would take live frames only where an XDP program receives.
@@ -75,31 +87,35 @@ fn measure(effort: Effort, sender: &str, size: usize, peers: &[Receiver]) -> any
     let folder = Folder::new("capture")?;
     let file = folder.file("taken.pcap");
     let mut ours: Vec<(Receiver, Side)> = Vec::new();
-    for receiver in RECEIVERS.into_iter().filter(|receiver| is_fast || receiver.is_plain()) {
+    let is_one = |receiver: &Receiver| {
+        if queues > 1 { receiver.is_of_queues() } else { is_fast || receiver.is_plain() }
+    };
+    for receiver in RECEIVERS.into_iter().filter(is_one) {
         match receiver.handing.prepare(&lab, true) {
             Ok(()) => ours.push((receiver, Side::default())),
             Err(error) => tell(format_args!("bench capture: {}: not measured: {error}\n", receiver.name)),
         }
         receiver.handing.prepare(&lab, false)?;
     }
-    let theirs = peers.iter().filter(|peer| is_fast || peer.job == Job::Take);
+    let theirs = peers.iter().filter(|peer| is_fast && queues == 1 || peer.job == Job::Take);
     let mut theirs: Vec<(Receiver, Side)> = theirs.map(|peer| (*peer, Side::default())).collect();
     let mut limit = Rounds::default();
     for _ in 0..effort.rounds.min(5) {
         for (receiver, side) in ours.iter_mut().chain(&mut theirs) {
             receiver.handing.prepare(&lab, true)?;
             let frames = if receiver.job == Job::Keep { frames.min(KEPT / size as u64) } else { frames };
-            side.round(&lab, (sender, frames, size), receiver, &file)?;
+            side.round(&lab, (sender, queues), (frames, size), receiver, &file)?;
             receiver.handing.prepare(&lab, false)?;
         }
         if is_fast {
             let drop = Counting::attach(Some(&lab.plan().namespace("rx")), "eth0", Then::Drop).context("a program")?;
-            let (_, seconds) = send(&lab, (sender, frames, size), Mark::None)?;
+            let (_, seconds) = send(&lab, (sender, queues), (frames, size), Mark::None)?;
             limit.add(drop.frames(), seconds);
         }
     }
     let row = |(receiver, side): &(Receiver, Side)| {
-        let case = format!("{}, sender {sender}", receiver.name);
+        let several = if queues > 1 { format!(", {queues} queues") } else { String::new() };
+        let case = format!("{}{several}, sender {sender}", receiver.name);
         let mut row = side.rounds.row("capture", case, (size - 4) as f64).sized(size);
         row.cores = 2;
         row.remark = side.remark();
@@ -141,7 +157,8 @@ impl Side {
     fn round(
         &mut self,
         lab: &TemporaryLab,
-        (scheme, frames, size): (&str, u64, usize),
+        sender: (&str, usize),
+        (frames, size): (u64, usize),
         receiver: &Receiver,
         file: &Path,
     ) -> anyhow::Result<()> {
@@ -151,7 +168,7 @@ impl Side {
         std::thread::sleep(SETTLE);
         let before = cpu_time(&child);
         let mark = if receiver.job == Job::Check { Mark::Trailer } else { Mark::None };
-        let sent = send(lab, (scheme, frames, size), mark);
+        let sent = send(lab, sender, (frames, size), mark);
         std::thread::sleep(SETTLE);
         let cpu = cpu_time(&child).saturating_sub(before);
         let text = end(&mut child)?;
@@ -169,10 +186,33 @@ impl Side {
     }
 }
 
-fn send(lab: &TemporaryLab, (scheme, frames, size): (&str, u64, usize), mark: Mark) -> anyhow::Result<(u64, f64)> {
+/// Sends frames, from as many processors as the interface has queues: a veth hands what one of them sends to a queue of its own.
+fn send(
+    lab: &TemporaryLab,
+    (scheme, queues): (&str, usize),
+    (frames, size): (u64, usize),
+    mark: Mark,
+) -> anyhow::Result<(u64, f64)> {
     let spec = Spec::parse(&format!("{scheme}:eth0?netns={}", lab.plan().namespace("tx")))?;
-    let (frames, span) = traffic::send(&spec, &traffic::streams(traffic::ONE, size, frames, mark)?, false)?;
-    Ok((frames, span.as_secs_f64()))
+    let set = traffic::streams(traffic::ONE, size, frames / queues as u64, mark)?;
+    if queues == 1 {
+        let (frames, span) = traffic::send(&spec, &set, false)?;
+        return Ok((frames, span.as_secs_f64()));
+    }
+    let one = |processor: usize| {
+        let mut own = CpuSet::new();
+        own.set(processor);
+        sched_setaffinity(None, &own)?;
+        traffic::send(&spec, &set, false)
+    };
+    let sent: anyhow::Result<Vec<(u64, Duration)>> = std::thread::scope(|scope| {
+        let one = &one;
+        let threads: Vec<_> = (0..queues).map(|queue| scope.spawn(move || one(queue))).collect();
+        threads.into_iter().map(|thread| thread.join().map_err(|_| anyhow!("a sender has died"))?).collect()
+    });
+    let sent = sent?;
+    let longest = sent.iter().map(|(_, span)| *span).max().unwrap_or_default();
+    Ok((sent.iter().map(|(frames, _)| frames).sum(), longest.as_secs_f64()))
 }
 
 /// Until a receiver can be asked to end, of which each takes SIGINT for that, and this program once it is confined, with everything

@@ -85,6 +85,11 @@ const fn taking(
 }
 
 impl Receiver {
+    /// Whether it is one for an interface of several queues.
+    pub fn is_of_queues(&self) -> bool {
+        ["packet", "xdp", "xdp count", "xdp by AF_XDP"].contains(&self.name)
+    }
+
     /// Whether it is one for a sender that nobody has to hurry for.
     pub fn is_plain(&self) -> bool {
         self.name == "packet"
