@@ -31,7 +31,7 @@ const NAMES: [&str; 16] = [
 
 static COLUMNS: LazyLock<Vec<(&Field, usize)>> = LazyLock::new(|| {
     let of = |name: &&str| columns().find(|(field, side)| field.column_of(*side) == **name);
-    NAMES.iter().filter_map(|name| of(name)).collect()
+    NAMES.iter().filter_map(of).collect()
 });
 
 /// The columns of a row, as an `INSERT` names them.

@@ -134,8 +134,11 @@ impl Described {
     }
 }
 
-/// Streams as a stream file, and in which of its lines which key of which stream begins at which character.
-pub fn written(streams: &[&Described]) -> (String, Vec<Option<(usize, &'static str, usize)>>) {
+/// Where a line of a stream file comes from: the stream, its key, and at which character the value begins.
+type Origin = Option<(usize, &'static str, usize)>;
+
+/// Streams as a stream file, and where each of its lines comes from.
+pub fn written(streams: &[&Described]) -> (String, Vec<Origin>) {
     let (mut text, mut places) = (String::new(), Vec::new());
     for (index, stream) in streams.iter().enumerate() {
         if index > 0 {

@@ -223,7 +223,7 @@ fn a_thousand_deaths_lose_nothing_and_double_nothing() {
             scope.spawn(|| {
                 while killed.load(Ordering::Relaxed) < 1000 {
                     let seed = seed.fetch_add(1, Ordering::Relaxed);
-                    killed.fetch_add(lives(seed, seed % 2 == 0), Ordering::Relaxed);
+                    killed.fetch_add(lives(seed, seed.is_multiple_of(2)), Ordering::Relaxed);
                 }
             });
         }

@@ -201,8 +201,11 @@ impl<'a> In<'a> {
     }
 }
 
-/// Which versions a broker speaks of each thing that can be asked.
-pub(super) fn versions(answer: &[u8]) -> Option<(i16, Vec<(i16, i16, i16)>)> {
+/// What can be asked, the oldest version of it and the newest.
+pub(super) type Spoken = (i16, i16, i16);
+
+/// An error, and which versions a broker speaks of each thing that can be asked.
+pub(super) fn versions(answer: &[u8]) -> Option<(i16, Vec<Spoken>)> {
     let mut answer = In(answer);
     let error = answer.i16()?;
     let all = answer.each(|of| Some((of.i16()?, of.i16()?, of.i16()?)))?;
