@@ -56,7 +56,7 @@ fn convert(from: &str, to: &str, more: &[&str]) {
 fn compressed(path: &str) -> [String; 4] {
     tool("gzip", &["-k", path]);
     tool("zstd", &["-q", "-k", path]);
-    tool("lz4", &["-q", "-k", path]);
+    tool("lz4", &["-q", "-k", path, &format!("{path}.lz4")]);
     [path.to_owned(), format!("{path}.gz"), format!("{path}.zst"), format!("{path}.lz4")]
 }
 
