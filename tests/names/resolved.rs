@@ -42,7 +42,7 @@ fn addresses_have_the_names_that_their_clients_asked_for() {
             let first = flow["first_time_ns"].as_u64().unwrap();
             let of_client = answers.get(&text("orig_address")).into_iter().flatten();
             let counts = |answer: &&Answer| answer.time < first && answer.addresses.contains(&text("resp_address"));
-            let newest = of_client.filter(counts).last();
+            let newest = of_client.rfind(counts);
             let is_good = |answer: &&Answer| first <= answer.time + answer.seconds.clamp(60, 86_400) * 1_000_000_000;
             let is_asked = matches!(flow["protocol"].as_u64(), Some(6 | 17));
             let theirs = newest.filter(is_good).filter(|_| is_asked).map(|answer| answer.name.as_str());
@@ -67,7 +67,7 @@ fn answers(capture: &str) -> HashMap<String, Vec<Answer>> {
     let mut tshark = Command::new("tshark");
     tshark.args(["-n", "-r", capture, "-T", "fields", "-E", "occurrence=a"]);
     tshark.args(["-Y", "udp.srcport == 53 && dns.flags.response == 1 && dns.flags.rcode == 0"]);
-    FIELDS.iter().for_each(|field| drop(tshark.args(["-e", field])));
+    tshark.args(FIELDS.iter().flat_map(|field| ["-e", field]));
     let output = String::from_utf8(tshark.output().expect("tshark").stdout).unwrap();
     let mut all: HashMap<String, Vec<Answer>> = HashMap::new();
     for line in output.lines() {

@@ -256,7 +256,7 @@ impl Args {
                 // Whatever ends the view ends the run.
                 let _stopping = Stopping(&stopping);
                 let is_over = || over.is_requested() || stopping.is_requested();
-                self.show(&from, Source::Own(gatherer), ask, interval, &is_over)
+                self.show(&from, Source::Own(Box::new(gatherer)), ask, interval, &is_over)
             });
             if view.is_err() {
                 stop.request();

@@ -160,7 +160,7 @@ impl MeterArgs {
             append: self.append,
             standard_output: Some(standard_output),
             ship,
-            told: Some(|text| fail(text)),
+            told: Some(fail),
         })
     }
 

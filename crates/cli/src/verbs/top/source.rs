@@ -17,7 +17,7 @@ const MOST: u64 = 16 << 20;
 /// Where to look.
 pub enum Source {
     /// At runs of this process.
-    Own(Gatherer),
+    Own(Box<Gatherer>),
     /// At a process that answers there.
     Address(SocketAddr),
     /// At one whose socket is there.
