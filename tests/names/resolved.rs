@@ -40,7 +40,7 @@ fn addresses_have_the_names_that_their_clients_asked_for() {
         for flow in lines.lines().map(|line| serde_json::from_str::<Value>(line).unwrap()) {
             let text = |name: &str| flow[name].as_str().unwrap_or_default().to_owned();
             let first = flow["first_time_ns"].as_u64().unwrap();
-            let of_client = answers.get(&text("orig_address")).into_iter().flatten();
+            let mut of_client = answers.get(&text("orig_address")).into_iter().flatten();
             let counts = |answer: &&Answer| answer.time < first && answer.addresses.contains(&text("resp_address"));
             let newest = of_client.rfind(counts);
             let is_good = |answer: &&Answer| first <= answer.time + answer.seconds.clamp(60, 86_400) * 1_000_000_000;
