@@ -275,7 +275,7 @@ fn a_name_that_says_another_format_is_refused() {
         ("capture", "x.csv"),
         ("capture", "x.json"),
         ("capture", "x.parquet"),
-        ("capture", "x.pcap.lz4"),
+        ("capture", "x.pcap.bz2"),
         ("capture", "x.pcapng.xz"),
         ("flows", "x.xml"),
         ("flows", "x.pcap"),

@@ -7,7 +7,7 @@
 //! Without a run to look into, `linerate top eth0` is one itself: it opens ports as `flows` does, takes nothing away from the host,
 //! writes nothing, and looks at itself in the same way.
 //!
-//! - [`source`]: asking; [`model`]: what is shown, and keys; [`draw`]: lines; the document is in `verbs/snapshot`.
+//! - `source`: asking; `model`: what is shown, and keys; `draw`: lines; the document is in `verbs/snapshot`.
 
 mod draw;
 mod model;

@@ -1,7 +1,7 @@
 //! A terminal as a whole: live views that are drawn anew, and keys as they are pressed.
 //!
 //! Drawing is ratatui's: it keeps what is on the screen and writes what has changed. Of its crates `ratatui-core` does: a view here is
-//! lines of text. What it writes to a terminal, and how keys are read, is a few lines of our own ([`tty`], [`keys`]): the crates for that
+//! lines of text. What it writes to a terminal, and how keys are read, is a few lines of our own (`tty`, `keys`): the crates for that
 //! start threads, install signal handlers and open devices, which a confined run may not.
 //!
 //! A view never slows a run: it has a thread of its own, and a terminal that takes nothing holds up that one alone.
