@@ -5,7 +5,6 @@ use super::memory::{bound, check_memory, mebibytes, warn_of_memory};
 use super::timeouts;
 use crate::exit::usage;
 use crate::signals::opening;
-use crate::view::metrics::watch_lag;
 use crate::view::rates::grouped;
 use crate::view::terminal::{fail, records as standard_output};
 use linerate_engine::Meters;
@@ -173,7 +172,8 @@ impl MeterArgs {
             let path = if target == "-" || export::is_collector(target) { "/" } else { target };
             match opening(path, || export::open(&[target], &options)) {
                 Ok(opened) => {
-                    opened.iter().filter_map(|exporter| exporter.lag()).for_each(watch_lag);
+                    #[cfg(feature = "serve")]
+                    opened.iter().filter_map(|exporter| exporter.lag()).for_each(crate::view::metrics::watch_lag);
                     exporters.extend(opened);
                 }
                 Err(error) => {
