@@ -30,6 +30,7 @@ enum Form {
 
 impl<'a> Files<'a> {
     /// For somebody who gets them as JSON and as HTML.
+    #[cfg(feature = "serve")]
     pub fn told(told: &'a mut (dyn FnMut(String, String) + Send)) -> Self {
         Files { files: Vec::new(), told: Some(told) }
     }
