@@ -12,7 +12,7 @@
 #include <stdint.h>
 
 enum {
-    LINERATE_DPDK_ABI = 2,
+    LINERATE_DPDK_ABI = 3,
     LINERATE_DPDK_WHY = 512,   /* bytes for a reason, which ends in NUL */
     LINERATE_DPDK_NAME = 64,
     LINERATE_DPDK_TAIL = 64,   /* bytes behind the last frame of an area that may be written too */
@@ -63,16 +63,19 @@ struct linerate_dpdk_info {
     char driver[LINERATE_DPDK_NAME];
 };
 
-/* Room for frames, and what came into it. */
+/* Room for frames, and what came. Frames are shown where the driver put them as long as those lie in one memory of the queue;
+ * others (of several buffers, with a tag to be put back, in memory of the driver's own) are copied to the room that is given, and
+ * shown by themselves. Either way they stay as they are until the next call, also while the queue is detached. */
 struct linerate_dpdk_take {
-    uint8_t *base;                    /* a multiple of 64 */
+    uint8_t *room;                    /* a multiple of 64 */
     struct linerate_dpdk_desc *descs;
-    uint32_t bytes, most;             /* bytes for frames, without the tail, and descs */
+    uint32_t bytes, most;             /* of the room, without the tail, and descs */
     uint32_t snap;                    /* most bytes of a frame */
     uint64_t now;                     /* UTC in nanoseconds */
     /* What came. */
     uint32_t frames;
-    uint32_t waiting;                 /* frames that were read and found no room */
+    uint32_t waiting;                 /* frames that were read, and come next */
+    const uint8_t *base;              /* of offsets in descs */
     uint64_t joined, tagged, unstamped;
 };
 

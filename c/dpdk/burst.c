@@ -64,12 +64,35 @@ static inline uint64_t time_of(struct linerate_dpdk_port *port, struct rx *rx, s
     return raw < 10000000000000000ULL ? raw * 1000 : raw;
 }
 
-/* Frees what has been copied. */
+/* Frees what has been shown, or copied. */
 static void release(struct rx *rx)
 {
     if (rx->next > rx->freed)
         rte_pktmbuf_free_bulk(rx->mbufs + rx->freed, rx->next - rx->freed);
     rx->freed = rx->next;
+}
+
+/* Whether a frame can be shown where it lies. */
+static inline int is_in_place(const struct linerate_dpdk_port *port, const struct rte_mbuf *m)
+{
+    const uintptr_t at = rte_pktmbuf_mtod(m, uintptr_t) - (uintptr_t)port->base;
+
+    return m->nb_segs == 1 && RTE_MBUF_DIRECT(m) && rte_mbuf_refcnt_read(m) == 1 &&
+           !(m->ol_flags & RTE_MBUF_F_RX_VLAN_STRIPPED) && at < port->bytes &&
+           port->bytes - at >= (size_t)m->data_len + LINERATE_DPDK_TAIL;
+}
+
+static inline void show(struct linerate_dpdk_port *port, struct rx *rx, struct rte_mbuf *m, struct linerate_dpdk_take *into)
+{
+    into->descs[into->frames++] = (struct linerate_dpdk_desc){
+        .time = time_of(port, rx, m, into),
+        .offset = (uint32_t)(rte_pktmbuf_mtod(m, uintptr_t) - (uintptr_t)port->base),
+        .captured = RTE_MIN((uint32_t)m->data_len, into->snap),
+        .wire = m->pkt_len,
+        .flags = (m->ol_flags & RTE_MBUF_F_RX_L4_CKSUM_MASK) == RTE_MBUF_F_RX_L4_CKSUM_GOOD ? CHECKSUM_VALID : 0,
+        .l3 = NO_LAYER,
+        .l4 = NO_LAYER,
+    };
 }
 
 /* Copies one frame; 0 if there is no room for it. */
@@ -80,7 +103,7 @@ static inline int place(struct linerate_dpdk_port *port, struct rx *rx, struct r
     const uint32_t most = RTE_MIN(into->snap, (uint32_t)MAX_FRAME);
     uint32_t len = RTE_MIN(m->pkt_len, most);
     uint16_t flags = 0;
-    uint8_t *to = into->base + *at;
+    uint8_t *to = into->room + *at;
 
     if (into->bytes - *at < RTE_ALIGN(len + tag, 64))
         return 0;
@@ -112,36 +135,60 @@ static inline int place(struct linerate_dpdk_port *port, struct rx *rx, struct r
     return 1;
 }
 
+/* Whether another burst is to be read, with the frames so far in place or copied. */
+static int has_room(const struct rx *rx, const struct linerate_dpdk_take *into, int in_place, uint32_t at)
+{
+    return !rx->detached && RTE_MIN(into->most, (uint32_t)SHOWN) - into->frames >= BURST &&
+           (in_place ? rx->room - rx->count >= BURST : at < ENOUGH);
+}
+
 void take(struct linerate_dpdk_port *port, uint16_t queue, struct linerate_dpdk_take *into)
 {
     struct rx *rx = &port->rx[queue];
     uint32_t at = 0;
+    int in_place = 0;
 
     enlist();
     into->frames = 0;
     into->joined = into->tagged = into->unstamped = 0;
+    release(rx);
     for (;;) {
         if (rx->next == rx->count) {
-            release(rx);
-            rx->next = rx->freed = rx->count = 0;
-            if (rx->detached || into->most - into->frames < BURST)
+            uint32_t got;
+
+            if (!in_place) {
+                release(rx);
+                rx->next = rx->freed = rx->count = 0;
+            }
+            if (!has_room(rx, into, in_place, at))
                 break;
-            rx->count = rte_eth_rx_burst(port->id, queue, rx->mbufs, BURST);
-            if (rx->count == 0)
+            got = rte_eth_rx_burst(port->id, queue, rx->mbufs + rx->count, BURST);
+            if (got == 0)
                 break;
-            for (uint32_t i = 0; i < RTE_MIN(rx->count, 4u); i++)
-                rte_prefetch0(rte_pktmbuf_mtod(rx->mbufs[i], void *));
+            rx->count += got;
         }
         while (rx->next < rx->count) {
-            if (rx->next + 4 < rx->count)
-                rte_prefetch0(rte_pktmbuf_mtod(rx->mbufs[rx->next + 4], void *));
-            if (into->frames == into->most || !place(port, rx, rx->mbufs[rx->next], &at, into))
+            struct rte_mbuf *m = rx->mbufs[rx->next];
+            const int stays = is_in_place(port, m);
+
+            if (into->frames == into->most || (into->frames > 0 && stays != in_place))
                 goto full;
+            if (stays) {
+                show(port, rx, m, into);
+            } else {
+                if (rx->next + 4 < rx->count)
+                    rte_prefetch0(rte_pktmbuf_mtod(rx->mbufs[rx->next + 4], void *));
+                if (!place(port, rx, m, &at, into))
+                    goto full;
+            }
+            in_place = stays;
             rx->next++;
         }
     }
 full:
-    release(rx);
+    if (!in_place)
+        release(rx);
+    into->base = in_place ? port->base : into->room;
     into->waiting = rx->count - rx->next;
 }
 
@@ -150,10 +197,11 @@ void detach(struct linerate_dpdk_port *port, uint16_t queue)
     struct rx *rx = &port->rx[queue];
 
     enlist();
-    release(rx);
-    rx->count -= rx->next;
-    memmove(rx->mbufs, rx->mbufs + rx->next, rx->count * sizeof *rx->mbufs);
-    rx->next = rx->freed = 0;
+    /* Those that are shown stay. */
+    memmove(rx->mbufs, rx->mbufs + rx->freed, (rx->count - rx->freed) * sizeof *rx->mbufs);
+    rx->count -= rx->freed;
+    rx->next -= rx->freed;
+    rx->freed = 0;
     while (!rx->detached && rx->count + BURST <= rx->room) {
         uint16_t got = rte_eth_rx_burst(port->id, queue, rx->mbufs + rx->count, BURST);
 

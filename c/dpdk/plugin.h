@@ -14,6 +14,10 @@
 enum {
     BURST = 32,
     MAX_FRAME = 262144,
+    /* Bytes copied at one look: what is copied soon again stays in the cache. */
+    ENOUGH = 65536,
+    /* Frames of one look. */
+    SHOWN = 512,
     LEAST_FRAME = 14, /* an Ethernet header: drivers read it without looking whether it is there */
     /* Frames of a queue that a detach takes along, at least. */
     DETACHED = 1024,
@@ -26,7 +30,7 @@ enum {
 
 /* One receive queue. */
 struct rx {
-    struct rte_mbuf **mbufs; /* read; those from `next` on have not been copied, those from `freed` on not been freed */
+    struct rte_mbuf **mbufs; /* read; those from `next` on have not been shown, those from `freed` on not been freed */
     uint32_t room, count, next, freed;
     int detached;
     uint64_t last; /* time of the last frame */
@@ -47,6 +51,8 @@ struct linerate_dpdk_port {
     char name[LINERATE_DPDK_NAME];
     struct rte_device *device;
     struct rte_mempool *pool;
+    const uint8_t *base; /* of the memory of the pool, if that is one; else NULL */
+    size_t bytes;        /* of it */
     uint32_t room;    /* bytes of a buffer */
     uint32_t longest; /* frame that is sent */
     uint32_t stamps;

@@ -86,14 +86,48 @@ static int compare_clocks(struct linerate_dpdk_port *port, char *why)
     return 0;
 }
 
+/* A device that makes frames from nothing leaves what lies in its buffers: packets of UDP, of 256 flows. */
+static void paint(struct rte_mempool *pool, void *to, void *object, unsigned int index)
+{
+    static const uint8_t packet[] = {
+        0x02, 0, 0, 0, 0, 1, 0x02, 0, 0, 0, 0, 2, 0x08, 0, /* Ethernet */
+        0x45, 0, 0, 46, 0, 0, 0x40, 0, 64, 17, 0x26, 0xbd, 10, 0, 0, 1, 10, 0, 0, 2, /* IPv4 */
+        0x40, 0, 0, 53, 0, 26, 0, 0, /* UDP */
+    };
+    uint8_t *frame = (uint8_t *)((struct rte_mbuf *)object)->buf_addr + RTE_PKTMBUF_HEADROOM;
+
+    RTE_SET_USED(pool);
+    RTE_SET_USED(to);
+    memcpy(frame, packet, sizeof packet);
+    frame[35] = (uint8_t)index;
+}
+
+/* From the first to the last byte of a pool, and how many there are. */
+struct span {
+    const uint8_t *base, *end;
+    size_t bytes;
+};
+
+static void span(struct rte_mempool *pool, void *to, struct rte_mempool_memhdr *memory, unsigned int index)
+{
+    struct span *whole = to;
+    const uint8_t *base = memory->addr, *end = base + memory->len;
+
+    RTE_SET_USED(pool);
+    whole->base = index == 0 || base < whole->base ? base : whole->base;
+    whole->end = end > whole->end ? end : whole->end;
+    whole->bytes += memory->len;
+}
+
 /* Memory for frames that are read, on their way out, and in the caches of two threads a queue. */
 static int make_pool(struct linerate_dpdk_port *port, uint16_t rx_depth, uint16_t tx_depth, int is_fifo, int node,
                      char *why)
 {
     static unsigned int made;
-    const uint32_t per_rx = rx_depth + DETACHED + 4 * BURST + 2 * CACHE, per_tx = tx_depth + 2 * BURST + 2 * CACHE;
+    const uint32_t per_rx = rx_depth + DETACHED + SHOWN + 4 * BURST + 2 * CACHE, per_tx = tx_depth + 2 * BURST + 2 * CACHE;
     /* Rings of a driver hold frames too. */
     const uint32_t count = port->rx_queues * per_rx + port->tx_queues * per_tx + 2048;
+    struct span whole = { 0 };
     char name[32];
 
     snprintf(name, sizeof name, "linerate%u", __atomic_fetch_add(&made, 1, __ATOMIC_RELAXED));
@@ -102,6 +136,14 @@ static int make_pool(struct linerate_dpdk_port *port, uint16_t rx_depth, uint16_
     if (port->pool == NULL)
         return because(why, "no memory for %u buffers of 2 KiB (%s): give more by memory=", count,
                        rte_strerror(rte_errno));
+    if (is_fifo)
+        rte_mempool_obj_iter(port->pool, paint, NULL);
+    rte_mempool_mem_iter(port->pool, span, &whole);
+    /* Offsets of frames have 32 bits. */
+    if (whole.bytes == (size_t)(whole.end - whole.base) && whole.bytes <= UINT32_MAX) {
+        port->base = whole.base;
+        port->bytes = whole.bytes;
+    }
     return 0;
 }
 
@@ -117,7 +159,7 @@ static int make_queues(struct linerate_dpdk_port *port, uint16_t rx_depth, uint1
     memset(port->rx, 0, (port->rx_queues + 1u) * sizeof *port->rx);
     memset(port->tx, 0, (port->tx_queues + 1u) * sizeof *port->tx);
     for (i = 0; i < port->rx_queues; i++) {
-        port->rx[i].room = RTE_MAX((uint32_t)rx_depth, (uint32_t)DETACHED) + 2 * BURST;
+        port->rx[i].room = RTE_MAX((uint32_t)rx_depth, (uint32_t)DETACHED) + SHOWN + 2 * BURST;
         port->rx[i].mbufs = calloc(port->rx[i].room, sizeof *port->rx[i].mbufs);
         if (port->rx[i].mbufs == NULL)
             return because(why, "no memory for queues");

@@ -105,7 +105,7 @@ fn gather_anywhere<const PREFETCH: bool, C: Copying>(
                 lanes[far.lane()].prefetch_desc(far.index());
             }
             if let Some(ahead) = picks.get(index + AHEAD) {
-                lanes[ahead.lane()].prefetch(ahead.index());
+                lanes[ahead.lane()].prefetch_whole(ahead.index());
             }
         }
         let burst = &lanes[pick.lane()];

@@ -161,19 +161,20 @@ impl Selector {
 
     /// Whether all frames are wanted whole.
     pub fn is_everything(&self) -> bool {
-        let Selection { filter, also, shard, dedup, frames, slice } = &self.selection;
-        filter.is_empty()
-            && also.is_empty()
-            && shard.is_none()
-            && dedup.is_none()
-            && frames.is_none()
-            && slice.is_none()
+        self.selection.frames.is_none() && self.looks_at_none()
     }
 
-    /// Takes `frames` frames without looking at any, if all frames are wanted whole; else false.
+    /// Whether frames are wanted whole whatever they are.
+    fn looks_at_none(&self) -> bool {
+        let Selection { filter, also, shard, dedup, frames: _, slice } = &self.selection;
+        filter.is_empty() && also.is_empty() && shard.is_none() && dedup.is_none() && slice.is_none()
+    }
+
+    /// Takes `frames` frames without looking at any, if all of them are wanted whole; else false.
     #[inline]
     pub fn take_all(&mut self, frames: usize) -> bool {
-        let all = self.is_everything();
+        let is_within = self.selection.frames.is_none_or(|limit| self.delivered + frames as u64 <= limit);
+        let all = is_within && self.looks_at_none();
         if all {
             self.received += frames as u64;
             self.delivered += frames as u64;
@@ -382,6 +383,14 @@ mod tests {
         ] {
             assert!(!Selector::new(selection.clone()).is_everything(), "{selection:?}");
         }
+    }
+
+    #[test]
+    fn all_are_taken_as_long_as_the_limit_is_not_near() {
+        let mut selector = Selector::new(Selection { frames: Some(9), ..Selection::default() });
+        assert!(selector.take_all(5) && !selector.take_all(5) && !selector.is_full());
+        assert!(selector.take_all(4) && selector.is_full() && !selector.take_all(1));
+        assert!(!Selector::new(Selection { frames: Some(9), filter: "ip".into(), ..Selection::default() }).take_all(1));
     }
 
     #[test]

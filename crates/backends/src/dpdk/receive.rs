@@ -1,15 +1,12 @@
 //! The receiving side.
 
-use crate::sys::dpdk_device::{Area, Receiving};
+use crate::sys::dpdk_device::Receiving;
 use crate::sys::dpdk_plugin::Stamps;
-use linerate_burst::{Count, Horizon, Interface, Ledger, Nanos, Stage};
+use linerate_burst::{Burst, Count, Horizon, Interface, Ledger, Nanos, Stage};
 use linerate_port::{Head, PortError, RxQueue};
 use std::os::fd::BorrowedFd;
 use std::time::Duration;
 
-/// What is shown at a time: frames, and room for the bytes of so many of an ordinary length.
-const FRAMES: usize = 512;
-const BYTES: usize = FRAMES * 2048;
 /// How late frames may be that a card has stamped.
 pub(super) const LAG: Duration = Duration::from_millis(1);
 
@@ -20,7 +17,6 @@ pub(super) struct DpdkRx {
     queue: Receiving,
     snap: u32,
     lag: Duration,
-    area: Area,
     shown: usize,
     consumed: usize,
     /// Frames that the plugin has read, and shows next.
@@ -42,7 +38,6 @@ impl DpdkRx {
             queue,
             snap: if snap == 0 { u32::MAX } else { snap },
             lag,
-            area: Area::new(BYTES, FRAMES),
             shown: 0,
             consumed: 0,
             waiting: 0,
@@ -55,23 +50,27 @@ impl DpdkRx {
         }
     }
 
-    /// Reads what is there, as far as there is room.
+    /// Reads what is there, and shows it where it lies.
     fn take_in(&mut self, now: Nanos) -> Result<(), PortError> {
-        let taken = self.queue.take(&mut self.area, self.snap, now);
+        let taken = self.queue.take(self.snap, now);
         (self.shown, self.consumed, self.waiting) = (taken.frames, 0, taken.waiting);
         self.joined += taken.joined;
         self.tagged += taken.tagged;
         self.unstamped += taken.unstamped;
-        let burst = self.area.burst(0..self.shown);
-        let burst = burst.map_err(|error| PortError::broken(&self.subject, format!("the plugin is wrong: {error}")))?;
         self.horizon = match self.queue.device().info.stamps() {
             // What is read later has a later time.
             Stamps::Poll => now,
             Stamps::ByCard => now.before(self.lag),
-            Stamps::Driver => burst.descs().iter().map(|desc| desc.time).max().unwrap_or(Nanos::ZERO),
+            Stamps::Driver => self.burst()?.descs().iter().map(|desc| desc.time).max().unwrap_or(Nanos::ZERO),
         }
         .max(self.horizon);
         Ok(())
+    }
+
+    /// What is shown, and not consumed.
+    fn burst(&self) -> Result<Burst<'_>, PortError> {
+        let burst = self.queue.burst(self.consumed..self.shown);
+        burst.map_err(|error| PortError::broken(&self.subject, format!("the plugin is wrong: {error}")))
     }
 
     fn unconsumed(&self) -> usize {
@@ -85,8 +84,7 @@ impl RxQueue for DpdkRx {
             self.take_in(now)?;
         }
         let has_ended = self.is_detached && self.unconsumed() == 0 && self.waiting == 0;
-        let burst = self.area.burst(self.consumed..self.shown);
-        let burst = burst.map_err(|error| PortError::broken(&self.subject, format!("the plugin is wrong: {error}")))?;
+        let burst = self.burst()?;
         let horizon = if has_ended { Horizon::Ended } else { Horizon::At(self.horizon) };
         Ok(Head { burst, horizon, interfaces: &self.interfaces })
     }

@@ -69,7 +69,8 @@ impl Device {
     /// A receive queue, unless it is received from already, or is not there.
     pub fn receiving(self: &Arc<Self>, queue: u16) -> Option<Receiving> {
         let is_free = !self.used[0].get(usize::from(queue))?.swap(true, Ordering::AcqRel);
-        is_free.then(|| Receiving { device: Arc::clone(self), queue })
+        let area = Area::new(COPIED, SHOWN);
+        is_free.then(|| Receiving { device: Arc::clone(self), queue, area, shown: 0, in_place: None })
     }
 
     /// A send queue, unless somebody sends on it already, or it is not there.
@@ -120,11 +121,10 @@ impl Area {
         Area { lines: vec![Line([0; 64]); lines], descs: vec![Desc::new(Nanos::ZERO, 0, 0); frames] }
     }
 
-    /// The frames of this range, of those that were taken last.
-    pub fn burst(&self, range: std::ops::Range<usize>) -> Result<Burst<'_>, Misplaced> {
+    fn burst<'a>(&'a self, descs: &'a [Desc]) -> Result<Burst<'a>, Misplaced> {
         // SAFETY: lines are bytes without anything between them, and all were written when they were made.
         let bytes = unsafe { std::slice::from_raw_parts(self.lines.as_ptr().cast::<u8>(), self.lines.len() * 64) };
-        Burst::over(bytes, &self.descs[range])
+        Burst::over(bytes, descs)
     }
 
     /// Bytes without the tail.
@@ -144,22 +144,35 @@ pub struct Taken {
     pub unstamped: u64,
 }
 
+/// Frames that are shown at a time at most, and bytes of those that are copied.
+const SHOWN: usize = 512;
+const COPIED: usize = 256 << 10;
+
 /// One receive queue.
 #[derive(Debug)]
 pub struct Receiving {
     device: Arc<Device>,
     queue: u16,
+    /// For frames that cannot stay where they are.
+    area: Area,
+    shown: usize,
+    /// Where offsets begin, of frames that lie in buffers of the queue.
+    in_place: Option<NonNull<u8>>,
 }
+
+// SAFETY: the buffers of a queue belong to who has it.
+unsafe impl Send for Receiving {}
 
 impl Receiving {
     pub fn device(&self) -> &Arc<Device> {
         &self.device
     }
 
-    /// What has come, copied to the area, in place of what was there.
-    pub fn take(&mut self, area: &mut Area, snap: u32, now: Nanos) -> Taken {
+    /// What has come, in place of what was there.
+    pub fn take(&mut self, snap: u32, now: Nanos) -> Taken {
+        let area = &mut self.area;
         let mut take = Take {
-            base: area.lines.as_mut_ptr().cast(),
+            room: area.lines.as_mut_ptr().cast(),
             descs: area.descs.as_mut_ptr(),
             bytes: u32::try_from(area.room()).unwrap_or(u32::MAX),
             most: area.descs.len() as u32,
@@ -167,14 +180,28 @@ impl Receiving {
             now: now.0,
             frames: 0,
             waiting: 0,
+            base: std::ptr::null(),
             joined: 0,
             tagged: 0,
             unstamped: 0,
         };
         // SAFETY: the queue is ours, the area is borrowed for writing, and as long as is said.
         unsafe { (self.device.functions.take)(self.device.port.as_ptr(), self.queue, &raw mut take) };
-        let Take { frames, waiting, joined, tagged, unstamped, .. } = take;
-        Taken { frames: (frames as usize).min(area.descs.len()), waiting: waiting as usize, joined, tagged, unstamped }
+        let Take { room, base, frames, waiting, joined, tagged, unstamped, .. } = take;
+        self.shown = (frames as usize).min(self.area.descs.len());
+        self.in_place = NonNull::new(base.cast_mut()).filter(|base| base.as_ptr() != room);
+        Taken { frames: self.shown, waiting: waiting as usize, joined, tagged, unstamped }
+    }
+
+    /// Of the frames that were taken last, those of this range.
+    pub fn burst(&self, range: std::ops::Range<usize>) -> Result<Burst<'_>, Misplaced> {
+        let descs = &self.area.descs[..self.shown][range];
+        match self.in_place {
+            // SAFETY: the plugin has looked that each frame lies in a buffer of the queue's memory, with the tail behind it, and
+            // frees none before the next call that takes, or attaches, for which this borrow has to end.
+            Some(base) => Ok(unsafe { Burst::from_raw(base.as_ptr(), descs) }),
+            None => self.area.burst(descs),
+        }
     }
 
     /// Takes nothing in any more, but for what has arrived.

@@ -11,7 +11,7 @@ use std::path::Path;
 use std::ptr::NonNull;
 
 /// Of `c/linerate_dpdk.h`.
-const ABI: u32 = 2;
+const ABI: u32 = 3;
 const WHY: usize = 512;
 pub(super) const NAME: usize = 64;
 
@@ -72,7 +72,7 @@ impl Info {
 
 #[repr(C)]
 pub(super) struct Take {
-    pub base: *mut u8,
+    pub room: *mut u8,
     pub descs: *mut Desc,
     pub bytes: u32,
     pub most: u32,
@@ -80,6 +80,7 @@ pub(super) struct Take {
     pub now: u64,
     pub frames: u32,
     pub waiting: u32,
+    pub base: *const u8,
     pub joined: u64,
     pub tagged: u64,
     pub unstamped: u64,

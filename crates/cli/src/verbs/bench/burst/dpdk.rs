@@ -32,20 +32,23 @@ const OUTPUT: usize = 16 << 20;
 enum Way {
     /// Received and freed.
     Freed,
-    /// Received into memory where they lie one behind the other.
-    Contiguous,
+    /// Received, and shown as a burst where they lie.
+    Shown,
     /// Merged by time, and each copied from its buffer.
     Classic,
-    /// As the program does it: received, merged, copied into shared memory with headers and flow hash.
+    /// As the program does it for a file: received, merged, each copied to one block.
     Ours,
+    /// The same into shared memory, with headers found and a flow hash.
+    Shared,
 }
 
 impl Way {
-    const ALL: [(Way, &'static str, usize); 4] = [
+    const ALL: [(Way, &'static str, usize); 5] = [
         (Way::Freed, "mbufs freed", 1),
-        (Way::Contiguous, "made contiguous", 1),
+        (Way::Shown, "ours, received", 1),
         (Way::Classic, "mbufs merged, copied", PORTS),
-        (Way::Ours, "ours, to shared memory", PORTS),
+        (Way::Ours, "ours, merged, copied", PORTS),
+        (Way::Shared, "ours, to shared memory", PORTS),
     ];
 }
 
@@ -71,7 +74,7 @@ pub(super) fn run(effort: Effort) -> anyhow::Result<Vec<Row>> {
             let rounds = measure(way, size, ports, effort, nodes.first(), nodes.first())?;
             let row = row(name, size, ports, &rounds);
             rows.push(match &classic {
-                Some(peer) if way == Way::Ours => row.beside("merged, copied", peer),
+                Some(peer) if way == Way::Ours || way == Way::Shared => row.beside("merged, copied", peer),
                 _ => row,
             });
             if ports > 1 && nodes.len() > 1 {
@@ -87,7 +90,8 @@ pub(super) fn run(effort: Effort) -> anyhow::Result<Vec<Row>> {
 fn row(name: &str, size: usize, ports: usize, rounds: &Rounds) -> Row {
     let mut row = rounds.row("burst", name, (size - FCS as usize) as f64).sized(size);
     (row.ports, row.ns) = (ports, Some(1e3 / row.mpps));
-    row.layout = if name.starts_with("mbufs") || name.starts_with("testpmd") { "scattered" } else { "contiguous" };
+    // What is only received lies in the driver's buffers.
+    row.layout = if name.contains("copied") || name.contains("shared") { "contiguous" } else { "scattered" };
     row.remark = format!("{} port{}, {:.1} ns of CPU", ports, if ports == 1 { "" } else { "s" }, 1e3 / row.mpps);
     row
 }
@@ -116,16 +120,16 @@ fn measure(
                 stay(here)?;
                 timed(|| if way == Way::Freed { classic.free(count) } else { classic.copy(count) }, count)?
             }
-            Way::Contiguous => {
+            Way::Shown => {
                 let mut port = REGISTRY.open_rx(&devices[0], &RxOptions::default())?;
                 stay(here)?;
                 timed(|| drain(&mut port, count), count)?
             }
-            Way::Ours => {
+            Way::Ours | Way::Shared => {
                 let opened = REGISTRY.open_all(&devices, &RxOptions::default())?;
                 stay(here)?;
-                let (_, sharing) = ring(0)?;
-                timed(|| share(opened, sharing, count).unwrap_or_default(), count)?
+                let sharing = (way == Way::Shared).then(|| ring(0)).transpose()?.map(|(_, sharing)| sharing);
+                timed(|| capture(opened, sharing, count).unwrap_or_default(), count)?
             }
         };
         rounds.add(count, seconds);
@@ -160,10 +164,10 @@ fn drain(port: &mut RxPort, count: u64) -> u64 {
     done
 }
 
-/// Captures so many frames into a ring that nobody reads.
-fn share(ports: Vec<RxPort>, sharing: Sharing, count: u64) -> anyhow::Result<u64> {
+/// Captures so many frames into blocks, or a ring, that nobody reads.
+fn capture(ports: Vec<RxPort>, sharing: Option<Sharing>, count: u64) -> anyhow::Result<u64> {
     let selection = Selection { frames: Some(count), ..Selection::default() };
-    let mut capture = Capture::new(selection, Vec::new()).share(Some(sharing));
+    let mut capture = Capture::new(selection, Vec::new()).share(sharing);
     let run = Receive { waiting: Waiting::Spin, ..Receive::all(ports) }.run(&mut [&mut capture]);
     ensure!(run.failure.is_none(), "{}", run.failure.map(|failure| failure.to_string()).unwrap_or_default());
     Ok(capture.done().frames)
