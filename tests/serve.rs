@@ -11,6 +11,10 @@
 mod clients;
 #[path = "serve/hostile.rs"]
 mod hostile;
+#[path = "serve/many.rs"]
+mod many;
+#[path = "serve/methods.rs"]
+mod methods;
 #[path = "serve/own.rs"]
 mod own;
 #[path = "serve/page.rs"]

@@ -276,6 +276,50 @@ def measured(page):
     told(f"measured: {document['state']}, {len(document['sizes'][0]['trials'])} trials")
 
 
+def methods(page):
+    """Every method has its fields, and what it finds."""
+    page.view("measure")
+    shown = "['rate', 'services', 'burst-limit', 'sum', 'size'].filter((id) => !document.querySelector('#' + id).closest('label').hidden).join()"
+    for method, fields in (("back-to-back", "burst-limit,size"), ("y1564", "services"), ("soak", "rate,size"), ("ndr", "sum,size")):
+        page.choose("#method", method)
+        assert page.js(shown) == fields, (method, page.js(shown))
+    page.choose("#method", "y1564")
+    page.type("#trial", "0.1")
+    page.type("#performance", "0.5")
+    page.choose("#services", page.js("document.querySelector('#services').value").replace("delay_ms = 20", "delay_ms = 5000").replace(
+        "variation_ms = 5", "variation_ms = 5000"))
+    page.choose("#to", "p1")
+    page.choose("#check", "p2")
+    page.click('[data-do="start"]')
+    page.wait("the performance of services", "/performance/.test(document.querySelector('[data-table=found]').textContent)")
+    page.wait("the end", "document.querySelector('[data-what=told]').dataset.state === 'done'")
+    page.picture("services")
+    told("services are measured")
+
+
+def many(page):
+    """More streams than fit into a table are looked at page by page."""
+    file = "".join(f"[[stream]]\nname = 'many {number:03}'\npacket = 'ip/udp(sport={1024 + number})'\nsize = '128'\nrate = '1pps'\n" for number in range(450))
+    page.view("edit")
+    page.click('[data-do="read"]')
+    page.js(f"document.querySelector('#pasted').value = {json.dumps(file)}")
+    page.click('[data-do="take"]')
+    page.wait("them read", "!document.querySelector('dialog').open")
+    page.view("run")
+    names = "[...document.querySelectorAll('[data-table=streams] tbody tr')].map((row) => row.dataset.stream)"
+    page.wait("the first page", f"{names}.length === 200")
+    page.picture("many")
+    for _ in range(2):
+        before = page.js(f"{names}[0]")
+        page.click('[data-do="later"]')
+        page.wait("the next page", f"{names}[0] !== {json.dumps(before)}")
+    assert page.js(f"{names}.at(-1)") == "many 449", page.js(f"{names}.at(-1)")
+    page.js("(async () => { const api = await import('/page/api.js'); const all = (await api.get('streams')).streams;"
+            " await api.patch('streams', {streams: [], remove: all.map((one) => one.name).filter((name) => name.startsWith('many'))}); })()")
+    page.wait("the first page again", f"{names}.length > 0 && !{names}.some((name) => name.startsWith('many'))")
+    told("450 streams are looked at, 200 at a time")
+
+
 def forms(page):
     """Saved as what people keep, removed, and read back."""
     page.view("edit")
@@ -349,7 +393,7 @@ def main():
     page.ask("Page.navigate", url=address)
     page.wait("the page", "document.querySelector('#link')?.dataset.state === 'live'")
     assert "token" not in page.js("location.href")
-    for part in (traffic, captured, measured, forms, by_keys, looks):
+    for part in (traffic, captured, measured, methods, many, forms, by_keys, looks):
         began = time.monotonic()
         part(page)
         print(f"{part.__name__}: {time.monotonic() - began:.1f} s", file=sys.stderr, flush=True)

@@ -217,6 +217,12 @@ impl Transmitter {
         self.tell(streams, |rates| Action::Rates(rates.into()));
     }
 
+    /// How many streams are sent, or hold on.
+    pub fn active(&self) -> usize {
+        let table = self.places.table();
+        table.taken.len() - table.free.len()
+    }
+
     /// What the port has sent: frames, and their bytes without FCS.
     pub fn sent(&self) -> (u64, u64) {
         (self.progress.frames.load(Ordering::Acquire), self.progress.bytes.load(Ordering::Acquire))

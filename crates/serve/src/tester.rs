@@ -5,7 +5,7 @@ mod own;
 mod read;
 mod trial;
 
-pub use trial::{Came, Way, run as run_trial};
+pub use trial::{Beside, Came, Look, Way, run as run_trial};
 
 use crate::listen::account;
 use crate::own::described::Described;
@@ -20,7 +20,8 @@ use linerate_otg::config::Config;
 use linerate_otg::control::Traffic;
 use linerate_otg::flow::Flow;
 use linerate_otg::read::Faults;
-use std::collections::HashSet;
+use std::cell::RefCell;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -38,6 +39,9 @@ pub struct Tester {
     places: Vec<usize>,
     key: u64,
     next_id: u32,
+    /// Flows whose figures somebody looked at lately, and at which tick. Of many flows rates are known of these alone.
+    watched: RefCell<HashMap<usize, u64>>,
+    ticks: u64,
 }
 
 /// The text where no configuration was set.
@@ -50,6 +54,8 @@ const LOOKS: u64 = 3;
 const PATIENCE: Duration = Duration::from_secs(10);
 /// Of more flows than this it is not looked at each whether all of it has come.
 const MANY: usize = 1000;
+/// A flow that nobody looked at for so many ticks is looked at by nobody.
+const FORGET: u64 = 20;
 /// How often they are looked at.
 const LOOK: Duration = Duration::from_millis(5);
 
@@ -70,7 +76,8 @@ impl Tester {
         }
         let (config, text) = (Config::default(), NOTHING.to_owned());
         let (own, running, places) = (Vec::new(), Vec::new(), Vec::new());
-        Ok(Tester { ports, config, text, own, running, places, key: mix(seed) | 1, next_id: 1 })
+        let (watched, ticks) = (RefCell::default(), 0);
+        Ok(Tester { ports, config, text, own, running, places, key: mix(seed) | 1, next_id: 1, watched, ticks })
     }
 
     /// The configuration as it was set, with what was changed since.
@@ -95,6 +102,7 @@ impl Tester {
         self.stop_all();
         self.running = config.flows.iter().map(|flow| Running::new(flow, &config, &places)).collect();
         (self.config, self.places) = (config, places);
+        self.watched.get_mut().clear();
         self.renew();
         for port in &mut self.ports {
             let (frames, bytes) = port.transmitter.sent();
@@ -159,6 +167,7 @@ impl Tester {
             port.transmitter.end(gone.iter().filter(|gone| gone.tx == place).map(|gone| &gone.sending));
         }
         (self.config, self.places, self.running) = (config, places, running);
+        self.watched.get_mut().clear();
         Ok(warnings)
     }
 

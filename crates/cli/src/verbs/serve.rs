@@ -5,6 +5,7 @@ use crate::exit::{Exit, usage};
 use crate::privileges::{Identity, confine};
 use crate::signals::stop_on_signals;
 use crate::verbs::inputs::are_live;
+use crate::verbs::measure::reset::Helper;
 use crate::view::rates::grouped;
 use crate::view::terminal::{fail, show, shown, tell};
 use anyhow::Context;
@@ -45,6 +46,10 @@ pub struct Args {
     /// drawn and printed]
     #[arg(long, value_name = "FILE")]
     token: Option<String>,
+    /// Resets the device that is measured: a command of the shell, run with the rights of whoever starts the server when a client asks
+    /// for the test reset of RFC 2544
+    #[arg(long, value_name = "COMMAND")]
+    reset_with: Option<String>,
     /// Send into the interface of the default route too
     #[arg(long)]
     yes: bool,
@@ -77,6 +82,8 @@ pub fn run(args: &Args) -> anyhow::Result<Exit> {
     }
     // Loaded while that is allowed: filters of captures are compiled by it. Where there is none they say so.
     let _ = linerate_filter::Filter::compile("ip", 1);
+    let helper = |command: &String| Helper::start(command).map(Arc::new).context("--reset-with: there is no shell");
+    let resets = args.reset_with.as_ref().map(helper).transpose()?;
     let identity = Identity::choose(args.user.as_deref(), are_live(specs.iter().copied()))?;
     let opened =
         args.ports.iter().map(|(name, spec)| open(name, spec, &identity)).collect::<anyhow::Result<Vec<_>>>()?;
@@ -103,7 +110,7 @@ pub fn run(args: &Args) -> anyhow::Result<Exit> {
         }
     };
     let guard = Guard::new(token, address, Vec::new());
-    let measurer: Box<dyn linerate_serve::Measurer> = Box::new(super::measure::served::Served);
+    let measurer: Box<dyn linerate_serve::Measurer> = Box::new(super::measure::served::Served { resets });
     let desk = Arc::new(Desk::new(Arc::clone(&tester), Some(measurer)));
     linerate_serve::serve(listener, desk, guard, &stop, told).context("the server ended")?;
     let tester = tester.lock().unwrap_or_else(PoisonError::into_inner);

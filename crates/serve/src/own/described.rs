@@ -36,7 +36,7 @@ pub struct Fault {
 }
 
 /// Streams at most.
-pub const MOST_STREAMS: usize = 1 << 16;
+pub const MOST_STREAMS: usize = 1 << 17;
 /// Characters of a name.
 const LONGEST_NAME: usize = 200;
 /// Keys that have no meaning where streams are commanded one by one.

@@ -1,7 +1,7 @@
 // Streams as text: written, checked while that is done, with the frames that they will send.
 
 import { get, patch, post } from "./api.js";
-import { button, el, field, keep, select, table, text } from "./dom.js";
+import { button, el, field, keep, pager, select, table, text } from "./dom.js";
 import { frame } from "./frame.js";
 
 const USUAL = { packet: "ip(dst=198.18.0.2)/udp(dport=9)", size: "128", rate: "1kpps", count: "", start: "", for: "", burst: "", poisson: false, check: "" };
@@ -27,6 +27,7 @@ export function open(main, page, [name]) {
   const frames = el("div", { id: "frames" });
   const apply = button("Apply", save, { class: "main", "data-do": "apply" });
   const title = el("h1", {}, "Streams");
+  const pages = pager(200, (first) => page.attempt(() => { from = first; return load(); }));
   const list = table("Streams that there are", [["stream"], ["from, to"], ["packet"], ["rate", "", true]], { "data-table": "list" });
   main.append(title,
     el("div", { class: "two" },
@@ -42,7 +43,7 @@ export function open(main, page, [name]) {
             await fill(null);
           }), { "data-do": "remove" }))),
       el("section", { "aria-label": "First frames" }, el("h2", {}, "First frames"), frames)),
-    el("h2", {}, "All streams"), list.element,
+    el("h2", {}, "All streams"), list.element, pages.element,
     el("div", { class: "bar" }, FORMS.map(([form, label]) =>
       button(`Save as ${label}`, () => page.attempt(() => saved(form)), { "data-form": form })),
       button("Find and replace", replace), button("Read", async () => { reading.showModal(); }, { "data-do": "read" })));
@@ -53,7 +54,7 @@ export function open(main, page, [name]) {
     el("input", { type: "file", "aria-label": "file", onchange: async (event) => { pasted.value = await event.target.files[0]?.text() ?? ""; } }),
     el("div", { class: "bar" }, button("Take", () => page.attempt(taken), { class: "main", "data-do": "take" }), button("Close", async () => reading.close())));
   main.append(reading);
-  let all = [], timer = null, asked = 0;
+  let total = 0, from = 0, timer = null, asked = 0;
 
   /** The stream as it stands in the form. */
   function stream() {
@@ -69,18 +70,22 @@ export function open(main, page, [name]) {
   }
 
   async function load() {
-    all = (await get("streams")).streams;
-    list.body.replaceChildren(...all.slice(0, 500).map((one) => el("tr", { "data-stream": one.name },
+    const answer = await get(`streams?from=${from}&count=200`);
+    total = answer.streams_in_all;
+    pages.show(from, answer.streams.length, total);
+    list.body.replaceChildren(...answer.streams.map((one) => el("tr", { "data-stream": one.name },
       el("th", { scope: "row" }, el("a", { href: `#/edit/${encodeURIComponent(one.name)}` }, one.name)),
       el("td", {}, `${one.tx} > ${one.rx.join(", ") || "-"}`), el("td", { class: "long mono" }, one.packet), el("td", { class: "number" }, one.rate))));
-    list.element.hidden = all.length === 0;
+    list.element.hidden = total === 0;
   }
+
+  const find = async (wanted) => (await get(`streams?name=${encodeURIComponent(wanted)}`)).streams[0];
 
   /** Shows a stream, or a new one. */
   async function fill(one) {
     await load();
-    let number = all.length + 1;
-    while (all.some((other) => other.name === `stream ${number}`)) number += 1;
+    let number = total + 1;
+    while (!one && await find(`stream ${number}`)) number += 1;
     const from = one ?? { ...USUAL, name: `stream ${number}`, tx: ports[0], rx: ports[1] ? [ports[1]] : [] };
     inputs.name.value = from.name;
     inputs.tx.value = from.tx;
@@ -135,16 +140,16 @@ export function open(main, page, [name]) {
     await patch("streams", { streams: read.streams });
     reading.close();
     await load();
-    await fill(all.find((one) => one.name === read.streams[0].name));
+    await fill(await find(read.streams[0].name));
   }
 
   async function replace() {
-    const find = el("input", { id: "find" }), by = el("input", { id: "by" }), told = el("p", { role: "status" });
+    const sought = el("input", { id: "find" }), by = el("input", { id: "by" }), told = el("p", { role: "status" });
     const dialog = el("dialog", { "aria-label": "Find and replace" }, el("h2", {}, "Find and replace in all packets"),
-      el("div", { class: "form" }, field("Find", find), field("Replace by", by)), told,
+      el("div", { class: "form" }, field("Find", sought), field("Replace by", by)), told,
       el("div", { class: "bar" }, button("Replace", () => page.attempt(async () => {
-        const meant = all.filter((one) => find.value && one.packet.includes(find.value));
-        const changed = meant.map((one) => ({ ...one, packet: one.packet.replaceAll(find.value, by.value) }));
+        const meant = (await get("streams")).streams.filter((one) => sought.value && one.packet.includes(sought.value));
+        const changed = meant.map((one) => ({ ...one, packet: one.packet.replaceAll(sought.value, by.value) }));
         if (changed.length > 0) await patch("streams", { streams: changed });
         text(told, `${changed.length} streams changed`);
         await load();
@@ -164,7 +169,8 @@ export function open(main, page, [name]) {
     await load();
     const copied = name === "+" ? sessionStorage.getItem("linerate-copy") : null;
     sessionStorage.removeItem("linerate-copy");
-    const found = all.find((one) => one.name === (copied ?? name));
+    const wanted = copied ?? name;
+    const found = wanted && wanted !== "+" ? await find(wanted) : null;
     await fill(copied && found ? { ...found, name: `${found.name} copy` } : found ?? null);
   });
   return { close: () => clearTimeout(timer) };
