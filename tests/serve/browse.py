@@ -301,10 +301,13 @@ def many(page):
     """More streams than fit into a table are looked at page by page."""
     file = "".join(f"[[stream]]\nname = 'many {number:03}'\npacket = 'ip/udp(sport={1024 + number})'\nsize = '128'\nrate = '1pps'\n" for number in range(450))
     page.view("edit")
+    page.wait("the first frames", "document.querySelectorAll('#frames details').length > 0")
     page.click('[data-do="read"]')
+    page.wait("the dialog", "document.querySelector('dialog').open")
     page.js(f"document.querySelector('#pasted').value = {json.dumps(file)}")
     page.click('[data-do="take"]')
     page.wait("them read", "!document.querySelector('dialog').open")
+    page.wait("the list", "document.querySelectorAll('[data-table=list] tbody tr').length === 200")
     page.view("run")
     names = "[...document.querySelectorAll('[data-table=streams] tbody tr')].map((row) => row.dataset.stream)"
     page.wait("the first page", f"{names}.length === 200")

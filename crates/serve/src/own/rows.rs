@@ -11,7 +11,7 @@ use std::ops::Range;
 /// Streams whose figures are told at once.
 const MOST_ROWS: usize = 200;
 /// Characters of a packet's text that are told.
-const MOST_TEXT: usize = 100;
+const MOST_TEXT: usize = 200;
 
 /// Which streams somebody looks at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
