@@ -19,6 +19,8 @@ mod methods;
 mod own;
 #[path = "serve/page.rs"]
 mod page;
+#[path = "serve/replay.rs"]
+mod replay;
 #[path = "serve/sent.rs"]
 mod sent;
 #[path = "serve/stage.rs"]

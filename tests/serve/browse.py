@@ -253,6 +253,13 @@ def captured(page):
     file = page.download('[data-do="download"]', "p2.pcapng")
     assert file[:4] == b"\x0a\x0d\x0d\x0a", file[:8]
     told(f"captured frames are looked at, and kept: {len(file)} bytes")
+    page.click('[data-do="replay"]')
+    page.wait("the stream of it", "document.querySelector('#replay')?.value.startsWith('p2 ')")
+    page.wait("its frames", "document.querySelectorAll('#frames details').length === 5 && document.querySelector('#packet').disabled")
+    page.picture("replay")
+    page.click('[data-do="remove"]')
+    page.wait("two streams", "document.querySelectorAll('[data-table=list] tbody tr').length === 2")
+    told("captured frames are a stream that replays them")
 
 
 def measured(page):

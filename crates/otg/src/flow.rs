@@ -189,7 +189,7 @@ fn empty(timing: &Timing) -> Stream {
         size: linerate_generate::stream::Selector::ONE,
         selectors: Vec::new(),
         rate: timing.rate,
-        shape: timing.shape,
+        shape: timing.shape.clone(),
         count: timing.count,
         next: Next::Following,
         span: timing.span,

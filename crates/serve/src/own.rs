@@ -2,6 +2,7 @@
 
 mod captures;
 pub mod described;
+mod files;
 mod forms;
 mod frames;
 mod rows;
@@ -43,6 +44,12 @@ pub const PATHS: &[Path] = &[
     path("POST", "/api/v1/measure/stop", "Ends the measurement, with what is known by then."),
     path("GET", "/api/v1/measure/report.json", "The report of the last measurement."),
     Path { kind: HTML, ..path("GET", "/api/v1/measure/report.html", "The same as one HTML file.") },
+    path("GET", "/api/v1/files", "The recordings that streams may replay."),
+    path(
+        "POST",
+        "/api/v1/files",
+        "Keeps a recording: a capture file, what was captured at a port, or a file of the server; or removes one.",
+    ),
     path("GET", "/api/v1/log", "What was done, and what was refused, lately."),
     path("GET", "/api/v1/openapi.json", "This description of all paths."),
 ];
@@ -62,6 +69,8 @@ pub fn act(desk: &Desk, method: &str, path: &str, document: &Value) -> Result<An
         ("GET", "figures" | "events") => Ok(Answer::json(200, &figures(desk, Page::read(document)?))),
         ("GET", "streams") => list(&desk.tester(), document),
         ("GET", "log") => Ok(Answer::json(200, &desk.notes())),
+        ("GET", "files") => Ok(Answer::json(200, &files::list(desk))),
+        (_, "files") => Ok(Answer::json(200, &files::act(desk, document)?)),
         ("GET", "openapi.json") => Ok(Answer::json(200, &crate::api::openapi())),
         ("GET", "measure") => Ok(Answer { status: 200, kind: JSON, body: desk.measuring.whole().into_bytes() }),
         ("GET", _) => {
@@ -140,7 +149,8 @@ fn check(tester: &Tester, document: &Value) -> Answer {
         let faults: Vec<Value> = faults.iter().map(Fault::json).collect();
         Answer::json(200, &json!({"faults": faults, "frames": frames}))
     };
-    let made = Described::read(&document["stream"]).and_then(|one| frames::first(&one, tester.line_of(&one.tx), count));
+    let made = Described::read(&document["stream"])
+        .and_then(|one| frames::first(&one, tester.line_of(&one.tx), &tester.recordings, count));
     match made {
         Ok(frames) => answer(Vec::new(), frames),
         Err(fault) => answer(vec![fault], Vec::new()),

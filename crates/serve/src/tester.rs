@@ -11,6 +11,7 @@ use crate::listen::account;
 use crate::own::described::Described;
 use crate::port::{Opened, Port};
 use crate::rates::Rates;
+use crate::recordings::Recordings;
 use crate::running::{Running, came, differ_in_rate, matchers};
 use linerate_burst::random::mix;
 use linerate_engine::transmit::{Sending, Transmitter};
@@ -39,6 +40,8 @@ pub struct Tester {
     places: Vec<usize>,
     key: u64,
     next_id: u32,
+    /// What streams may replay.
+    pub(crate) recordings: Recordings,
     /// Flows whose figures somebody looked at lately, and at which tick. Of many flows rates are known of these alone.
     watched: RefCell<HashMap<usize, u64>>,
     ticks: u64,
@@ -76,8 +79,20 @@ impl Tester {
         }
         let (config, text) = (Config::default(), NOTHING.to_owned());
         let (own, running, places) = (Vec::new(), Vec::new(), Vec::new());
-        let (watched, ticks) = (RefCell::default(), 0);
-        Ok(Tester { ports, config, text, own, running, places, key: mix(seed) | 1, next_id: 1, watched, ticks })
+        let (watched, ticks, recordings) = (RefCell::default(), 0, Recordings::default());
+        Ok(Tester {
+            ports,
+            config,
+            text,
+            own,
+            running,
+            places,
+            key: mix(seed) | 1,
+            next_id: 1,
+            recordings,
+            watched,
+            ticks,
+        })
     }
 
     /// The configuration as it was set, with what was changed since.

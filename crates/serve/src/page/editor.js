@@ -20,7 +20,7 @@ export function open(main, page, [name]) {
     rx: select([["", "nowhere"], ...ports], { id: "rx" }),
     packet: el("textarea", { id: "packet", rows: 4, spellcheck: "false", class: "mono" }),
     check: select([["", "by a trailer, or its packet"], ["trailer", "by a trailer"], ["count", "by its packet"], ["no", "not at all"]], { id: "check" }),
-    poisson: el("input", { type: "checkbox", id: "poisson" }),
+    poisson: el("input", { type: "checkbox", id: "poisson" }), replay: el("select", { id: "replay" }),
   };
   for (const key of ["size", "rate", "count", "start", "for", "burst"]) inputs[key] = el("input", { id: key, placeholder: HINTS[key], spellcheck: "false" });
   const verdict = el("pre", { class: "caret", role: "status", id: "verdict" });
@@ -33,6 +33,8 @@ export function open(main, page, [name]) {
     el("div", { class: "two" },
       el("form", { onsubmit: (event) => { event.preventDefault(); apply.click(); } },
         el("div", { class: "form" }, field("Name", inputs.name), field("Sent by port", inputs.tx), field("Comes to port", inputs.rx)),
+        el("div", { class: "form" }, field("Frames", inputs.replay), field("Bring a capture file", el("input", { type: "file", id: "bring",
+          onchange: (event) => page.attempt(() => bring(event.target.files[0])) }), { class: "broad" })),
         field("Packet", inputs.packet, { class: "wide" }), el("p", { class: "weak" }, HINTS.packet), verdict,
         el("div", { class: "form" }, field("Size, bytes with FCS", inputs.size), field("Rate", inputs.rate), field("Frames", inputs.count),
           field("Bursts, frames/gap", inputs.burst), field("Start after", inputs.start), field("For", inputs.for), field("Checked", inputs.check),
@@ -59,8 +61,15 @@ export function open(main, page, [name]) {
   /** The stream as it stands in the form. */
   function stream() {
     const made = { name: inputs.name.value, tx: inputs.tx.value, rx: inputs.rx.value ? [inputs.rx.value] : [], packet: inputs.packet.value };
-    for (const key of ["size", "rate", "start", "for", "check"]) if (inputs[key].value.trim()) made[key] = inputs[key].value.trim();
+    if (inputs.replay.value) {
+      delete made.packet;
+      made.replay = inputs.replay.value;
+    }
+    for (const key of ["size", "rate", "start", "for", "check"]) {
+      if (!inputs[key].disabled && inputs[key].value.trim()) made[key] = inputs[key].value.trim();
+    }
     if (inputs.count.value.trim()) made.count = /^\d+$/.test(inputs.count.value.trim()) ? Number(inputs.count.value) : inputs.count.value;
+    if (inputs.replay.value) return made;
     if (inputs.poisson.checked) made.poisson = true;
     if (inputs.burst.value.trim()) {
       const [frames, gap] = inputs.burst.value.split("/");
@@ -75,8 +84,36 @@ export function open(main, page, [name]) {
     pages.show(from, answer.streams.length, total);
     list.body.replaceChildren(...answer.streams.map((one) => el("tr", { "data-stream": one.name },
       el("th", { scope: "row" }, el("a", { href: `#/edit/${encodeURIComponent(one.name)}` }, one.name)),
-      el("td", {}, `${one.tx} > ${one.rx.join(", ") || "-"}`), el("td", { class: "long mono" }, one.packet), el("td", { class: "number" }, one.rate))));
+      el("td", {}, `${one.tx} > ${one.rx.join(", ") || "-"}`), el("td", { class: "long mono" }, one.packet ?? `replay of ${one.replay}`),
+      el("td", { class: "number" }, one.rate ?? "as it came"))));
     list.element.hidden = total === 0;
+  }
+
+  /** What may be replayed. */
+  async function files(chosen) {
+    const kept = (await get("files")).files;
+    const options = kept.map((file) => [file.name, `replay ${file.name}: ${file.frames} frames, ${file.seconds.toFixed(3)} s`]);
+    inputs.replay.replaceChildren(...[["", "made of the packet below"], ...options].map(([value, label]) => el("option", { value }, label)));
+    inputs.replay.value = chosen ?? "";
+    fit();
+  }
+
+  /** A recording has frames and times of its own. */
+  function fit() {
+    for (const key of ["packet", "size", "burst", "check", "poisson"]) inputs[key].disabled = inputs.replay.value !== "";
+    inputs.rate.placeholder = inputs.replay.value ? "as it came" : HINTS.rate;
+    inputs.count.placeholder = inputs.replay.value ? "once" : HINTS.count;
+    if (inputs.replay.value && inputs.rate.value === USUAL.rate) inputs.rate.value = "";
+  }
+
+  async function bring(file) {
+    if (!file) return;
+    const bytes = new Uint8Array(await file.arrayBuffer());
+    let letters = "";
+    for (let at = 0; at < bytes.length; at += 8192) letters += String.fromCharCode(...bytes.subarray(at, at + 8192));
+    await post("files", { name: file.name, base64: btoa(letters) });
+    await files(file.name);
+    await check();
   }
 
   const find = async (wanted) => (await get(`streams?name=${encodeURIComponent(wanted)}`)).streams[0];
@@ -93,6 +130,7 @@ export function open(main, page, [name]) {
     for (const key of ["packet", "size", "rate", "count", "start", "for", "check"]) inputs[key].value = from[key] ?? "";
     inputs.burst.value = from.burst ? `${from.burst.frames}/${from.burst.gap}` : "";
     inputs.poisson.checked = from.poisson === true;
+    await files(from.replay);
     await check();
   }
 
@@ -148,7 +186,7 @@ export function open(main, page, [name]) {
     const dialog = el("dialog", { "aria-label": "Find and replace" }, el("h2", {}, "Find and replace in all packets"),
       el("div", { class: "form" }, field("Find", sought), field("Replace by", by)), told,
       el("div", { class: "bar" }, button("Replace", () => page.attempt(async () => {
-        const meant = (await get("streams")).streams.filter((one) => sought.value && one.packet.includes(sought.value));
+        const meant = (await get("streams")).streams.filter((one) => sought.value && one.packet?.includes(sought.value));
         const changed = meant.map((one) => ({ ...one, packet: one.packet.replaceAll(sought.value, by.value) }));
         if (changed.length > 0) await patch("streams", { streams: changed });
         text(told, `${changed.length} streams changed`);
@@ -158,6 +196,7 @@ export function open(main, page, [name]) {
     dialog.showModal();
   }
 
+  inputs.replay.addEventListener("input", fit);
   for (const input of Object.values(inputs)) {
     input.addEventListener("input", () => {
       clearTimeout(timer);
