@@ -5,6 +5,7 @@
 //! - `own`: what is not of the model;
 //! - `page`: the page, in a headless Chromium;
 //! - `sent`: what was sent, of many flows, over a link that goes down, by a server that is ended;
+//! - `many`, `methods`, `replay`, `sequence`: pages of streams, measurements, recordings, streams one after the other;
 //! - `stage`: a server on the two ends of a wire, and requests as bytes.
 
 #[path = "serve/clients.rs"]
@@ -23,5 +24,7 @@ mod page;
 mod replay;
 #[path = "serve/sent.rs"]
 mod sent;
+#[path = "serve/sequence.rs"]
+mod sequence;
 #[path = "serve/stage.rs"]
 mod stage;

@@ -173,12 +173,29 @@ impl Transmitter {
     /// # Errors
     /// A stream that is wrong; then none begins.
     pub fn begin(&self, streams: Vec<Stream>, key: Key) -> Result<Vec<Arc<Sending>>, Wrong> {
+        self.begin_batch(streams, key, Batch::new)
+    }
+
+    /// The same of streams that follow one another as each says; they end together, and are told all together what they are told.
+    ///
+    /// # Errors
+    /// A stream that is wrong; then none begins.
+    pub fn begin_sequence(&self, streams: Vec<Stream>, key: Key) -> Result<Vec<Arc<Sending>>, Wrong> {
+        self.begin_batch(streams, key, Batch::sequence)
+    }
+
+    fn begin_batch(
+        &self,
+        streams: Vec<Stream>,
+        key: Key,
+        batch: impl FnOnce(Vec<Stream>, Key) -> Result<Batch, Wrong>,
+    ) -> Result<Vec<Arc<Sending>>, Wrong> {
         if let Some((index, top)) = streams.iter().enumerate().find(|(_, stream)| stream.rate == Rate::Top) {
             let what = "at top speed it would keep the others waiting: give it a rate".to_owned();
             return Err(Wrong::Stream { index, name: top.name.clone(), what });
         }
         let count = streams.len();
-        let batch = Arc::new(Batch::new(streams, key)?);
+        let batch = Arc::new(batch(streams, key)?);
         let mut table = self.places.table();
         let mut all: Vec<Arc<Sending>> = (0..count).map(|_| table.enter()).collect();
         // Commands name places in ascending order.

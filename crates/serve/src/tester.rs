@@ -22,7 +22,7 @@ use linerate_otg::control::Traffic;
 use linerate_otg::flow::Flow;
 use linerate_otg::read::Faults;
 use std::cell::RefCell;
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -191,6 +191,8 @@ impl Tester {
     /// # Errors
     /// Why a port sends no more, or what is wrong with a stream.
     pub fn transmit(&mut self, state: Traffic, flows: &[usize]) -> Result<(), Faults> {
+        let whole = self.whole(flows);
+        let flows = &whole[..];
         match state {
             Traffic::Start => return self.begin(flows),
             Traffic::Stop => {
@@ -208,6 +210,18 @@ impl Tester {
         Ok(())
     }
 
+    /// With one of a sequence all of it is meant.
+    fn whole(&self, flows: &[usize]) -> Vec<usize> {
+        let name = |at: &usize| Some((self.running[*at].tx, self.own.get(*at)?.sequence.as_deref()?));
+        let meant: HashSet<(usize, &str)> = flows.iter().filter_map(name).collect();
+        if meant.is_empty() {
+            return flows.to_vec();
+        }
+        let named: HashSet<usize> = flows.iter().copied().collect();
+        let is_meant = |at: &usize| named.contains(at) || name(at).is_some_and(|name| meant.contains(&name));
+        (0..self.running.len()).filter(is_meant).collect()
+    }
+
     fn each_port(&self, flows: &[usize], act: impl Fn(&Transmitter, Vec<&Arc<Sending>>)) {
         for (place, port) in self.ports.iter().enumerate() {
             let own = flows.iter().map(|at| &self.running[*at]).filter(|running| running.tx == place);
@@ -221,7 +235,8 @@ impl Tester {
         if self.running.iter().all(|running| !running.is_active()) {
             self.renew();
         }
-        let mut by_port: Vec<(Vec<usize>, Vec<Stream>)> = self.ports.iter().map(|_| Default::default()).collect();
+        // By ports, those that stand for themselves first, then each sequence.
+        let mut groups: BTreeMap<(usize, Option<String>), (Vec<usize>, Vec<Stream>)> = BTreeMap::new();
         for at in flows {
             let (flow, running) = (&self.config.flows[*at], &mut self.running[*at]);
             let is_counted = flow.stream.mark != Mark::Trailer;
@@ -242,17 +257,23 @@ impl Tester {
                 running.before = (came.frames, came.bytes);
             }
             (running.sending, running.rates) = (Arc::default(), Rates::default());
-            let (own, streams) = &mut by_port[running.tx];
+            let sequence = self.own.get(*at).and_then(|own| own.sequence.clone());
+            let (own, streams) = groups.entry((running.tx, sequence)).or_default();
             own.push(*at);
             streams.push(Stream { id: running.id, ..flow.stream.clone() });
         }
         let mut faults = Faults::default();
-        for (port, (own, streams)) in self.ports.iter().zip(by_port).filter(|(_, (own, _))| !own.is_empty()) {
+        for ((place, sequence), (own, streams)) in groups {
+            let port = &self.ports[place];
             if let Some(failure) = port.transmitter.failure() {
                 faults.add(&port.name, failure);
                 continue;
             }
-            match port.transmitter.begin(streams, Key(self.key)) {
+            let begun = match sequence {
+                None => port.transmitter.begin(streams, Key(self.key)),
+                Some(_) => port.transmitter.begin_sequence(streams, Key(self.key)),
+            };
+            match begun {
                 Ok(all) => own.into_iter().zip(all).for_each(|(at, sending)| self.running[at].sending = sending),
                 Err(wrong) => faults.add(&port.name, wrong),
             }

@@ -3,11 +3,11 @@
 use crate::desk::NO_FILES;
 use crate::recordings::Recordings;
 use linerate_generate::file::{self, keys};
-use linerate_generate::stream::Stream;
+use linerate_generate::stream::{Order, Stream};
 use linerate_otg::read::Faults;
 use linerate_wire::Link;
 use serde_json::{Map, Value, json};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 
 /// A stream.
@@ -23,6 +23,8 @@ pub struct Described {
     pub keys: Vec<(&'static str, Value)>,
     /// The recording that it replays, where it has no packet of its own.
     pub replay: Option<String>,
+    /// The sequence that it is part of: the others of it follow, or go before.
+    pub sequence: Option<String>,
 }
 
 /// What is wrong with a stream, and where.
@@ -43,7 +45,7 @@ pub const MOST_STREAMS: usize = 1 << 17;
 /// Characters of a name.
 const LONGEST_NAME: usize = 200;
 /// Keys that have no meaning where streams are commanded one by one.
-const NOT_HERE: &[&str] = &["name", "next", "id"];
+const NOT_HERE: &[&str] = &["name", "id"];
 /// Keys that have no meaning beside a recording.
 const OF_A_PACKET: &[&str] = &["packet", "size", "burst", "poisson", "check"];
 /// What stands for the frames of a recording until they are there.
@@ -76,12 +78,14 @@ impl Described {
     pub fn read(document: &Value) -> Result<Self, Fault> {
         let Some(fields) = document.as_object() else { return Err(Fault::new("", "a stream is an object")) };
         let (name, tx, rx, keys) = (String::new(), String::new(), Vec::new(), Vec::new());
-        let mut read = Described { name, tx, rx, keys, replay: None };
+        let mut read = Described { name, tx, rx, keys, replay: None, sequence: None };
         for (name, value) in fields {
             match name.as_str() {
                 "name" => read.name = text(name, value)?.trim().to_owned(),
                 "tx" => read.tx = text(name, value)?.to_owned(),
                 "rx" => read.rx = ports(value)?,
+                "sequence" if value.is_null() || value == "" => {}
+                "sequence" => read.sequence = Some(text(name, value)?.to_owned()),
                 "replay" if value.is_null() || value == "" => {}
                 "replay" => read.replay = Some(text(name, value)?.to_owned()),
                 _ => {
@@ -89,7 +93,7 @@ impl Described {
                     let Some(key) = known else {
                         return Err(Fault::new(
                             name,
-                            format!("there is no such key; there are name, tx, rx, replay, {}", all()),
+                            format!("there is no such key; there are name, tx, rx, replay, sequence, {}", all()),
                         ));
                     };
                     // What a form leaves empty says nothing.
@@ -98,6 +102,12 @@ impl Described {
                     }
                 }
             }
+        }
+        if read.sequence.is_none() && read.get("next").is_some() {
+            return Err(Fault::new(
+                "next",
+                "it is of a sequence: say of which (sequence), and give the others its name too",
+            ));
         }
         if read.replay.is_some()
             && let Some((key, _)) = read.keys.iter().find(|(key, _)| OF_A_PACKET.contains(key))
@@ -150,6 +160,7 @@ impl Described {
         fields.insert("name".into(), self.name.as_str().into());
         fields.insert("tx".into(), self.tx.as_str().into());
         fields.insert("rx".into(), self.rx.clone().into());
+        fields.extend(self.sequence.as_ref().map(|name| ("sequence".to_owned(), name.as_str().into())));
         fields.extend(self.replay.as_ref().map(|name| ("replay".to_owned(), name.as_str().into())));
         fields.extend(self.keys.iter().map(|(name, value)| ((*name).to_owned(), value.clone())));
         Value::Object(fields)
@@ -180,6 +191,11 @@ pub fn written(streams: &[&Described]) -> (String, Vec<Origin>) {
         if stream.replay.is_some() {
             text += PLACEHOLDER;
             places.extend([None, None]);
+            if stream.get("rate").is_none() {
+                // Beside others all have rates.
+                let _ = writeln!(text, "rate = '{USUAL_RATE}'");
+                places.push(None);
+            }
         }
     }
     (text, places)
@@ -190,10 +206,36 @@ pub fn written(streams: &[&Described]) -> (String, Vec<Origin>) {
 /// # Errors
 /// The first thing that is wrong.
 pub fn streams(all: &[&Described], line: Option<f64>, recordings: &Recordings) -> Result<Vec<Stream>, Fault> {
+    let mut groups: BTreeMap<Option<&str>, Vec<usize>> = BTreeMap::new();
+    for (index, own) in all.iter().enumerate() {
+        groups.entry(own.sequence.as_deref()).or_default().push(index);
+    }
+    let mut made: Vec<Option<Stream>> = all.iter().map(|_| None).collect();
+    for (sequence, places) in groups {
+        let some: Vec<&Described> = places.iter().map(|place| all[*place]).collect();
+        let order = if sequence.is_some() { Order::Sequential } else { Order::Interleaved };
+        let streams = together(&some, order, line, recordings)
+            .map_err(|fault| Fault { stream: places.get(fault.stream).copied().unwrap_or_default(), ..fault })?;
+        places.into_iter().zip(streams).for_each(|(place, stream)| made[place] = Some(stream));
+    }
+    Ok(made.into_iter().flatten().collect())
+}
+
+/// Those that are sent all at once, or one after the other.
+fn together(
+    all: &[&Described],
+    order: Order,
+    line: Option<f64>,
+    recordings: &Recordings,
+) -> Result<Vec<Stream>, Fault> {
     if all.is_empty() {
         return Ok(Vec::new());
     }
-    let (text, places) = written(all);
+    let (mut text, mut places) = written(all);
+    if order == Order::Sequential {
+        text.insert_str(0, "order = 'sequential'\n");
+        places.insert(0, None);
+    }
     let setup = file::Setup { link: Link::Ethernet, line, files: NO_FILES };
     let mut set = file::streams("streams", &text, &setup).map_err(|error| {
         let place = places.get(error.line.saturating_sub(1)).copied().flatten();
@@ -330,7 +372,7 @@ mod tests {
         assert_eq!(fault("ip/udp", "rate", json!("10 cows")), ("rate".into(), Some(0)));
         assert_eq!(fault("ip/udp", "rate", json!(10)), ("rate".into(), None));
         assert_eq!(fault("ip/udp", "cuont", json!(10)), ("cuont".into(), None));
-        assert_eq!(fault("ip/udp", "next", json!("stop")), ("next".into(), None));
+        assert_eq!(fault("ip/udp", "next", json!("stop")), ("next".into(), None), "of no sequence");
         assert_eq!(fault("file(/etc/passwd#1)", "count", json!(1)).0, "packet");
     }
 

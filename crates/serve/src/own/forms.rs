@@ -24,6 +24,9 @@ pub fn write(tester: &Tester, streams: &[Described], form: &str) -> Result<Value
             format_args!("no form has the frames of {name:?}: keep its file beside"),
         );
     }
+    for (index, _) in streams.iter().enumerate().filter(|(_, one)| one.sequence.is_some()) {
+        faults.add(&format!("streams[{index}].sequence"), "no form has sequences beside other streams");
+    }
     if !faults.is_empty() {
         return Err(faults);
     }

@@ -19,7 +19,11 @@ const MOST_BYTES: usize = 9216;
 /// # Errors
 /// What is wrong with it.
 pub fn first(one: &Described, line: Option<f64>, recordings: &Recordings, count: u64) -> Result<Vec<Value>, Fault> {
-    let streams = streams(&[one], line, recordings)?;
+    // Of one alone it is not known whom it goes to.
+    let mut alone = one.clone();
+    alone.sequence = None;
+    alone.keys.retain(|(key, _)| *key != "next");
+    let streams = streams(&[&alone], line, recordings)?;
     let fault = |key: &str, what: String| Fault { stream: 0, key: key.to_owned(), at: None, what };
     if streams.iter().any(|stream| stream.rate == Rate::Top) {
         return Err(fault("rate", "at top speed it would keep the others waiting: give it a rate".to_owned()));

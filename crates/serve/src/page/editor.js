@@ -4,11 +4,12 @@ import { get, patch, post } from "./api.js";
 import { button, el, field, keep, pager, select, table, text } from "./dom.js";
 import { frame } from "./frame.js";
 
+const PLAIN = ["size", "rate", "count", "start", "for", "burst", "sequence", "next"];
 const USUAL = { packet: "ip(dst=198.18.0.2)/udp(dport=9)", size: "128", rate: "1kpps", count: "", start: "", for: "", burst: "", poisson: false, check: "" };
 const HINTS = {
   packet: "layers with slashes between: ip(dst=10.0.0.1..10.0.0.9)/udp(dport=53)/payload(random)",
   size: "64, 64..1518, random(64..1518), [64:7, 594:4, 1518:1], imix", rate: "250kpps, 1gbps, 50%", count: "no end",
-  start: "10ms", for: "2s", burst: "100/1ms",
+  start: "10ms", for: "2s", burst: "100/1ms", sequence: "of none", next: "goto NAME x3",
 };
 const FORMS = [["file", "stream file"], ["command", "command"], ["snappi", "snappi script"]];
 
@@ -22,7 +23,7 @@ export function open(main, page, [name]) {
     check: select([["", "by a trailer, or its packet"], ["trailer", "by a trailer"], ["count", "by its packet"], ["no", "not at all"]], { id: "check" }),
     poisson: el("input", { type: "checkbox", id: "poisson" }), replay: el("select", { id: "replay" }),
   };
-  for (const key of ["size", "rate", "count", "start", "for", "burst"]) inputs[key] = el("input", { id: key, placeholder: HINTS[key], spellcheck: "false" });
+  for (const key of PLAIN) inputs[key] = el("input", { id: key, placeholder: HINTS[key], spellcheck: "false" });
   const verdict = el("pre", { class: "caret", role: "status", id: "verdict" });
   const frames = el("div", { id: "frames" });
   const apply = button("Apply", save, { class: "main", "data-do": "apply" });
@@ -37,7 +38,8 @@ export function open(main, page, [name]) {
           onchange: (event) => page.attempt(() => bring(event.target.files[0])) }), { class: "broad" })),
         field("Packet", inputs.packet, { class: "wide" }), el("p", { class: "weak" }, HINTS.packet), verdict,
         el("div", { class: "form" }, field("Size, bytes with FCS", inputs.size), field("Rate", inputs.rate), field("Frames", inputs.count),
-          field("Bursts, frames/gap", inputs.burst), field("Start after", inputs.start), field("For", inputs.for), field("Checked", inputs.check),
+          field("Bursts, frames/gap", inputs.burst), field("Start after", inputs.start), field("For", inputs.for),
+          field("In sequence", inputs.sequence), field("Then", inputs.next), field("Checked", inputs.check),
           el("label", {}, inputs.poisson, " Gaps of a Poisson process")),
         el("div", { class: "bar" }, apply, button("New", async () => fill(null), { "data-do": "new" }),
           button("Remove", () => page.attempt(async () => {
@@ -65,7 +67,7 @@ export function open(main, page, [name]) {
       delete made.packet;
       made.replay = inputs.replay.value;
     }
-    for (const key of ["size", "rate", "start", "for", "check"]) {
+    for (const key of ["size", "rate", "start", "for", "check", "sequence", "next"]) {
       if (!inputs[key].disabled && inputs[key].value.trim()) made[key] = inputs[key].value.trim();
     }
     if (inputs.count.value.trim()) made.count = /^\d+$/.test(inputs.count.value.trim()) ? Number(inputs.count.value) : inputs.count.value;
@@ -127,7 +129,7 @@ export function open(main, page, [name]) {
     inputs.name.value = from.name;
     inputs.tx.value = from.tx;
     inputs.rx.value = from.rx[0] ?? "";
-    for (const key of ["packet", "size", "rate", "count", "start", "for", "check"]) inputs[key].value = from[key] ?? "";
+    for (const key of ["packet", "size", "rate", "count", "start", "for", "check", "sequence", "next"]) inputs[key].value = from[key] ?? "";
     inputs.burst.value = from.burst ? `${from.burst.frames}/${from.burst.gap}` : "";
     inputs.poisson.checked = from.poisson === true;
     await files(from.replay);
