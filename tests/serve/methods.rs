@@ -65,7 +65,12 @@ fn bursts_recovery_and_reset_are_measured() {
 #[test]
 fn services_and_one_load_for_long_are_measured() {
     let Some(server) = Server::start() else { return };
-    let service = |name: &str, cir: &str| json!({"name": name, "packet": "ip/udp", "size": 128, "cir": cir, "loss": "0.1%", "delay_ms": 5000, "variation_ms": 5000});
+    let limits = [("loss", json!("0.1%")), ("delay_ms", json!(5000)), ("variation_ms", json!(5000))];
+    let service = |name: &str, cir: &str| {
+        let mut one = json!({"name": name, "packet": "ip/udp", "size": 128, "cir": cir});
+        limits.iter().for_each(|(key, value)| one[key] = value.clone());
+        one
+    };
     let both = json!([service("voice", "200kbps"), service("data", "400kbps")]);
     let report =
         measured(&server, json!({"method": "y1564", "size": null, "trial": 0.2, "performance": 1.5, "services": both}));
