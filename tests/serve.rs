@@ -5,17 +5,26 @@
 //! - `own`: what is not of the model;
 //! - `page`: the page, in a headless Chromium;
 //! - `sent`: what was sent, of many flows, over a link that goes down, by a server that is ended;
+//! - `many`, `methods`, `replay`, `sequence`: pages of streams, measurements, recordings, streams one after the other;
 //! - `stage`: a server on the two ends of a wire, and requests as bytes.
 
 #[path = "serve/clients.rs"]
 mod clients;
 #[path = "serve/hostile.rs"]
 mod hostile;
+#[path = "serve/many.rs"]
+mod many;
+#[path = "serve/methods.rs"]
+mod methods;
 #[path = "serve/own.rs"]
 mod own;
 #[path = "serve/page.rs"]
 mod page;
+#[path = "serve/replay.rs"]
+mod replay;
 #[path = "serve/sent.rs"]
 mod sent;
+#[path = "serve/sequence.rs"]
+mod sequence;
 #[path = "serve/stage.rs"]
 mod stage;

@@ -83,6 +83,13 @@ fn names_are_told_as_they_are_and_never_obeyed() {
     let (status, answer) =
         server.ask("POST", "/monitor/metrics", json!({"flow": {"flow_names": [name]}}).to_string().as_bytes());
     assert_eq!(status, 400, "{answer}");
+    // Each of these would be 40 MB of frames.
+    let size = json!({"increment": {"start": 64, "end": 9000, "step": 1}});
+    let sized = |name: usize| json!({"name": name.to_string(), "tx_rx": {"port": {"tx_name": "p1"}}, "size": size});
+    let flows: Vec<Value> = (0..1000).map(sized).collect();
+    let (refused, answer) =
+        server.ask("POST", "/config", json!({"ports": [{"name": "p1"}], "flows": flows}).to_string().as_bytes());
+    assert!(refused == 400 && answer["errors"][0].as_str().unwrap().starts_with("flows[1].size: "), "{answer}");
     let ended = server.end();
     assert!(!ended.errors.contains('\u{1b}') && ended.errors.lines().count() < 10, "{:?}", ended.errors);
 }

@@ -225,6 +225,20 @@ fn flows_of_a_port_are_metered_while_they_go_on() {
     let rows = || server.post("/api/v1/flows", &json!({"port": "p2"}))["rows"].as_array().cloned().unwrap_or_default();
     wait_until("four flows", || rows().iter().filter(|row| row["packets"].as_u64() > Some(100)).count() == 4);
     assert!(rows().iter().all(|row| row["to"]["port"] == 80 && row["protocol"] == 17), "{:?}", rows());
+    // A thousand frames a second, of four flows in turn; a machine that is busy sends them in heaps.
+    let rated = || {
+        server.post("/api/v1/flows", &json!({"port": "p2", "by": "rate"}))["rows"]
+            .as_array()
+            .cloned()
+            .unwrap_or_default()
+    };
+    wait_until("they have rates", || {
+        rated().iter().all(|row| (100..=500).contains(&row["packets_per_s"].as_u64().unwrap_or(0)))
+    });
+    let row = &rated()[0];
+    assert!(row["bps"].as_u64() >= Some(8 * 60 * 100) && row["bps_back"] == 0, "{row}");
+    server.post("/api/v1/traffic", &json!({"do": "stop"}));
+    wait_until("they stand still", || rated().iter().all(|row| row["bps"] == 0));
 }
 
 /// Eight that read, and one that does not.

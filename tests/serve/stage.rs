@@ -22,13 +22,18 @@ pub struct Server {
 impl Server {
     /// `None`, said aloud, where there can be no networks for it.
     pub fn start() -> Option<Self> {
+        Self::with("", "", &[])
+    }
+
+    /// The same with a scheme before the port p2, options of it, and options of the server.
+    pub fn with(scheme: &str, options: &str, more: &[&str]) -> Option<Self> {
         if !may_make_labs() {
             return None;
         }
         let wire = Wire::new();
-        let (p1, p2) = (wire.port("a", "eth0", ""), wire.port("b", "eth0", ""));
-        let (p1, p2) = (format!("--port=p1={p1}"), format!("--port=p2={p2}"));
-        let mut running = start(&["serve", &p1, &p2, "--listen", "127.0.0.1:0"]);
+        let (p1, p2) = (wire.port("a", "eth0", ""), wire.port("b", "eth0", options));
+        let (p1, p2) = (format!("--port=p1={p1}"), format!("--port=p2={scheme}{p2}"));
+        let mut running = start(&[&["serve", &p1, &p2, "--listen", "127.0.0.1:0"], more].concat());
         let mut output = BufReader::new(running.take_output().unwrap());
         let mut line = || (&mut output).lines().next().expect("a line").unwrap();
         let address = line().strip_prefix("listening on http://").expect("where it listens").to_owned();

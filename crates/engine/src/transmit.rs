@@ -173,12 +173,29 @@ impl Transmitter {
     /// # Errors
     /// A stream that is wrong; then none begins.
     pub fn begin(&self, streams: Vec<Stream>, key: Key) -> Result<Vec<Arc<Sending>>, Wrong> {
+        self.begin_batch(streams, key, Batch::new)
+    }
+
+    /// The same of streams that follow one another as each says; they end together, and are told all together what they are told.
+    ///
+    /// # Errors
+    /// A stream that is wrong; then none begins.
+    pub fn begin_sequence(&self, streams: Vec<Stream>, key: Key) -> Result<Vec<Arc<Sending>>, Wrong> {
+        self.begin_batch(streams, key, Batch::sequence)
+    }
+
+    fn begin_batch(
+        &self,
+        streams: Vec<Stream>,
+        key: Key,
+        batch: impl FnOnce(Vec<Stream>, Key) -> Result<Batch, Wrong>,
+    ) -> Result<Vec<Arc<Sending>>, Wrong> {
         if let Some((index, top)) = streams.iter().enumerate().find(|(_, stream)| stream.rate == Rate::Top) {
             let what = "at top speed it would keep the others waiting: give it a rate".to_owned();
             return Err(Wrong::Stream { index, name: top.name.clone(), what });
         }
         let count = streams.len();
-        let batch = Arc::new(Batch::new(streams, key)?);
+        let batch = Arc::new(batch(streams, key)?);
         let mut table = self.places.table();
         let mut all: Vec<Arc<Sending>> = (0..count).map(|_| table.enter()).collect();
         // Commands name places in ascending order.
@@ -215,6 +232,12 @@ impl Transmitter {
     /// Has streams go each at another rate.
     pub fn pace<'a>(&self, streams: impl IntoIterator<Item = (&'a Arc<Sending>, Rate)>) {
         self.tell(streams, |rates| Action::Rates(rates.into()));
+    }
+
+    /// How many streams are sent, or hold on.
+    pub fn active(&self) -> usize {
+        let table = self.places.table();
+        table.taken.len() - table.free.len()
     }
 
     /// What the port has sent: frames, and their bytes without FCS.

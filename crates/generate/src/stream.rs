@@ -19,6 +19,7 @@ pub(crate) use select::{draw, mix, scale};
 use crate::Rate;
 use crate::trailer::Key;
 use linerate_wire::Link;
+use std::sync::Arc;
 
 /// The streams of one port.
 #[derive(Clone, Debug)]
@@ -131,7 +132,7 @@ pub struct Fill {
 }
 
 /// How the frames of a rate lie in time.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 pub enum Shape {
     /// As far apart as the rate says.
     Even,
@@ -148,6 +149,28 @@ pub enum Shape {
         /// Other streams have others.
         seed: u64,
     },
+    /// As those of a recording, which is sent again and again: the places of its frames in gaps of the rate. They begin at 0 and do not
+    /// descend; a pass takes as many gaps as it has frames.
+    Recorded(Arc<[f64]>),
+}
+
+impl Shape {
+    /// Of frames that came at these times, and how many a second that is; 1,000 where all came at once.
+    pub fn recorded(times: &[u64]) -> (Self, f64) {
+        let mut latest = times.first().copied().unwrap_or(0);
+        let first = latest;
+        // A time that goes back is that of the frame before.
+        let ascending = times.iter().map(|time| {
+            latest = latest.max(*time);
+            (latest - first) as f64
+        });
+        let ascending: Vec<f64> = ascending.collect();
+        let gaps = times.len().saturating_sub(1).max(1) as f64;
+        match ascending.last().copied().unwrap_or(0.0) / gaps {
+            mean if mean > 0.0 => (Shape::Recorded(ascending.iter().map(|time| time / mean).collect()), 1e9 / mean),
+            _ => (Shape::Recorded((0..times.len()).map(|place| place as f64).collect()), 1e3),
+        }
+    }
 }
 
 /// The time in which a stream has its frames. Usually that is from the beginning on, without end.

@@ -20,6 +20,7 @@ const START: u64 = 1_700_000_000_000_000_000;
 fn stream(dice: &mut Dice, id: u32, shared: bool) -> Stream {
     let frames = 1 + dice.below(4);
     let bursts = Shape::Bursts { frames, gap: 3000 + dice.below(9000) };
+    let recorded = Shape::Recorded([0.0, 0.0, 1.5, 2.0].into());
     Stream {
         name: format!("s{id}"),
         id,
@@ -28,7 +29,7 @@ fn stream(dice: &mut Dice, id: u32, shared: bool) -> Stream {
         size: Selector::ONE,
         selectors: Vec::new(),
         rate: Rate::Frames(if shared { 1.0 } else { dice.of(&RATES) }),
-        shape: if shared { Shape::Even } else { dice.of(&[Shape::Even, Shape::Even, bursts]) },
+        shape: if shared { Shape::Even } else { dice.of(&[Shape::Even, Shape::Even, bursts, recorded]) },
         count: dice.of(&[None, None, Some(1), Some(200)]),
         next: Next::Following,
         span: if shared { Span::ALWAYS } else { dice.of(&[Span::ALWAYS, LATER, SHORT]) },
@@ -92,6 +93,11 @@ impl Model {
             Shape::Bursts { frames, gap } => (self.next / frames - self.from.0 / frames) as f64 * gap as f64,
             _ => 0.0,
         };
+        if let Shape::Recorded(places) = &self.shape {
+            let pass = places.len() as u64;
+            let place = |frame: u64| (frame - frame % pass) as f64 + places[(frame % pass) as usize];
+            return self.from.1 + (place(self.next) - place(self.from.0)) * self.gap;
+        }
         self.from.1 + (self.next - self.from.0) as f64 * self.gap + between
     }
 
@@ -162,7 +168,7 @@ fn model(set: &StreamSet, commands: &[Command], end: u64) -> Vec<Vec<(u32, u64, 
             paused: None,
             runs: true,
             is_there: !comes,
-            shape: stream.shape,
+            shape: stream.shape.clone(),
             count: stream.count.unwrap_or(u64::MAX),
             span: stream.span,
             end: 0.0,

@@ -1,6 +1,6 @@
 //! A configuration: ports, what they capture, and flows.
 
-use crate::flow::{Flow, Setup};
+use crate::flow::{Flow, MOST_BYTES, Setup};
 use crate::read::{Faults, Node, Object};
 use serde_json::Value;
 use serde_json::value::RawValue;
@@ -17,6 +17,8 @@ pub struct Config {
     pub flows: Vec<Flow>,
     /// What is not quite as was asked for.
     pub warnings: Vec<String>,
+    /// Bytes of their frames, each size of each once.
+    pub bytes: usize,
 }
 
 /// The text of a configuration: its flows are read one by one, since as a tree of values they would take thirty times the memory.
@@ -199,9 +201,11 @@ impl Config {
         let known = |name: &str| setup.lines.iter().find(|(known, _)| known == name).map(|(_, line)| *line);
         let line = |name: &str| self.port(name).and_then(|port| port.speed).or_else(|| known(name));
         let mut warnings = Vec::new();
-        let flow = Flow::read(node, seed, line, faults, &mut warnings);
+        let room = MOST_BYTES.saturating_sub(self.bytes);
+        let flow = Flow::read(node, seed, line, room, faults, &mut warnings);
         self.warnings.append(&mut warnings);
         let Some(flow) = flow else { return };
+        self.bytes += flow.stream.variants.iter().map(|variant| variant.frame.len()).sum::<usize>();
         let unknown = |name: &&String| self.port(name).is_none();
         for name in [&flow.tx].into_iter().chain(&flow.rx).filter(unknown) {
             faults.add(&format!("{}.tx_rx.port", node.path), format_args!("no port is called {name:?}"));

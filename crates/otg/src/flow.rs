@@ -4,9 +4,12 @@ use crate::finish::{leave_fcs, spoil};
 use crate::headers::{HEADERS, Written};
 use crate::read::{Faults, Node, Object};
 use crate::timing::{Timing, sizes};
-use linerate_generate::packet::{self, Frames};
+use linerate_generate::packet::{self, Frames, Sizes};
 use linerate_generate::stream::{Mark, Next, Stream};
 use linerate_wire::Link;
+
+/// Bytes that the frames of all flows of a configuration may have, each size of each once.
+pub const MOST_BYTES: usize = 64 << 20;
 
 /// What there is to know beside the configuration.
 #[derive(Clone, Debug, Default)]
@@ -60,6 +63,7 @@ impl Flow {
         node: &Node<'_>,
         seed: u64,
         line: impl Fn(&str) -> Option<f64>,
+        room: usize,
         faults: &mut Faults,
         warnings: &mut Vec<String>,
     ) -> Option<Flow> {
@@ -88,7 +92,7 @@ impl Flow {
             return None;
         }
         made.stream.name.clone_from(&made.name);
-        made.make(&headers, &size, seed, &path, faults, warnings).then_some(made)
+        made.make(&headers, (&size, room), seed, &path, faults, warnings).then_some(made)
     }
 
     fn metrics(&mut self, flow: &mut Object<'_>, faults: &mut Faults) {
@@ -116,7 +120,7 @@ impl Flow {
     fn make(
         &mut self,
         headers: &[Written],
-        size: &str,
+        (size, room): (&str, usize),
         seed: u64,
         path: &str,
         faults: &mut Faults,
@@ -136,6 +140,19 @@ impl Flow {
                 return false;
             }
         };
+        let bytes = match &sizes {
+            Sizes::Of(sizes, _) => sizes.iter().sum::<usize>(),
+            _ => 0,
+        };
+        if bytes > room {
+            let what = "each size of it is a frame in memory, and so are those of the other flows";
+            let most = MOST_BYTES >> 20;
+            faults.add(
+                &format!("{path}.size"),
+                format_args!("{what}: {bytes} bytes, {most} MiB in all at most; take steps"),
+            );
+            return false;
+        }
         let made = |mark| {
             let setup = packet::Setup { link: Link::Ethernet, sizes: sizes.clone(), mark, seed, ..Default::default() };
             packet::frames(&self.text, &setup)
@@ -189,7 +206,7 @@ fn empty(timing: &Timing) -> Stream {
         size: linerate_generate::stream::Selector::ONE,
         selectors: Vec::new(),
         rate: timing.rate,
-        shape: timing.shape,
+        shape: timing.shape.clone(),
         count: timing.count,
         next: Next::Following,
         span: timing.span,

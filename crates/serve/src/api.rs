@@ -93,6 +93,8 @@ pub fn answer(desk: &Desk, method: &str, path: &str, body: &[u8]) -> Answer {
         };
     }
     let asked = match (method, path) {
+        // What stood behind the `?`.
+        ("GET", _) if !body.is_empty() => read(body).map(|document| (document, "")),
         ("GET", _) => Ok((Value::Null, "")),
         ("POST", "/config") => text(body).map(|text| (Value::Null, text)),
         _ => read(body).map(|document| (document, "")),
@@ -209,7 +211,10 @@ fn metrics(tester: &Tester, wanted: &Metrics) -> Result<Answer, Faults> {
             if !faults.is_empty() {
                 return Err(faults);
             }
-            let row = |at: usize| answer::flow(tester.flow(at), &tester.figures(at), columns);
+            let row = |at: usize| {
+                tester.look_at(at);
+                answer::flow(tester.flow(at), &tester.figures(at), columns)
+            };
             Ok(rows("flow_metrics", counted.into_iter().map(row)))
         }
     }

@@ -1,6 +1,7 @@
 //! What all connections share: the tester, what was done so far, and a measurement.
 
 use crate::measuring::{Measurer, Measuring};
+use crate::recordings::Reader;
 use crate::tester::Tester;
 use linerate_generate::packet;
 use serde_json::{Value, json};
@@ -18,6 +19,7 @@ pub struct Desk {
     tester: Arc<Mutex<Tester>>,
     log: Mutex<Log>,
     pub(crate) measuring: Measuring,
+    pub(crate) reader: Option<Box<dyn Reader>>,
 }
 
 /// What was done, and what was refused.
@@ -37,7 +39,13 @@ struct Entry {
 impl Desk {
     /// Of a tester; `measurer` makes measurements, where there is one.
     pub fn new(tester: Arc<Mutex<Tester>>, measurer: Option<Box<dyn Measurer>>) -> Self {
-        Desk { tester, log: Mutex::default(), measuring: Measuring::new(measurer) }
+        Desk { tester, log: Mutex::default(), measuring: Measuring::new(measurer), reader: None }
+    }
+
+    /// The same with somebody who reads capture files.
+    #[must_use]
+    pub fn reading(self, reader: Box<dyn Reader>) -> Self {
+        Desk { reader: Some(reader), ..self }
     }
 
     /// The tester; nobody else gets at it meanwhile.
@@ -79,5 +87,6 @@ impl Desk {
 }
 
 /// Files are none of a server's: whoever asks could name any.
-pub(crate) const NO_FILES: packet::Files<'static> =
-    &|name: &str, _| Err(format!("{name}: a server reads no files; paste the frame as raw(...)"));
+pub(crate) const NO_FILES: packet::Files<'static> = &|name: &str, _| {
+    Err(format!("{name}: a server reads no files; paste the frame as raw(...), or replay a file (POST /api/v1/files)"))
+};

@@ -3,7 +3,7 @@
 use crate::api::{Answer, EVENTS, answer};
 use crate::desk::Desk;
 use crate::guard::Guard;
-use crate::own::figures;
+use crate::own::{Page, figures};
 use crate::page;
 use http_body_util::{BodyExt, Either, Full, Limited};
 use hyper::body::{Body, Bytes, Frame, Incoming};
@@ -13,6 +13,7 @@ use hyper::service::service_fn;
 use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use linerate_engine::Stop;
+use serde_json::Value;
 use std::convert::Infallible;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -54,8 +55,8 @@ struct Shared {
     guard: Guard,
     long: Semaphore,
     watchers: Arc<Semaphore>,
-    /// The latest figures, made once for all who watch.
-    latest: watch::Sender<Bytes>,
+    /// How often rates were noted: then whoever watches is told figures.
+    ticked: watch::Sender<u64>,
     /// Wrong tokens since when.
     wrong: Mutex<(u32, Instant)>,
     told: Box<dyn Fn(&str) + Send + Sync>,
@@ -82,7 +83,7 @@ pub fn serve(
         guard,
         long: Semaphore::new(1),
         watchers: Arc::new(Semaphore::new(WATCHERS)),
-        latest: watch::Sender::new(Bytes::new()),
+        ticked: watch::Sender::new(0),
         wrong: Mutex::new((0, Instant::now())),
         told: Box::new(told),
     });
@@ -112,18 +113,16 @@ pub fn serve(
     result
 }
 
-/// Has rates noted, twice a second, and says figures to those who watch.
+/// Has rates noted, twice a second; then those who watch are told figures.
 async fn tick(shared: Arc<Shared>) {
     loop {
         tokio::time::sleep(TICK).await;
         let all = Arc::clone(&shared);
         let note = move || {
             all.desk.tester().tick(Instant::now());
-            if all.latest.receiver_count() > 0 {
-                all.latest.send_replace(figures(&all.desk).to_string().into());
-            }
         };
         let _ = tokio::task::spawn_blocking(note).await;
+        shared.ticked.send_modify(|ticks| *ticks += 1);
     }
 }
 
@@ -164,13 +163,20 @@ async fn respond(request: Request<Incoming>, shared: &Arc<Shared>) -> Response<S
         return with_headers(Response::new(Either::Left(Full::new(Bytes::from_static(body)))), kind);
     }
     if method == Method::GET && path == "/api/v1/events" {
+        let page = match Page::read(&query(request.uri())) {
+            Ok(page) => page,
+            Err(faults) => return response(faults.into()),
+        };
         return match Arc::clone(&shared.watchers).try_acquire_owned() {
-            Ok(permit) => watch(shared, permit),
+            Ok(permit) => watch(shared, permit, page),
             Err(_) => response(Answer::refuse(503, &["too many clients watch already".to_owned()])),
         };
     }
+    let has_query = method == Method::GET && request.uri().query().is_some();
+    let asked_for = if has_query { query(request.uri()).to_string().into() } else { Bytes::new() };
     let body = match take(request, has_body, shared).await {
-        Ok(body) => body,
+        Ok(body) if has_body => body,
+        Ok(_) => asked_for,
         Err((status, what)) => {
             shared.refused(&method, &path, what);
             return response(Answer::refuse(status, &[what.to_owned()]));
@@ -188,6 +194,23 @@ async fn respond(request: Request<Incoming>, shared: &Arc<Shared>) -> Response<S
         shared.desk.note(&format!("{method} {path} {told}"));
     }
     response(answer)
+}
+
+/// What stands behind the `?` of an address: names and texts (URL standard, application/x-www-form-urlencoded).
+fn query(address: &hyper::Uri) -> Value {
+    let text = |part: &str| {
+        let (mut bytes, mut rest) = (Vec::new(), part.as_bytes());
+        while let Some((first, others)) = rest.split_first() {
+            let pair = others.get(..2).and_then(|pair| std::str::from_utf8(pair).ok());
+            let value = pair.filter(|_| *first == b'%').and_then(|pair| u8::from_str_radix(pair, 16).ok());
+            bytes.push(value.unwrap_or(if *first == b'+' { b' ' } else { *first }));
+            rest = &others[if value.is_some() { 2 } else { 0 }..];
+        }
+        String::from_utf8_lossy(&bytes).into_owned()
+    };
+    let pairs = address.query().unwrap_or_default().split('&').filter(|pair| !pair.is_empty());
+    let pairs = pairs.map(|pair| pair.split_once('=').unwrap_or((pair, "")));
+    pairs.map(|(name, value)| (text(name), Value::from(text(value)))).collect::<serde_json::Map<_, _>>().into()
 }
 
 /// The body of a request, if it is short enough and comes soon enough.
@@ -248,23 +271,23 @@ impl Body for Events {
     }
 }
 
-fn watch(shared: &Arc<Shared>, permit: OwnedSemaphorePermit) -> Response<Sent> {
+fn watch(shared: &Arc<Shared>, permit: OwnedSemaphorePermit, page: Page) -> Response<Sent> {
     let (sender, receiver) = channel(1);
-    tokio::spawn(tell_figures(Arc::clone(shared), sender, permit));
+    tokio::spawn(tell_figures(Arc::clone(shared), sender, permit, page));
     with_headers(Response::new(Either::Right(Events(receiver))), EVENTS)
 }
 
-async fn tell_figures(shared: Arc<Shared>, sender: Sender<Bytes>, _permit: OwnedSemaphorePermit) {
-    let mut latest = shared.latest.subscribe();
-    let desk = Arc::clone(&shared.desk);
-    let Ok(first) = tokio::task::spawn_blocking(move || figures(&desk).to_string()).await else { return };
-    let mut text = Bytes::from(first);
+/// Each who watches has rows of its own: what nobody looks at is copied for nobody.
+async fn tell_figures(shared: Arc<Shared>, sender: Sender<Bytes>, _permit: OwnedSemaphorePermit, page: Page) {
+    let mut ticked = shared.ticked.subscribe();
     for number in 1u64.. {
-        let event = [format!("id: {number}\ndata: ").as_bytes(), &text[..], b"\n\n"].concat();
-        if sender.send(event.into()).await.is_err() || latest.changed().await.is_err() {
+        let desk = Arc::clone(&shared.desk);
+        let figures = tokio::task::spawn_blocking(move || figures(&desk, page).to_string());
+        let Ok(text) = figures.await else { return };
+        let event = [format!("id: {number}\ndata: ").as_bytes(), text.as_bytes(), b"\n\n"].concat();
+        if sender.send(event.into()).await.is_err() || ticked.changed().await.is_err() {
             return;
         }
-        text = latest.borrow_and_update().clone();
     }
 }
 

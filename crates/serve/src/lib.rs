@@ -12,6 +12,7 @@
 //!
 //! - [`tester`]: ports, configuration, flows and their figures; [`listen`]: what comes at a port; [`capture`]: what is kept of it;
 //! - [`api`]: what each path does, [`own`]: those below `/api/v1`; `page`: what a browser is handed;
+//! - [`recordings`]: what streams replay;
 //! - [`desk`]: what connections share; [`measuring`]: a measurement beside all that, which somebody else makes; [`top`]: flows of a port;
 //! - [`http`]: the server; [`guard`]: who may ask;
 //! - [`scrape`](mod@scrape): beside all that, pages of counters and of what goes on, of any run.
@@ -40,6 +41,7 @@ pub mod own;
 mod page;
 mod port;
 mod rates;
+pub mod recordings;
 mod running;
 pub mod scrape;
 pub mod tester;

@@ -74,6 +74,11 @@ impl Listener {
         self.heard.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// The same for whoever looks at it while the port may be elsewhere.
+    pub(crate) fn shared(&self) -> Arc<Mutex<Heard>> {
+        Arc::clone(&self.heard)
+    }
+
     /// How often the port was asked for frames. Until that grows nothing is known of what is there.
     pub fn looked(&self) -> u64 {
         self.looked.load(Ordering::Acquire)

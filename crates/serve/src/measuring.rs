@@ -2,7 +2,7 @@
 //!
 //! What is measured, and how a report looks, is nothing that a server knows: whoever starts it brings a [`Measurer`].
 
-use crate::tester::{Came, Tester, Way, run_trial};
+use crate::tester::{Beside, Came, Tester, Way, run_trial};
 use linerate_engine::Stop;
 use serde_json::{Value, json};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -37,12 +37,12 @@ pub struct Bench {
 }
 
 impl Bench {
-    /// Makes a trial.
+    /// Makes a trial; `beside` goes on beside it, and is waited for.
     ///
     /// # Errors
     /// Why it could not be made.
-    pub fn trial(&self, ways: &[Way], quiet: Duration) -> Result<Vec<Came>, String> {
-        run_trial(&self.tester, ways, quiet, &self.stop)
+    pub fn trial(&self, ways: &[Way], quiet: Duration, beside: Option<Beside<'_>>) -> Result<Vec<Came>, String> {
+        run_trial(&self.tester, ways, quiet, &self.stop, beside)
     }
 
     /// What a port is, as whoever started the server wrote it.

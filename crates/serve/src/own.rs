@@ -2,28 +2,30 @@
 
 mod captures;
 pub mod described;
+mod files;
 mod forms;
 mod frames;
 mod rows;
 mod snappi;
 
-pub use rows::figures;
+pub use rows::{Page, figures};
 
 use crate::api::{Answer, EVENTS, JSON, Path, path};
 use crate::desk::Desk;
 use crate::tester::Tester;
-use crate::top::Top;
+use crate::top::{Lately, Top};
 use described::{Described, Fault, read_all};
 use linerate_meter::End;
 use linerate_otg::control::Traffic;
 use linerate_otg::read::Faults;
+use rows::whole;
 use serde_json::{Value, json};
 
 /// Its paths.
 pub const PATHS: &[Path] = &[
-    path("GET", "/api/v1/figures", "Figures of all ports and of the first 200 streams, and what else goes on."),
+    path("GET", "/api/v1/figures", "Figures of all ports and of some streams (from, count), and what else goes on."),
     Path { kind: EVENTS, ..path("GET", "/api/v1/events", "The same, twice a second, as server-sent events.") },
-    path("GET", "/api/v1/streams", "The streams as they were set here."),
+    path("GET", "/api/v1/streams", "The streams as they were set here: all, some (from, count), or one (name)."),
     path("POST", "/api/v1/streams", "Sets streams instead of all there were: all of them or none."),
     path("PATCH", "/api/v1/streams", "Adds or changes streams, and removes those named in remove; others go on."),
     path("POST", "/api/v1/check", "Says what is wrong with a stream, and where, or shows its first frames."),
@@ -42,6 +44,12 @@ pub const PATHS: &[Path] = &[
     path("POST", "/api/v1/measure/stop", "Ends the measurement, with what is known by then."),
     path("GET", "/api/v1/measure/report.json", "The report of the last measurement."),
     Path { kind: HTML, ..path("GET", "/api/v1/measure/report.html", "The same as one HTML file.") },
+    path("GET", "/api/v1/files", "The recordings that streams may replay."),
+    path(
+        "POST",
+        "/api/v1/files",
+        "Keeps a recording: a capture file, what was captured at a port, or a file of the server; or removes one.",
+    ),
     path("GET", "/api/v1/log", "What was done, and what was refused, lately."),
     path("GET", "/api/v1/openapi.json", "This description of all paths."),
 ];
@@ -58,9 +66,11 @@ pub fn act(desk: &Desk, method: &str, path: &str, document: &Value) -> Result<An
     let done = || Ok(Answer::json(200, &json!({})));
     let refused = |(status, what): (u16, String)| Answer::refuse(status, &[what]);
     match (method, name) {
-        ("GET", "figures" | "events") => Ok(Answer::json(200, &figures(desk))),
-        ("GET", "streams") => Ok(list(&desk.tester())),
+        ("GET", "figures" | "events") => Ok(Answer::json(200, &figures(desk, Page::read(document)?))),
+        ("GET", "streams") => list(&desk.tester(), document),
         ("GET", "log") => Ok(Answer::json(200, &desk.notes())),
+        ("GET", "files") => Ok(Answer::json(200, &files::list(desk))),
+        (_, "files") => Ok(Answer::json(200, &files::act(desk, document)?)),
         ("GET", "openapi.json") => Ok(Answer::json(200, &crate::api::openapi())),
         ("GET", "measure") => Ok(Answer { status: 200, kind: JSON, body: desk.measuring.whole().into_bytes() }),
         ("GET", _) => {
@@ -118,10 +128,19 @@ pub fn is_traffic(method: &str, path: &str) -> bool {
     method != "GET" && (own.contains(&path) || path.starts_with("/config") || path == "/control/state")
 }
 
-/// The streams, of which one at a time is a tree of values.
-fn list(tester: &Tester) -> Answer {
-    let rows = tester.described().iter().map(|one| one.json().to_string()).collect::<Vec<_>>().join(",");
-    Answer { status: 200, kind: JSON, body: format!("{{\"streams\":[{rows}]}}").into_bytes() }
+/// The streams, of which one at a time is a tree of values: all of them, or those that are asked for.
+fn list(tester: &Tester, document: &Value) -> Result<Answer, Answer> {
+    let all = tester.described();
+    let some = if let Some(name) = document["name"].as_str() {
+        all.iter().position(|own| own.name == name).map_or(&[][..], |at| &all[at..=at])
+    } else if document["from"].is_null() && document["count"].is_null() {
+        all
+    } else {
+        &all[Page::read(document)?.places(all.len())]
+    };
+    let rows = some.iter().map(|one| one.json().to_string()).collect::<Vec<_>>().join(",");
+    let body = format!("{{\"streams\":[{rows}],\"streams_in_all\":{}}}", all.len());
+    Ok(Answer { status: 200, kind: JSON, body: body.into_bytes() })
 }
 
 fn check(tester: &Tester, document: &Value) -> Answer {
@@ -130,7 +149,8 @@ fn check(tester: &Tester, document: &Value) -> Answer {
         let faults: Vec<Value> = faults.iter().map(Fault::json).collect();
         Answer::json(200, &json!({"faults": faults, "frames": frames}))
     };
-    let made = Described::read(&document["stream"]).and_then(|one| frames::first(&one, tester.line_of(&one.tx), count));
+    let made = Described::read(&document["stream"])
+        .and_then(|one| frames::first(&one, tester.line_of(&one.tx), &tester.recordings, count));
     match made {
         Ok(frames) => answer(Vec::new(), frames),
         Err(fault) => answer(vec![fault], Vec::new()),
@@ -229,14 +249,16 @@ fn flows(tester: &Tester, document: &Value) -> Result<Value, Faults> {
     }
     let Some(top) = &heard.top else { return Ok(json!({"is_on": false, "rows": []})) };
     let most = document["count"].as_u64().map_or(50, |count| (count as usize).clamp(1, MOST_FLOWS));
-    let (greatest, kept, let_go) = top.greatest(most);
+    let (greatest, kept, let_go) = top.greatest(most, document["by"] == "rate");
     drop(heard);
     let end = |end: &End| json!({"address": end.address.to_string(), "port": end.port});
-    let row = |flow: &linerate_meter::Flow| {
+    let row = |(flow, lately): &(linerate_meter::Flow, Lately)| {
         let [there, back] = &flow.sides;
         json!({
             "from": end(&flow.ends[0]), "to": end(&flow.ends[1]), "protocol": flow.protocol, "packets": there.packets,
             "bytes": there.frame_bytes, "packets_back": back.packets, "bytes_back": back.frame_bytes,
+            "packets_per_s": whole(lately.packets[0]), "bps": whole(lately.bits[0]),
+            "packets_per_s_back": whole(lately.packets[1]), "bps_back": whole(lately.bits[1]),
             "first_ns": flow.first().0, "last_ns": flow.last().0,
             "state": if flow.end == linerate_meter::EndReason::Active { "goes on" } else { flow.end.name() }
         })

@@ -9,6 +9,7 @@ pub struct Rates {
     last: Option<(Instant, [u64; 4])>,
     /// Frames and bytes a second, sent and received.
     rates: [f64; 4],
+    is_known: bool,
 }
 
 /// Notes closer than this say nothing.
@@ -23,11 +24,17 @@ impl Rates {
             if span < SHORTEST {
                 return;
             }
+            self.is_known = true;
             for (rate, (count, before)) in self.rates.iter_mut().zip(counts.into_iter().zip(before)) {
                 *rate = count.saturating_sub(before) as f64 / span.as_secs_f64();
             }
         }
         self.last = Some((now, counts));
+    }
+
+    /// Whether anything was noted twice.
+    pub fn is_known(&self) -> bool {
+        self.is_known
     }
 
     /// Says them.

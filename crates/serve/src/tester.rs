@@ -5,12 +5,13 @@ mod own;
 mod read;
 mod trial;
 
-pub use trial::{Came, Way, run as run_trial};
+pub use trial::{Beside, Came, Look, Way, run as run_trial};
 
 use crate::listen::account;
 use crate::own::described::Described;
 use crate::port::{Opened, Port};
 use crate::rates::Rates;
+use crate::recordings::Recordings;
 use crate::running::{Running, came, differ_in_rate, matchers};
 use linerate_burst::random::mix;
 use linerate_engine::transmit::{Sending, Transmitter};
@@ -20,7 +21,8 @@ use linerate_otg::config::Config;
 use linerate_otg::control::Traffic;
 use linerate_otg::flow::Flow;
 use linerate_otg::read::Faults;
-use std::collections::HashSet;
+use std::cell::RefCell;
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -38,6 +40,11 @@ pub struct Tester {
     places: Vec<usize>,
     key: u64,
     next_id: u32,
+    /// What streams may replay.
+    pub(crate) recordings: Recordings,
+    /// Flows whose figures somebody looked at lately, and at which tick. Of many flows rates are known of these alone.
+    watched: RefCell<HashMap<usize, u64>>,
+    ticks: u64,
 }
 
 /// The text where no configuration was set.
@@ -50,6 +57,8 @@ const LOOKS: u64 = 3;
 const PATIENCE: Duration = Duration::from_secs(10);
 /// Of more flows than this it is not looked at each whether all of it has come.
 const MANY: usize = 1000;
+/// A flow that nobody looked at for so many ticks is looked at by nobody.
+const FORGET: u64 = 20;
 /// How often they are looked at.
 const LOOK: Duration = Duration::from_millis(5);
 
@@ -70,7 +79,20 @@ impl Tester {
         }
         let (config, text) = (Config::default(), NOTHING.to_owned());
         let (own, running, places) = (Vec::new(), Vec::new(), Vec::new());
-        Ok(Tester { ports, config, text, own, running, places, key: mix(seed) | 1, next_id: 1 })
+        let (watched, ticks, recordings) = (RefCell::default(), 0, Recordings::default());
+        Ok(Tester {
+            ports,
+            config,
+            text,
+            own,
+            running,
+            places,
+            key: mix(seed) | 1,
+            next_id: 1,
+            recordings,
+            watched,
+            ticks,
+        })
     }
 
     /// The configuration as it was set, with what was changed since.
@@ -95,6 +117,7 @@ impl Tester {
         self.stop_all();
         self.running = config.flows.iter().map(|flow| Running::new(flow, &config, &places)).collect();
         (self.config, self.places) = (config, places);
+        self.watched.get_mut().clear();
         self.renew();
         for port in &mut self.ports {
             let (frames, bytes) = port.transmitter.sent();
@@ -159,6 +182,7 @@ impl Tester {
             port.transmitter.end(gone.iter().filter(|gone| gone.tx == place).map(|gone| &gone.sending));
         }
         (self.config, self.places, self.running) = (config, places, running);
+        self.watched.get_mut().clear();
         Ok(warnings)
     }
 
@@ -167,6 +191,8 @@ impl Tester {
     /// # Errors
     /// Why a port sends no more, or what is wrong with a stream.
     pub fn transmit(&mut self, state: Traffic, flows: &[usize]) -> Result<(), Faults> {
+        let whole = self.whole(flows);
+        let flows = &whole[..];
         match state {
             Traffic::Start => return self.begin(flows),
             Traffic::Stop => {
@@ -184,6 +210,18 @@ impl Tester {
         Ok(())
     }
 
+    /// With one of a sequence all of it is meant.
+    fn whole(&self, flows: &[usize]) -> Vec<usize> {
+        let name = |at: &usize| Some((self.running[*at].tx, self.own.get(*at)?.sequence.as_deref()?));
+        let meant: HashSet<(usize, &str)> = flows.iter().filter_map(name).collect();
+        if meant.is_empty() {
+            return flows.to_vec();
+        }
+        let named: HashSet<usize> = flows.iter().copied().collect();
+        let is_meant = |at: &usize| named.contains(at) || name(at).is_some_and(|name| meant.contains(&name));
+        (0..self.running.len()).filter(is_meant).collect()
+    }
+
     fn each_port(&self, flows: &[usize], act: impl Fn(&Transmitter, Vec<&Arc<Sending>>)) {
         for (place, port) in self.ports.iter().enumerate() {
             let own = flows.iter().map(|at| &self.running[*at]).filter(|running| running.tx == place);
@@ -197,7 +235,8 @@ impl Tester {
         if self.running.iter().all(|running| !running.is_active()) {
             self.renew();
         }
-        let mut by_port: Vec<(Vec<usize>, Vec<Stream>)> = self.ports.iter().map(|_| Default::default()).collect();
+        // By ports, those that stand for themselves first, then each sequence.
+        let mut groups: BTreeMap<(usize, Option<String>), (Vec<usize>, Vec<Stream>)> = BTreeMap::new();
         for at in flows {
             let (flow, running) = (&self.config.flows[*at], &mut self.running[*at]);
             let is_counted = flow.stream.mark != Mark::Trailer;
@@ -218,17 +257,23 @@ impl Tester {
                 running.before = (came.frames, came.bytes);
             }
             (running.sending, running.rates) = (Arc::default(), Rates::default());
-            let (own, streams) = &mut by_port[running.tx];
+            let sequence = self.own.get(*at).and_then(|own| own.sequence.clone());
+            let (own, streams) = groups.entry((running.tx, sequence)).or_default();
             own.push(*at);
             streams.push(Stream { id: running.id, ..flow.stream.clone() });
         }
         let mut faults = Faults::default();
-        for (port, (own, streams)) in self.ports.iter().zip(by_port).filter(|(_, (own, _))| !own.is_empty()) {
+        for ((place, sequence), (own, streams)) in groups {
+            let port = &self.ports[place];
             if let Some(failure) = port.transmitter.failure() {
                 faults.add(&port.name, failure);
                 continue;
             }
-            match port.transmitter.begin(streams, Key(self.key)) {
+            let begun = match sequence {
+                None => port.transmitter.begin(streams, Key(self.key)),
+                Some(_) => port.transmitter.begin_sequence(streams, Key(self.key)),
+            };
+            match begun {
                 Ok(all) => own.into_iter().zip(all).for_each(|(at, sending)| self.running[at].sending = sending),
                 Err(wrong) => faults.add(&port.name, wrong),
             }

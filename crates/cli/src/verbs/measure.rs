@@ -6,6 +6,7 @@ mod options;
 mod plan;
 mod recovery;
 mod report;
+pub mod reset;
 mod rfc2544;
 mod search;
 #[cfg(feature = "serve")]

@@ -1,10 +1,13 @@
 //! `linerate serve`: other programs drive traffic, and people in a browser, over HTTP.
 
+mod files;
+
 use super::generate::guard;
 use crate::exit::{Exit, usage};
 use crate::privileges::{Identity, confine};
 use crate::signals::stop_on_signals;
 use crate::verbs::inputs::are_live;
+use crate::verbs::measure::reset::Helper;
 use crate::view::rates::grouped;
 use crate::view::terminal::{fail, show, shown, tell};
 use anyhow::Context;
@@ -15,6 +18,7 @@ use linerate_port::{RxOptions, Spec, TxOptions};
 use linerate_serve::{Desk, Guard, Opened, Tester, Token};
 use std::io::Read;
 use std::net::{SocketAddr, TcpListener};
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// Options of `linerate serve`.
@@ -45,6 +49,13 @@ pub struct Args {
     /// drawn and printed]
     #[arg(long, value_name = "FILE")]
     token: Option<String>,
+    /// Capture files of this folder may be replayed by their names; without it those that clients bring
+    #[arg(long, value_name = "FOLDER")]
+    files: Option<PathBuf>,
+    /// Resets the device that is measured: a command of the shell, run with the rights of whoever starts the server when a client asks
+    /// for the test reset of RFC 2544
+    #[arg(long, value_name = "COMMAND")]
+    reset_with: Option<String>,
     /// Send into the interface of the default route too
     #[arg(long)]
     yes: bool,
@@ -75,8 +86,13 @@ pub fn run(args: &Args) -> anyhow::Result<Exit> {
         }
         guard::check_route(spec, args.yes)?;
     }
+    if let Some(folder) = args.files.as_ref().filter(|folder| !folder.is_dir()) {
+        return Err(usage(format!("--files {}: this is no folder", folder.display())));
+    }
     // Loaded while that is allowed: filters of captures are compiled by it. Where there is none they say so.
     let _ = linerate_filter::Filter::compile("ip", 1);
+    let helper = |command: &String| Helper::start(command).map(Arc::new).context("--reset-with: there is no shell");
+    let resets = args.reset_with.as_ref().map(helper).transpose()?;
     let identity = Identity::choose(args.user.as_deref(), are_live(specs.iter().copied()))?;
     let opened =
         args.ports.iter().map(|(name, spec)| open(name, spec, &identity)).collect::<anyhow::Result<Vec<_>>>()?;
@@ -103,8 +119,9 @@ pub fn run(args: &Args) -> anyhow::Result<Exit> {
         }
     };
     let guard = Guard::new(token, address, Vec::new());
-    let measurer: Box<dyn linerate_serve::Measurer> = Box::new(super::measure::served::Served);
-    let desk = Arc::new(Desk::new(Arc::clone(&tester), Some(measurer)));
+    let measurer: Box<dyn linerate_serve::Measurer> = Box::new(super::measure::served::Served { resets });
+    let files = files::Files { folder: args.files.clone() };
+    let desk = Arc::new(Desk::new(Arc::clone(&tester), Some(measurer)).reading(Box::new(files)));
     linerate_serve::serve(listener, desk, guard, &stop, told).context("the server ended")?;
     let tester = tester.lock().unwrap_or_else(PoisonError::into_inner);
     tester.stop();

@@ -95,7 +95,7 @@ impl Book {
         };
         let line = |(place, stream): (usize, &Stream)| {
             let is = (State::Running, own(place, stream));
-            let paced = match (stream.shape, stream.span) {
+            let paced = match (&stream.shape, stream.span) {
                 (Shape::Poisson { .. }, _) => Some("a Poisson process has a rate"),
                 (_, Span::ALWAYS) => None,
                 _ => Some("whoever begins or ends at a time of its own has a rate"),

@@ -82,6 +82,16 @@ impl StreamSet {
     }
 }
 
+/// Places of the frames of a recording.
+fn check_places(places: &[f64]) -> Result<(), String> {
+    let is_right = places.first() == Some(&0.0) && places.is_sorted();
+    // What is no number is not sorted either.
+    if is_right && places.last().is_some_and(|last| *last <= places.len() as f64) {
+        return Ok(());
+    }
+    Err("the places of a recording begin at 0, do not descend, and end within its gaps".to_owned())
+}
+
 fn check_rate(rate: &Rate) -> Result<(), String> {
     match rate {
         Rate::Frames(number) | Rate::Bits(number, _) if !(number.is_finite() && *number > 0.0) => {
@@ -100,9 +110,13 @@ impl Stream {
             return Err("it has no frame: leave it out, or count = 1 and more".to_owned());
         }
         check_rate(&self.rate)?;
-        match self.shape {
+        match &self.shape {
             Shape::Bursts { frames: 0, .. } => return Err("a burst has at least one frame".to_owned()),
             Shape::Poisson { .. } if self.rate == Rate::Top => return Err("a Poisson process has a rate".to_owned()),
+            Shape::Recorded(_) if !matches!(self.rate, Rate::Frames(_)) => {
+                return Err("a recording goes at frames a second, as in 10kpps".to_owned());
+            }
+            Shape::Recorded(places) => check_places(places)?,
             _ => {}
         }
         match self.next {

@@ -32,7 +32,7 @@ impl Clock {
         let stays = match self.shape {
             _ if self.frames == 0 => left.max(0.0),
             Shape::Bursts { .. } => (left - old).max(0.0),
-            Shape::Even | Shape::Poisson { .. } => 0.0,
+            Shape::Even | Shape::Poisson { .. } | Shape::Recorded(_) => 0.0,
         };
         let rest = if old > 0.0 { (left - stays) * (new / old) } else { 0.0 };
         let due = at + stays + rest;

@@ -41,7 +41,7 @@ impl Clock {
     /// At a stream's first frame. Frame n is as long as frame `n % cycle`.
     pub fn new(stream: &Stream, rate: Rate, cycle: u64) -> Self {
         let lengths = Lengths::of(stream, cycle);
-        let (shape, span, base) = (stream.shape, stream.span, stream.span.start as f64);
+        let (shape, span, base) = (stream.shape.clone(), stream.span, stream.span.start as f64);
         Clock { rate, shape, lengths, frames: 0, bytes: 0, drawn: base, base, from: (0, 0), span }
     }
 
@@ -53,13 +53,17 @@ impl Clock {
     /// When the next frame is due, in nanoseconds.
     pub fn due(&self) -> f64 {
         let (frames, bytes) = (self.frames.wrapping_sub(self.from.0), self.bytes.wrapping_sub(self.from.1));
-        match self.shape {
+        match &self.shape {
             Shape::Even => self.base + self.rate.exact_nanos(frames, bytes),
             Shape::Bursts { frames: burst, gap } => {
-                let bursts = self.frames / burst.max(1) - self.from.0 / burst.max(1);
-                self.base + self.rate.exact_nanos(frames, bytes) + bursts as f64 * gap as f64
+                let bursts = self.frames / burst.max(&1) - self.from.0 / burst.max(&1);
+                self.base + self.rate.exact_nanos(frames, bytes) + bursts as f64 * *gap as f64
             }
             Shape::Poisson { .. } => self.drawn,
+            Shape::Recorded(places) => {
+                let gaps = place(places, self.frames) - place(places, self.from.0);
+                self.base + gaps * self.rate.exact_nanos(1, 0)
+            }
         }
     }
 
@@ -70,12 +74,12 @@ impl Clock {
 
     /// Goes on by so many frames.
     pub fn advance(&mut self, by: u64) {
-        match (&self.lengths, self.shape) {
+        match (&self.lengths, &self.shape) {
             (Lengths::One(length), Shape::Even | Shape::Bursts { .. }) => {
                 self.bytes = self.bytes.wrapping_add(length.wrapping_mul(by));
                 self.frames = self.frames.wrapping_add(by);
             }
-            (_, Shape::Even | Shape::Bursts { .. }) if !matches!(self.rate, Rate::Bits(..)) => {
+            (_, Shape::Even | Shape::Bursts { .. } | Shape::Recorded(_)) if !matches!(self.rate, Rate::Bits(..)) => {
                 self.frames = self.frames.wrapping_add(by);
             }
             _ => (0..by).for_each(|_| self.step()),
@@ -105,10 +109,10 @@ impl Clock {
             (Rate::Bits(number, Layer::L2), Lengths::One(length)) => (3, number, *length),
             (Rate::Bits(..), Lengths::Picked { .. }) => return None,
         };
-        let (frames, gap) = match self.shape {
+        let (frames, gap) = match &self.shape {
             Shape::Even => (0, 0),
-            Shape::Bursts { frames, gap } => (frames, gap),
-            Shape::Poisson { .. } => return None,
+            Shape::Bursts { frames, gap } => (*frames, *gap),
+            Shape::Poisson { .. } | Shape::Recorded(_) => return None,
         };
         let Span { start, length: until } = self.span;
         Some([kind, number.to_bits(), length, frames, gap, start, until.unwrap_or(u64::MAX)])
@@ -134,6 +138,13 @@ impl Lengths {
             }
         }
     }
+}
+
+/// Where a frame of a recording lies, in gaps from the first one of the first pass.
+fn place(places: &[f64], frame: u64) -> f64 {
+    let pass = places.len().max(1) as u64;
+    let within = places.get((frame % pass) as usize).copied().unwrap_or(0.0);
+    (frame / pass * pass) as f64 + within
 }
 
 /// A draw from the exponential distribution of mean 1: its upper 53 bits as a number above 0, up to 1.

@@ -1,5 +1,6 @@
 //! Streams all at once.
 
+mod chain;
 mod commanded;
 
 use self::commanded::Commanded;
@@ -52,6 +53,8 @@ struct Round {
     end: f64,
     /// Since when it waits to be resumed.
     paused: Option<f64>,
+    /// Its only member is one of several that follow one another.
+    is_chained: bool,
 }
 
 /// The rate of all streams together.
@@ -136,7 +139,10 @@ impl Interleave {
                 }
                 continue;
             }
-            round.go_on(&self.counts, self.news.as_mut());
+            match &mut self.commanded {
+                Some(commanded) if round.is_chained => round.follow(commanded, self.news.as_mut()),
+                _ => round.go_on(&self.counts, self.news.as_mut()),
+            }
             match round.turn(turn.round) {
                 Some(next) => *turn = next,
                 None => {
@@ -157,7 +163,8 @@ impl Round {
     /// Of one stream, which has so many frames.
     fn new(clock: Clock, stream: u32, count: u64) -> Self {
         let end = clock.end();
-        Round { clock, members: vec![stream], turn: 0, ends: count, phases: Vec::new(), end, paused: None }
+        let (turn, phases, paused) = (0, Vec::new(), None);
+        Round { clock, members: vec![stream], turn, ends: count, phases, end, paused, is_chained: false }
     }
 
     /// The next frame.

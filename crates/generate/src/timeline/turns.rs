@@ -82,6 +82,7 @@ fn pace(stream: &Stream, common: Option<Rate>) -> Result<Pace, String> {
         Shape::Even => None,
         Shape::Bursts { frames, gap } => Some((frames, gap)),
         Shape::Poisson { .. } => return Err(format!("stream {:?} has the gaps of a Poisson process", stream.name)),
+        Shape::Recorded(_) => return Err(format!("stream {:?} has the gaps of a recording", stream.name)),
     };
     Ok(Pace { rate: common.unwrap_or(stream.rate), by_round: false, burst })
 }

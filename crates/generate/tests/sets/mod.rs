@@ -65,7 +65,12 @@ fn stream(dice: &mut Dice, id: u32, streams: usize, top: bool) -> Stream {
     let rate = if top { Rate::Top } else { dice.of(&rates) };
     let bursts = Shape::Bursts { frames: 1 + dice.below(5), gap: dice.below(5000) };
     let poisson = Shape::Poisson { seed: dice.roll() };
-    let shape = dice.of(&[Shape::Even, Shape::Even, bursts, poisson]);
+    let times: Vec<u64> = (0..1 + dice.below(9)).map(|place| place * 1000 + dice.below(3000)).collect();
+    let recorded = match rate {
+        Rate::Frames(_) => Shape::recorded(&times).0,
+        _ => Shape::Even,
+    };
+    let shape = dice.of(&[Shape::Even, Shape::Even, bursts, poisson, recorded]);
     let some = 1 + dice.below(300);
     let count = dice.of(&[None, Some(1), Some(40), Some(some)]);
     let goto =
@@ -214,10 +219,10 @@ pub fn slots(set: &StreamSet, most: usize) -> Vec<Slot> {
 fn due(stream: &Stream, rate: Rate, n: u64) -> f64 {
     let start = stream.span.start as f64;
     let length = |n| stream.variant(n).frame.len() as u64;
-    match stream.shape {
+    match &stream.shape {
         Shape::Even => start + rate.exact_nanos(n, (0..n).map(length).sum()),
         Shape::Bursts { frames, gap } => {
-            start + rate.exact_nanos(n, (0..n).map(length).sum()) + (n / frames) as f64 * gap as f64
+            start + rate.exact_nanos(n, (0..n).map(length).sum()) + (n / frames) as f64 * *gap as f64
         }
         Shape::Poisson { seed } => (0..n)
             .map(|n| {
@@ -226,6 +231,10 @@ fn due(stream: &Stream, rate: Rate, n: u64) -> f64 {
                 -(uniform / 2f64.powi(53)).ln() * rate.exact_nanos(1, length(n))
             })
             .fold(start, |sum, gap| sum + gap),
+        Shape::Recorded(places) => {
+            let pass = places.len() as u64;
+            start + ((n / pass * pass) as f64 + places[(n % pass) as usize]) * rate.exact_nanos(1, 0)
+        }
     }
 }
 

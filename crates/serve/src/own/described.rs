@@ -1,12 +1,13 @@
 //! Streams as `/api/v1` has them: what a stream file says of each, with the ports that it is for.
 
 use crate::desk::NO_FILES;
+use crate::recordings::Recordings;
 use linerate_generate::file::{self, keys};
-use linerate_generate::stream::Stream;
+use linerate_generate::stream::{Order, Stream};
 use linerate_otg::read::Faults;
 use linerate_wire::Link;
 use serde_json::{Map, Value, json};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 
 /// A stream.
@@ -20,6 +21,10 @@ pub struct Described {
     pub rx: Vec<String>,
     /// Keys of a stream file, but for its name, in the order of the keys.
     pub keys: Vec<(&'static str, Value)>,
+    /// The recording that it replays, where it has no packet of its own.
+    pub replay: Option<String>,
+    /// The sequence that it is part of: the others of it follow, or go before.
+    pub sequence: Option<String>,
 }
 
 /// What is wrong with a stream, and where.
@@ -36,11 +41,15 @@ pub struct Fault {
 }
 
 /// Streams at most.
-pub const MOST_STREAMS: usize = 1 << 16;
+pub const MOST_STREAMS: usize = 1 << 17;
 /// Characters of a name.
 const LONGEST_NAME: usize = 200;
 /// Keys that have no meaning where streams are commanded one by one.
-const NOT_HERE: &[&str] = &["name", "next", "id"];
+const NOT_HERE: &[&str] = &["name", "id"];
+/// Keys that have no meaning beside a recording.
+const OF_A_PACKET: &[&str] = &["packet", "size", "burst", "poisson", "check"];
+/// What stands for the frames of a recording until they are there.
+const PLACEHOLDER: &str = "packet = 'ip/udp'\nsize = '64'\n";
 /// How fast where nobody says.
 const USUAL_RATE: &str = "1kpps";
 
@@ -68,18 +77,23 @@ impl Described {
     /// What is wrong with it, as far as can be said without the others.
     pub fn read(document: &Value) -> Result<Self, Fault> {
         let Some(fields) = document.as_object() else { return Err(Fault::new("", "a stream is an object")) };
-        let mut read = Described { name: String::new(), tx: String::new(), rx: Vec::new(), keys: Vec::new() };
+        let (name, tx, rx, keys) = (String::new(), String::new(), Vec::new(), Vec::new());
+        let mut read = Described { name, tx, rx, keys, replay: None, sequence: None };
         for (name, value) in fields {
             match name.as_str() {
                 "name" => read.name = text(name, value)?.trim().to_owned(),
                 "tx" => read.tx = text(name, value)?.to_owned(),
                 "rx" => read.rx = ports(value)?,
+                "sequence" if value.is_null() || value == "" => {}
+                "sequence" => read.sequence = Some(text(name, value)?.to_owned()),
+                "replay" if value.is_null() || value == "" => {}
+                "replay" => read.replay = Some(text(name, value)?.to_owned()),
                 _ => {
                     let known = keys::STREAM.iter().find(|key| key.name == name && !NOT_HERE.contains(&key.name));
                     let Some(key) = known else {
                         return Err(Fault::new(
                             name,
-                            format!("there is no such key; there are name, tx, rx, {}", all()),
+                            format!("there is no such key; there are name, tx, rx, replay, sequence, {}", all()),
                         ));
                     };
                     // What a form leaves empty says nothing.
@@ -88,6 +102,17 @@ impl Described {
                     }
                 }
             }
+        }
+        if read.sequence.is_none() && read.get("next").is_some() {
+            return Err(Fault::new(
+                "next",
+                "it is of a sequence: say of which (sequence), and give the others its name too",
+            ));
+        }
+        if read.replay.is_some()
+            && let Some((key, _)) = read.keys.iter().find(|(key, _)| OF_A_PACKET.contains(key))
+        {
+            return Err(Fault::new(key, "a recording has frames and times of its own: leave it out"));
         }
         read.complete();
         match (read.name.chars().count(), read.tx.is_empty()) {
@@ -100,7 +125,8 @@ impl Described {
 
     /// Puts keys in order, and adds the rate that goes without saying.
     fn complete(&mut self) {
-        if self.get("rate").is_none() {
+        // A recording goes as it came.
+        if self.get("rate").is_none() && self.replay.is_none() {
             self.keys.push(("rate", USUAL_RATE.into()));
         }
         self.keys.sort_by_key(|(name, _)| keys::STREAM.iter().position(|key| key.name == *name));
@@ -116,6 +142,11 @@ impl Described {
         self.get(name).and_then(Value::as_str).unwrap_or_default()
     }
 
+    /// What it sends, for people.
+    pub fn told(&self) -> String {
+        self.replay.as_ref().map_or_else(|| self.text("packet").to_owned(), |name| format!("replay of {name}"))
+    }
+
     /// Has it go at another rate.
     pub fn pace(&mut self, rate: &str) {
         self.keys.retain(|(name, _)| *name != "rate");
@@ -129,6 +160,8 @@ impl Described {
         fields.insert("name".into(), self.name.as_str().into());
         fields.insert("tx".into(), self.tx.as_str().into());
         fields.insert("rx".into(), self.rx.clone().into());
+        fields.extend(self.sequence.as_ref().map(|name| ("sequence".to_owned(), name.as_str().into())));
+        fields.extend(self.replay.as_ref().map(|name| ("replay".to_owned(), name.as_str().into())));
         fields.extend(self.keys.iter().map(|(name, value)| ((*name).to_owned(), value.clone())));
         Value::Object(fields)
     }
@@ -155,6 +188,15 @@ pub fn written(streams: &[&Described]) -> (String, Vec<Origin>) {
             // Text in memory takes whatever is written.
             let _ = writeln!(text, "{key} = {value}");
         }
+        if stream.replay.is_some() {
+            text += PLACEHOLDER;
+            places.extend([None, None]);
+            if stream.get("rate").is_none() {
+                // Beside others all have rates.
+                let _ = writeln!(text, "rate = '{USUAL_RATE}'");
+                places.push(None);
+            }
+        }
     }
     (text, places)
 }
@@ -163,18 +205,50 @@ pub fn written(streams: &[&Described]) -> (String, Vec<Origin>) {
 ///
 /// # Errors
 /// The first thing that is wrong.
-pub fn streams(all: &[&Described], line: Option<f64>) -> Result<Vec<Stream>, Fault> {
+pub fn streams(all: &[&Described], line: Option<f64>, recordings: &Recordings) -> Result<Vec<Stream>, Fault> {
+    let mut groups: BTreeMap<Option<&str>, Vec<usize>> = BTreeMap::new();
+    for (index, own) in all.iter().enumerate() {
+        groups.entry(own.sequence.as_deref()).or_default().push(index);
+    }
+    let mut made: Vec<Option<Stream>> = all.iter().map(|_| None).collect();
+    for (sequence, places) in groups {
+        let some: Vec<&Described> = places.iter().map(|place| all[*place]).collect();
+        let order = if sequence.is_some() { Order::Sequential } else { Order::Interleaved };
+        let streams = together(&some, order, line, recordings)
+            .map_err(|fault| Fault { stream: places.get(fault.stream).copied().unwrap_or_default(), ..fault })?;
+        places.into_iter().zip(streams).for_each(|(place, stream)| made[place] = Some(stream));
+    }
+    Ok(made.into_iter().flatten().collect())
+}
+
+/// Those that are sent all at once, or one after the other.
+fn together(
+    all: &[&Described],
+    order: Order,
+    line: Option<f64>,
+    recordings: &Recordings,
+) -> Result<Vec<Stream>, Fault> {
     if all.is_empty() {
         return Ok(Vec::new());
     }
-    let (text, places) = written(all);
+    let (mut text, mut places) = written(all);
+    if order == Order::Sequential {
+        text.insert_str(0, "order = 'sequential'\n");
+        places.insert(0, None);
+    }
     let setup = file::Setup { link: Link::Ethernet, line, files: NO_FILES };
-    let set = file::streams("streams", &text, &setup).map_err(|error| {
+    let mut set = file::streams("streams", &text, &setup).map_err(|error| {
         let place = places.get(error.line.saturating_sub(1)).copied().flatten();
         let (stream, key, start) = place.unwrap_or_default();
         let at = place.and_then(|_| (error.column - 1).checked_sub(start));
         Fault { stream, key: key.to_owned(), at, what: error.what().to_owned() }
     })?;
+    for (index, (own, stream)) in all.iter().zip(&mut set.streams).enumerate() {
+        let Some(name) = &own.replay else { continue };
+        let (has_rate, is_once) = (own.get("rate").is_some(), own.get("count").or(own.get("for")).is_none());
+        let made = recordings.replay(name, stream, has_rate, is_once);
+        made.map_err(|what| Fault { stream: index, ..Fault::new(if has_rate { "rate" } else { "replay" }, what) })?;
+    }
     Ok(set.streams)
 }
 
@@ -290,7 +364,7 @@ mod tests {
                 Ok(one) => one,
                 Err(fault) => return (fault.key, fault.at),
             };
-            let fault = streams(&[&one], None).unwrap_err();
+            let fault = streams(&[&one], None, &Recordings::default()).unwrap_err();
             (fault.key, fault.at)
         };
         assert_eq!(fault("ip/udp(dprt=53)", "count", json!(1)), ("packet".into(), Some(7)));
@@ -298,7 +372,7 @@ mod tests {
         assert_eq!(fault("ip/udp", "rate", json!("10 cows")), ("rate".into(), Some(0)));
         assert_eq!(fault("ip/udp", "rate", json!(10)), ("rate".into(), None));
         assert_eq!(fault("ip/udp", "cuont", json!(10)), ("cuont".into(), None));
-        assert_eq!(fault("ip/udp", "next", json!("stop")), ("next".into(), None));
+        assert_eq!(fault("ip/udp", "next", json!("stop")), ("next".into(), None), "of no sequence");
         assert_eq!(fault("file(/etc/passwd#1)", "count", json!(1)).0, "packet");
     }
 
@@ -308,7 +382,7 @@ mod tests {
             let document =
                 json!({"name": name, "tx": "p1", "packet": "ip/udp", "burst": {"frames": 3, "gap": "1ms"}, "count": 9});
             let one = read(&document).unwrap();
-            let made = streams(&[&one], None).unwrap_or_else(|fault| panic!("{fault:?}"));
+            let made = streams(&[&one], None, &Recordings::default()).unwrap_or_else(|fault| panic!("{fault:?}"));
             assert_eq!((made[0].name.as_str(), made[0].count), (name, Some(9)));
         }
     }

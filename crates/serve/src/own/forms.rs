@@ -18,6 +18,18 @@ pub const END: &str = "'''";
 /// What cannot be said in that form.
 pub fn write(tester: &Tester, streams: &[Described], form: &str) -> Result<Value, Faults> {
     let mut faults = Faults::default();
+    for (index, name) in streams.iter().enumerate().filter_map(|(index, one)| Some((index, one.replay.as_ref()?))) {
+        faults.add(
+            &format!("streams[{index}].replay"),
+            format_args!("no form has the frames of {name:?}: keep its file beside"),
+        );
+    }
+    for (index, _) in streams.iter().enumerate().filter(|(_, one)| one.sequence.is_some()) {
+        faults.add(&format!("streams[{index}].sequence"), "no form has sequences beside other streams");
+    }
+    if !faults.is_empty() {
+        return Err(faults);
+    }
     let (text, name) = match form {
         "file" => (file(streams), "streams.toml"),
         "command" => (command(tester, streams, &mut faults), "generate.sh"),

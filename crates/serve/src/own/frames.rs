@@ -1,6 +1,7 @@
 //! Frames for people: layers and hexadecimal.
 
 use super::described::{Described, Fault, streams};
+use crate::recordings::Recordings;
 use linerate_generate::stream::{Mark, Next, Order, Selector, Shape, Stream, StreamSet, Variant};
 use linerate_generate::trailer::Key;
 use linerate_generate::{Part, Rate, Timeline, describe};
@@ -17,8 +18,12 @@ const MOST_BYTES: usize = 9216;
 ///
 /// # Errors
 /// What is wrong with it.
-pub fn first(one: &Described, line: Option<f64>, count: u64) -> Result<Vec<Value>, Fault> {
-    let streams = streams(&[one], line)?;
+pub fn first(one: &Described, line: Option<f64>, recordings: &Recordings, count: u64) -> Result<Vec<Value>, Fault> {
+    // Of one alone it is not known whom it goes to.
+    let mut alone = one.clone();
+    alone.sequence = None;
+    alone.keys.retain(|(key, _)| *key != "next");
+    let streams = streams(&[&alone], line, recordings)?;
     let fault = |key: &str, what: String| Fault { stream: 0, key: key.to_owned(), at: None, what };
     if streams.iter().any(|stream| stream.rate == Rate::Top) {
         return Err(fault("rate", "at top speed it would keep the others waiting: give it a rate".to_owned()));
@@ -90,7 +95,7 @@ mod tests {
     #[test]
     fn frames_are_shown_as_they_will_be() {
         let document = json!({"name": "a", "tx": "p", "packet": "ip(dst=10.0.0.1..10.0.0.9)/udp(dport=53)", "rate": "1kpps", "count": 3});
-        let frames = first(&Described::read(&document).unwrap(), None, 5).unwrap();
+        let frames = first(&Described::read(&document).unwrap(), None, &Recordings::default(), 5).unwrap();
         assert_eq!(frames.len(), 3, "it has three");
         let layers: Vec<&str> =
             frames[1]["layers"].as_array().unwrap().iter().filter_map(|layer| layer["layer"].as_str()).collect();

@@ -4,23 +4,59 @@ use super::described::Described;
 use crate::desk::Desk;
 use crate::tester::Tester;
 use linerate_otg::answer::{Figures, Transmit};
+use linerate_otg::read::Faults;
 use serde_json::{Value, json};
+use std::ops::Range;
 
-/// Streams whose figures are told.
+/// Streams whose figures are told at once.
 const MOST_ROWS: usize = 200;
 /// Characters of a packet's text that are told.
-const MOST_TEXT: usize = 500;
+const MOST_TEXT: usize = 200;
 
-/// Everything that changes.
-pub fn figures(desk: &Desk) -> Value {
+/// Which streams somebody looks at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Page {
+    from: usize,
+    count: usize,
+}
+
+impl Page {
+    /// Reads the fields `from`, by the order of streams from 0, and `count`; both may be left out.
+    ///
+    /// # Errors
+    /// What is no number.
+    pub fn read(document: &Value) -> Result<Self, Faults> {
+        let mut faults = Faults::default();
+        let mut number = |name: &str, usual: usize| match &document[name] {
+            Value::Null => usual,
+            value => value.as_str().and_then(|text| text.parse().ok()).unwrap_or_else(|| {
+                faults.add(name, "a number belongs here");
+                usual
+            }),
+        };
+        let page = Page { from: number("from", 0), count: number("count", MOST_ROWS).min(MOST_ROWS) };
+        if faults.is_empty() { Ok(page) } else { Err(faults) }
+    }
+
+    /// Which of so many these are.
+    pub fn places(self, streams: usize) -> Range<usize> {
+        let from = self.from.min(streams);
+        from..from.saturating_add(self.count).min(streams)
+    }
+}
+
+/// Everything that changes, and of streams those of a page: however many there are, it is no longer.
+pub fn figures(desk: &Desk, page: Page) -> Value {
     let measuring = desk.measuring.brief();
     let tester = desk.tester();
     let ports: Vec<Value> = tester.names().enumerate().map(|(place, _)| port(&tester, place)).collect();
     let described = tester.described();
-    let streams: Vec<Value> =
-        (0..tester.streams().min(MOST_ROWS)).map(|at| stream(&tester, at, described.get(at))).collect();
+    let places = page.places(tester.streams());
+    let from = places.start;
+    let streams: Vec<Value> = places.map(|at| stream(&tester, at, described.get(at))).collect();
     json!({
         "schema": "linerate/serve/1", "ports": ports, "streams": streams, "streams_in_all": tester.streams(),
+        "streams_from": from, "streams_active": tester.active(),
         "set_by": if described.is_empty() && tester.streams() > 0 { "otg" } else { "own" },
         "measure": measuring, "log": desk.noted()
     })
@@ -36,12 +72,12 @@ fn port(tester: &Tester, place: usize) -> Value {
         "is_on": capture.is_on(), "frames": capture.len(), "dropped": capture.dropped, "filter": capture.text(),
         "bytes": capture.bytes()
     });
-    let is_metered = heard.top.is_some();
+    let (is_metered, missing) = (heard.top.is_some(), heard.check.totals().missing);
     drop(heard);
     let failure = port.transmitter.failure().or(port.listener.failure());
     json!({
         "name": port.name, "port": port.spec, "is_up": (port.is_up)(), "line_bps": port.line, "longest": longest(port.longest),
-        "tx": counts(&tx), "rx": counts(&rx), "capture": captured, "flows": is_metered, "failure": failure
+        "tx": counts(&tx), "rx": counts(&rx), "missing": missing, "capture": captured, "flows": is_metered, "failure": failure
     })
 }
 
@@ -59,6 +95,7 @@ fn counts(figures: &Figures) -> Value {
 
 fn stream(tester: &Tester, at: usize, described: Option<&Described>) -> Value {
     let (flow, figures) = (tester.flow(at), tester.figures_since(at));
+    let lately = |rate: f64| tester.is_paced(at).then(|| whole(rate));
     let state = match figures.transmit {
         Transmit::Started => "sending",
         Transmit::Paused => "paused",
@@ -74,8 +111,8 @@ fn stream(tester: &Tester, at: usize, described: Option<&Described>) -> Value {
     json!({
         "name": flow.name, "tx": flow.tx, "rx": flow.rx, "packet": flow.text.chars().take(MOST_TEXT).collect::<String>(),
         "least": least, "most": most, "rate": rate, "state": state, "sent": figures.tx.frames,
-        "sent_per_s": whole(figures.tx.frame_rate), "received": known(figures.rx.frames),
-        "received_per_s": known(whole(figures.rx.frame_rate)), "lost": known(lost),
+        "sent_per_s": lately(figures.tx.frame_rate), "received": known(figures.rx.frames),
+        "received_per_s": known(0).and_then(|_| lately(figures.rx.frame_rate)), "lost": known(lost),
         "reordered": known(figures.reordered), "corrupted": known(figures.corrupted),
         "duplicated": known(figures.rx.frames.saturating_sub(figures.distinct)),
         "latency_ns": figures.latency.map(|(least, mean, most)| json!({"least": least, "mean": mean, "most": most,
@@ -84,6 +121,6 @@ fn stream(tester: &Tester, at: usize, described: Option<&Described>) -> Value {
 }
 
 /// To the nearest.
-fn whole(rate: f64) -> u64 {
+pub fn whole(rate: f64) -> u64 {
     rate.round() as u64
 }

@@ -44,7 +44,7 @@ fn document(tester: &Tester, all: &[Described], faults: &mut Faults) -> Value {
     let mut flows = Vec::new();
     for (index, one) in all.iter().enumerate() {
         let path = format!("streams[{index}]");
-        let made = streams(&[one], tester.line_of(&one.tx));
+        let made = streams(&[one], tester.line_of(&one.tx), &tester.recordings);
         let Some(stream) = made.ok().and_then(|mut made| made.pop()) else {
             faults.add(&path, "it is wrong itself");
             continue;
@@ -73,7 +73,7 @@ fn flow(one: &Described, stream: &Stream) -> Option<Value> {
 }
 
 fn finished(one: &Described, stream: &Stream, size: usize, rate: Value) -> Option<Value> {
-    let duration = match (stream.shape, stream.count, stream.span.length) {
+    let duration = match (stream.shape.clone(), stream.count, stream.span.length) {
         (Shape::Even, None, None) => json!({"choice": "continuous", "continuous": {"delay": delay(stream)}}),
         (Shape::Even, Some(count), None) => {
             json!({"choice": "fixed_packets", "fixed_packets": {"packets": count, "delay": delay(stream)}})
@@ -175,7 +175,7 @@ fn is_same(flow: &Value, one: &Described, stream: &Stream) -> bool {
     let Some(flow) = config.flows.into_iter().next() else { return false };
     // Its number is not given yet, and stands in trailers.
     let other = Stream { id: stream.id, ..flow.stream };
-    let timing = |stream: &Stream| (stream.rate, stream.shape, stream.count, stream.span, stream.mark);
+    let timing = |stream: &Stream| (stream.rate, stream.shape.clone(), stream.count, stream.span, stream.mark);
     let is_frame_same = |n| other.frame(n, 0, &Key::default()) == stream.frame(n, 0, &Key::default());
     timing(&other) == timing(stream) && (0..COMPARED).all(is_frame_same)
 }

@@ -46,9 +46,10 @@ export const patch = async (path, document) => (await ask("PATCH", at(path), doc
 export const getBlob = async (path) => (await ask("GET", at(path))).blob();
 export const postBlob = async (path, document) => (await ask("POST", at(path), document)).blob();
 
-/** Follows the figures: `told` gets each, until `signal` says to end. Server-sent events, read here since EventSource sends no token. */
-export async function follow(told, signal) {
-  const answer = await ask("GET", at("events"), undefined, signal);
+/** Follows the figures, with streams from a number on: `told` gets each, until `signal` says to end. Server-sent events,
+ * read here since EventSource sends no token. */
+export async function follow(told, signal, from) {
+  const answer = await ask("GET", at(`events?from=${from}`), undefined, signal);
   const reader = answer.body.pipeThrough(new TextDecoderStream()).getReader();
   let rest = "";
   for (;;) {

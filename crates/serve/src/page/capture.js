@@ -1,6 +1,6 @@
 // Frames captured at a port: begun, listed, looked at, kept.
 
-import { post, postBlob } from "./api.js";
+import { patch, post, postBlob } from "./api.js";
 import { button, count, day, el, field, keep, select, table, text } from "./dom.js";
 import { frame } from "./frame.js";
 
@@ -34,7 +34,8 @@ export function open(main, page, [name]) {
       button("Clear", () => doing("clear"), { "data-do": "clear" })),
     el("form", { class: "bar", onsubmit: (event) => { event.preventDefault(); skip = 0; page.attempt(list); } }, field("Show what fits", filter),
       el("button", { "data-do": "list" }, "Show"), button("Before", turn(-ROWS)), button("Next", turn(ROWS)),
-      button("Download pcapng", () => page.attempt(download), { "data-do": "download" })),
+      button("Download pcapng", () => page.attempt(download), { "data-do": "download" }),
+      button("Replay", () => page.attempt(replay), { "data-do": "replay", title: "keeps what fits, as a stream" })),
     told, el("div", { class: "two" }, rows.element, shown));
   port.addEventListener("change", () => { skip = 0; page.attempt(list); });
 
@@ -65,6 +66,14 @@ export function open(main, page, [name]) {
 
   async function download() {
     keep(`${port.value}.pcapng`, await postBlob("capture/file", { port: port.value, filter: filter.value, format: "pcapng" }));
+  }
+
+  /** Keeps what fits as a file of the server, and makes a stream of it. */
+  async function replay() {
+    const name = `${port.value} ${day(Date.now() * 1e6)}`;
+    await post("files", { name, port: port.value, filter: filter.value });
+    await patch("streams", { streams: [{ name: `replay ${name}`, tx: ports[0], rx: ports.slice(1, 2), replay: name }] });
+    page.go(`edit/${encodeURIComponent(`replay ${name}`)}`);
   }
 
   function update(figures) {

@@ -11,6 +11,8 @@ export function remember(figures) {
   const now = Math.floor(Date.now() / 1000);
   let missing = null;
   for (const stream of figures.streams) if (stream.lost !== null) missing = (missing ?? 0) + stream.lost;
+  // Of streams that are not told one by one it is known what did not come below the highest number.
+  if (figures.streams_in_all > figures.streams.length) missing = figures.ports.reduce((all, port) => all + port.missing, 0);
   if (last && last.time === now) return;
   const sum = (side) => figures.ports.reduce((all, port) => all + port[side].frames_per_s, 0);
   const more = missing !== null && last && last.missing !== null ? Math.max(0, missing - last.missing) : missing === null ? null : 0;

@@ -85,6 +85,26 @@ export function button(label, act, attributes = {}) {
   return made;
 }
 
+/** Goes through a long list, so many at a time: `go` gets the number of the first, `show` says what is seen. */
+export function pager(most, go) {
+  let at = 0, all = 0;
+  const first = el("input", { class: "rate", "aria-label": "first", inputmode: "numeric" });
+  const to = (from) => go(Math.max(0, Math.min(from, Math.floor((all - 1) / most) * most)));
+  const back = button("Earlier", () => to(at - most), { "data-do": "earlier" }), on = button("Later", () => to(at + most), { "data-do": "later" });
+  const told = el("span", { class: "weak" });
+  first.addEventListener("change", () => to(Math.max(0, parseInt(first.value.replace(/\D/g, ""), 10) - 1 || 0)));
+  const element = el("div", { class: "bar", hidden: true }, back, on, el("label", {}, "From", first), told);
+  function show(from, shown, total) {
+    [at, all] = [from, total];
+    element.hidden = total <= most;
+    if (document.activeElement !== first) first.value = from + 1;
+    text(told, `${count(from + 1)} to ${count(from + shown)} of ${count(total)}`);
+    back.disabled = from === 0;
+    on.disabled = from + shown >= total;
+  }
+  return { element, show };
+}
+
 /** Has a browser keep bytes as a file. */
 export function keep(name, blob) {
   const address = URL.createObjectURL(blob);

@@ -1,14 +1,15 @@
 // Streams as text: written, checked while that is done, with the frames that they will send.
 
 import { get, patch, post } from "./api.js";
-import { button, el, field, keep, select, table, text } from "./dom.js";
+import { button, el, field, keep, pager, select, table, text } from "./dom.js";
 import { frame } from "./frame.js";
 
+const PLAIN = ["size", "rate", "count", "start", "for", "burst", "sequence", "next"];
 const USUAL = { packet: "ip(dst=198.18.0.2)/udp(dport=9)", size: "128", rate: "1kpps", count: "", start: "", for: "", burst: "", poisson: false, check: "" };
 const HINTS = {
   packet: "layers with slashes between: ip(dst=10.0.0.1..10.0.0.9)/udp(dport=53)/payload(random)",
   size: "64, 64..1518, random(64..1518), [64:7, 594:4, 1518:1], imix", rate: "250kpps, 1gbps, 50%", count: "no end",
-  start: "10ms", for: "2s", burst: "100/1ms",
+  start: "10ms", for: "2s", burst: "100/1ms", sequence: "of none", next: "goto NAME x3",
 };
 const FORMS = [["file", "stream file"], ["command", "command"], ["snappi", "snappi script"]];
 
@@ -20,21 +21,25 @@ export function open(main, page, [name]) {
     rx: select([["", "nowhere"], ...ports], { id: "rx" }),
     packet: el("textarea", { id: "packet", rows: 4, spellcheck: "false", class: "mono" }),
     check: select([["", "by a trailer, or its packet"], ["trailer", "by a trailer"], ["count", "by its packet"], ["no", "not at all"]], { id: "check" }),
-    poisson: el("input", { type: "checkbox", id: "poisson" }),
+    poisson: el("input", { type: "checkbox", id: "poisson" }), replay: el("select", { id: "replay" }),
   };
-  for (const key of ["size", "rate", "count", "start", "for", "burst"]) inputs[key] = el("input", { id: key, placeholder: HINTS[key], spellcheck: "false" });
+  for (const key of PLAIN) inputs[key] = el("input", { id: key, placeholder: HINTS[key], spellcheck: "false" });
   const verdict = el("pre", { class: "caret", role: "status", id: "verdict" });
   const frames = el("div", { id: "frames" });
   const apply = button("Apply", save, { class: "main", "data-do": "apply" });
   const title = el("h1", {}, "Streams");
+  const pages = pager(200, (first) => page.attempt(() => { from = first; return load(); }));
   const list = table("Streams that there are", [["stream"], ["from, to"], ["packet"], ["rate", "", true]], { "data-table": "list" });
   main.append(title,
     el("div", { class: "two" },
       el("form", { onsubmit: (event) => { event.preventDefault(); apply.click(); } },
         el("div", { class: "form" }, field("Name", inputs.name), field("Sent by port", inputs.tx), field("Comes to port", inputs.rx)),
+        el("div", { class: "form" }, field("Frames", inputs.replay), field("Bring a capture file", el("input", { type: "file", id: "bring",
+          onchange: (event) => page.attempt(() => bring(event.target.files[0])) }), { class: "broad" })),
         field("Packet", inputs.packet, { class: "wide" }), el("p", { class: "weak" }, HINTS.packet), verdict,
         el("div", { class: "form" }, field("Size, bytes with FCS", inputs.size), field("Rate", inputs.rate), field("Frames", inputs.count),
-          field("Bursts, frames/gap", inputs.burst), field("Start after", inputs.start), field("For", inputs.for), field("Checked", inputs.check),
+          field("Bursts, frames/gap", inputs.burst), field("Start after", inputs.start), field("For", inputs.for),
+          field("In sequence", inputs.sequence), field("Then", inputs.next), field("Checked", inputs.check),
           el("label", {}, inputs.poisson, " Gaps of a Poisson process")),
         el("div", { class: "bar" }, apply, button("New", async () => fill(null), { "data-do": "new" }),
           button("Remove", () => page.attempt(async () => {
@@ -42,7 +47,7 @@ export function open(main, page, [name]) {
             await fill(null);
           }), { "data-do": "remove" }))),
       el("section", { "aria-label": "First frames" }, el("h2", {}, "First frames"), frames)),
-    el("h2", {}, "All streams"), list.element,
+    el("h2", {}, "All streams"), list.element, pages.element,
     el("div", { class: "bar" }, FORMS.map(([form, label]) =>
       button(`Save as ${label}`, () => page.attempt(() => saved(form)), { "data-form": form })),
       button("Find and replace", replace), button("Read", async () => { reading.showModal(); }, { "data-do": "read" })));
@@ -53,13 +58,20 @@ export function open(main, page, [name]) {
     el("input", { type: "file", "aria-label": "file", onchange: async (event) => { pasted.value = await event.target.files[0]?.text() ?? ""; } }),
     el("div", { class: "bar" }, button("Take", () => page.attempt(taken), { class: "main", "data-do": "take" }), button("Close", async () => reading.close())));
   main.append(reading);
-  let all = [], timer = null, asked = 0;
+  let total = 0, from = 0, timer = null, asked = 0;
 
   /** The stream as it stands in the form. */
   function stream() {
     const made = { name: inputs.name.value, tx: inputs.tx.value, rx: inputs.rx.value ? [inputs.rx.value] : [], packet: inputs.packet.value };
-    for (const key of ["size", "rate", "start", "for", "check"]) if (inputs[key].value.trim()) made[key] = inputs[key].value.trim();
+    if (inputs.replay.value) {
+      delete made.packet;
+      made.replay = inputs.replay.value;
+    }
+    for (const key of ["size", "rate", "start", "for", "check", "sequence", "next"]) {
+      if (!inputs[key].disabled && inputs[key].value.trim()) made[key] = inputs[key].value.trim();
+    }
     if (inputs.count.value.trim()) made.count = /^\d+$/.test(inputs.count.value.trim()) ? Number(inputs.count.value) : inputs.count.value;
+    if (inputs.replay.value) return made;
     if (inputs.poisson.checked) made.poisson = true;
     if (inputs.burst.value.trim()) {
       const [frames, gap] = inputs.burst.value.split("/");
@@ -69,25 +81,58 @@ export function open(main, page, [name]) {
   }
 
   async function load() {
-    all = (await get("streams")).streams;
-    list.body.replaceChildren(...all.slice(0, 500).map((one) => el("tr", { "data-stream": one.name },
+    const answer = await get(`streams?from=${from}&count=200`);
+    total = answer.streams_in_all;
+    pages.show(from, answer.streams.length, total);
+    list.body.replaceChildren(...answer.streams.map((one) => el("tr", { "data-stream": one.name },
       el("th", { scope: "row" }, el("a", { href: `#/edit/${encodeURIComponent(one.name)}` }, one.name)),
-      el("td", {}, `${one.tx} > ${one.rx.join(", ") || "-"}`), el("td", { class: "long mono" }, one.packet), el("td", { class: "number" }, one.rate))));
-    list.element.hidden = all.length === 0;
+      el("td", {}, `${one.tx} > ${one.rx.join(", ") || "-"}`), el("td", { class: "long mono" }, one.packet ?? `replay of ${one.replay}`),
+      el("td", { class: "number" }, one.rate ?? "as it came"))));
+    list.element.hidden = total === 0;
   }
+
+  /** What may be replayed. */
+  async function files(chosen) {
+    const kept = (await get("files")).files;
+    const options = kept.map((file) => [file.name, `replay ${file.name}: ${file.frames} frames, ${file.seconds.toFixed(3)} s`]);
+    inputs.replay.replaceChildren(...[["", "made of the packet below"], ...options].map(([value, label]) => el("option", { value }, label)));
+    inputs.replay.value = chosen ?? "";
+    fit();
+  }
+
+  /** A recording has frames and times of its own. */
+  function fit() {
+    for (const key of ["packet", "size", "burst", "check", "poisson"]) inputs[key].disabled = inputs.replay.value !== "";
+    inputs.rate.placeholder = inputs.replay.value ? "as it came" : HINTS.rate;
+    inputs.count.placeholder = inputs.replay.value ? "once" : HINTS.count;
+    if (inputs.replay.value && inputs.rate.value === USUAL.rate) inputs.rate.value = "";
+  }
+
+  async function bring(file) {
+    if (!file) return;
+    const bytes = new Uint8Array(await file.arrayBuffer());
+    let letters = "";
+    for (let at = 0; at < bytes.length; at += 8192) letters += String.fromCharCode(...bytes.subarray(at, at + 8192));
+    await post("files", { name: file.name, base64: btoa(letters) });
+    await files(file.name);
+    await check();
+  }
+
+  const find = async (wanted) => (await get(`streams?name=${encodeURIComponent(wanted)}`)).streams[0];
 
   /** Shows a stream, or a new one. */
   async function fill(one) {
     await load();
-    let number = all.length + 1;
-    while (all.some((other) => other.name === `stream ${number}`)) number += 1;
+    let number = total + 1;
+    while (!one && await find(`stream ${number}`)) number += 1;
     const from = one ?? { ...USUAL, name: `stream ${number}`, tx: ports[0], rx: ports[1] ? [ports[1]] : [] };
     inputs.name.value = from.name;
     inputs.tx.value = from.tx;
     inputs.rx.value = from.rx[0] ?? "";
-    for (const key of ["packet", "size", "rate", "count", "start", "for", "check"]) inputs[key].value = from[key] ?? "";
+    for (const key of ["packet", "size", "rate", "count", "start", "for", "check", "sequence", "next"]) inputs[key].value = from[key] ?? "";
     inputs.burst.value = from.burst ? `${from.burst.frames}/${from.burst.gap}` : "";
     inputs.poisson.checked = from.poisson === true;
+    await files(from.replay);
     await check();
   }
 
@@ -135,16 +180,16 @@ export function open(main, page, [name]) {
     await patch("streams", { streams: read.streams });
     reading.close();
     await load();
-    await fill(all.find((one) => one.name === read.streams[0].name));
+    await fill(await find(read.streams[0].name));
   }
 
   async function replace() {
-    const find = el("input", { id: "find" }), by = el("input", { id: "by" }), told = el("p", { role: "status" });
+    const sought = el("input", { id: "find" }), by = el("input", { id: "by" }), told = el("p", { role: "status" });
     const dialog = el("dialog", { "aria-label": "Find and replace" }, el("h2", {}, "Find and replace in all packets"),
-      el("div", { class: "form" }, field("Find", find), field("Replace by", by)), told,
+      el("div", { class: "form" }, field("Find", sought), field("Replace by", by)), told,
       el("div", { class: "bar" }, button("Replace", () => page.attempt(async () => {
-        const meant = all.filter((one) => find.value && one.packet.includes(find.value));
-        const changed = meant.map((one) => ({ ...one, packet: one.packet.replaceAll(find.value, by.value) }));
+        const meant = (await get("streams")).streams.filter((one) => sought.value && one.packet?.includes(sought.value));
+        const changed = meant.map((one) => ({ ...one, packet: one.packet.replaceAll(sought.value, by.value) }));
         if (changed.length > 0) await patch("streams", { streams: changed });
         text(told, `${changed.length} streams changed`);
         await load();
@@ -153,6 +198,7 @@ export function open(main, page, [name]) {
     dialog.showModal();
   }
 
+  inputs.replay.addEventListener("input", fit);
   for (const input of Object.values(inputs)) {
     input.addEventListener("input", () => {
       clearTimeout(timer);
@@ -164,7 +210,8 @@ export function open(main, page, [name]) {
     await load();
     const copied = name === "+" ? sessionStorage.getItem("linerate-copy") : null;
     sessionStorage.removeItem("linerate-copy");
-    const found = all.find((one) => one.name === (copied ?? name));
+    const wanted = copied ?? name;
+    const found = wanted && wanted !== "+" ? await find(wanted) : null;
     await fill(copied && found ? { ...found, name: `${found.name} copy` } : found ?? null);
   });
   return { close: () => clearTimeout(timer) };

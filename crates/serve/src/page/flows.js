@@ -1,23 +1,24 @@
 // The greatest flows of a port, by its meter.
 
 import { post } from "./api.js";
-import { button, count, el, field, select, table, text } from "./dom.js";
+import { bits, button, count, el, field, select, table, text } from "./dom.js";
 
-const COLUMNS = [["from"], ["to"], ["protocol"], ["there", "packets", true], ["there", "bytes", true], ["back", "packets", true],
-  ["back", "bytes", true], ["lasted", "s", true], ["state"]];
+const COLUMNS = [["from"], ["to"], ["protocol"], ["there", "bits/s", true], ["there", "packets/s", true], ["back", "bits/s", true], ["back", "packets/s", true],
+  ["there", "packets", true], ["there", "bytes", true], ["back", "packets", true], ["back", "bytes", true], ["lasted", "s", true], ["state"]];
 const PROTOCOLS = { 1: "ICMP", 6: "TCP", 17: "UDP", 47: "GRE", 50: "ESP", 58: "ICMPv6", 132: "SCTP" };
 
 export function open(main, page, [name]) {
   const ports = page.ports();
   const port = select(ports, { id: "port", value: ports.includes(name) ? name : ports[ports.length - 1] });
   const told = el("p", { role: "status", "data-what": "told" });
-  const rows = table("Flows by bytes, both ways together", COLUMNS, { "data-table": "flows" });
+  const by = select([["rate", "rate of the last second"], ["bytes", "bytes so far"]], { id: "by" });
+  const rows = table("Flows, the greatest first; both ways together decide", COLUMNS, { "data-table": "flows" });
   let isBusy = false;
-  const ask = (what) => page.attempt(async () => take(await post("flows", { port: port.value, ...(what ? { do: what } : {}) })));
-  main.append(el("h1", {}, "Flows"), el("div", { class: "bar" }, field("Port", port),
+  const ask = (what) => page.attempt(async () => take(await post("flows", { port: port.value, by: by.value, ...(what ? { do: what } : {}) })));
+  main.append(el("h1", {}, "Flows"), el("div", { class: "bar" }, field("Port", port), field("Order", by),
     button("Start", () => ask("start"), { class: "main", "data-do": "start" }),
     button("Stop", () => ask("stop"), { "data-do": "stop" })), told, rows.element);
-  port.addEventListener("change", () => ask());
+  for (const choice of [port, by]) choice.addEventListener("change", () => ask());
 
   const end = (one) => (one.address.includes(":") ? `[${one.address}]:${one.port}` : `${one.address}:${one.port}`);
 
@@ -29,6 +30,7 @@ export function open(main, page, [name]) {
     const number = (value) => el("td", { class: "number" }, value);
     rows.body.replaceChildren(...answer.rows.map((row) => el("tr", {},
       el("td", { class: "mono" }, end(row.from)), el("td", { class: "mono" }, end(row.to)), el("td", {}, PROTOCOLS[row.protocol] ?? row.protocol),
+      number(bits(row.bps)), number(count(row.packets_per_s)), number(bits(row.bps_back)), number(count(row.packets_per_s_back)),
       [row.packets, row.bytes, row.packets_back, row.bytes_back].map((value) => number(count(value))),
       number(((row.last_ns - row.first_ns) / 1e9).toFixed(1)), el("td", {}, row.state))));
   }

@@ -16,7 +16,7 @@ const hold = document.getElementById("hold");
 const failure = document.getElementById("failure");
 
 /** What views share. */
-const page = { figures: null, ports: () => page.figures?.ports.map((port) => port.name) ?? [], fail, attempt, go };
+const page = { figures: null, from: 0, ports: () => page.figures?.ports.map((port) => port.name) ?? [], fail, attempt, go, look };
 let view = null;
 let following = null;
 
@@ -37,6 +37,12 @@ async function attempt(act) {
     fail(error);
     return undefined;
   }
+}
+
+/** Has figures of streams from this one on. */
+function look(from) {
+  page.from = from;
+  connect();
 }
 
 function go(address) {
@@ -80,7 +86,7 @@ async function connect() {
   following = own;
   while (!own.signal.aborted) {
     try {
-      await follow(take, own.signal);
+      await follow(take, own.signal, page.from);
     } catch (error) {
       if (own.signal.aborted) return;
       if (error.status === 401) return login();

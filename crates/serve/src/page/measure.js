@@ -1,13 +1,30 @@
 // A measurement: asked for, estimated, followed trial by trial, and its report.
 
 import { get, getBlob, post } from "./api.js";
-import { button, clock, count, el, field, keep, micros, select, table, text } from "./dom.js";
+import { bits, button, clock, count, el, field, keep, micros, select, table, text } from "./dom.js";
 
 const METHODS = [["ndr", "NDR: nothing lost, as CSIT has it"], ["pdr", "PDR: at most 0.5 % lost"], ["ndr,pdr", "NDR and PDR"], ["tst009", "TST009"],
   ["throughput", "RFC 2544, 26.1: throughput"], ["latency", "RFC 2544, 26.2: latency"], ["loss", "RFC 2544, 26.3: loss rates"],
-  ["mrr", "MRR: what comes through at most"]];
+  ["back-to-back", "RFC 2544, 26.4: bursts (RFC 9004)"], ["recovery", "RFC 2544, 26.5: recovery"], ["reset", "RFC 2544, 26.6: reset"],
+  ["mrr", "MRR: what comes through at most"], ["soak", "Soak: one load for long"], ["y1564", "Y.1564: services as agreed"]];
+const TESTS = ["throughput", "latency", "loss", "back-to-back", "recovery", "reset"];
+/** Fields that only these methods have. */
+const ONLY = { size: [...TESTS, "mrr", "soak", "goal"], max: [...TESTS, "mrr", "goal"], trial: [...TESTS, "mrr", "y1564", "goal"], sum: ["goal"],
+  width: [...TESTS, "goal"], packet: [...TESTS, "mrr", "soak", "goal"], short: TESTS, repeat: [...TESTS, "mrr"], "burst-limit": ["back-to-back"],
+  rate: ["soak"], duration: ["soak"], "max-latency": ["soak"], loss: ["soak"], performance: ["y1564"], services: ["y1564"] };
+const SERVICES = `[[service]]
+name = "voice"
+packet = "ip(dscp=46)/udp"
+size = 128
+cir = "1mbps"
+eir = "500kbps"
+loss = "0.1%"
+delay_ms = 20
+variation_ms = 5
+`;
 const TRIALS = [["size", "bytes", true], ["trial", "", true], ["test"], ["offered", "frames/s", true], ["lasted", "s", true], ["lost", "", true],
   ["lost", "%", true], ["p99", "us", true], ["tester"]];
+const FOUND = [["what"], ["test"], ["result", "", true], ["remark"]];
 const RESULTS = [["size", "bytes", true], ["goal"], ["verdict"], ["lower bound", "frames/s", true], ["upper bound", "frames/s", true], ["between"], ["why"]];
 
 export function open(main, page) {
@@ -16,7 +33,12 @@ export function open(main, page) {
     to: select(ports, { id: "to" }), check: select(ports, { id: "check", value: ports[1] ?? ports[0] }), method: select(METHODS, { id: "method" }),
     size: el("input", { id: "size", value: "64,512,1518" }), max: el("input", { id: "max", placeholder: "100kpps" }),
     trial: el("input", { id: "trial", placeholder: "as the method says" }), sum: el("input", { id: "sum", placeholder: "as the method says" }),
-    width: el("input", { id: "width", placeholder: "0.5%" }), packet: el("input", { id: "packet", placeholder: "one UDP flow", spellcheck: "false" }),
+    width: el("input", { id: "width", placeholder: "0.5%" }), repeat: el("input", { id: "repeat", placeholder: "as the method says" }),
+    "burst-limit": el("input", { id: "burst-limit", placeholder: "2" }), rate: el("input", { id: "rate", placeholder: "50kpps" }),
+    duration: el("input", { id: "duration", placeholder: "a week" }), "max-latency": el("input", { id: "max-latency", placeholder: "none" }),
+    loss: el("input", { id: "loss", placeholder: "0%" }), performance: el("input", { id: "performance", placeholder: "900" }),
+    services: el("textarea", { id: "services", rows: 9, spellcheck: "false", class: "mono" }, SERVICES),
+    packet: el("input", { id: "packet", placeholder: "one UDP flow", spellcheck: "false" }),
     both: el("input", { type: "checkbox", id: "both" }), short: el("input", { type: "checkbox", id: "short", checked: true }),
   };
   const estimate = el("span", { role: "status", "data-what": "estimate" });
@@ -24,6 +46,7 @@ export function open(main, page) {
   const progress = el("progress", { max: 1, value: 0, hidden: true, "aria-label": "part of the estimated time" });
   const trials = table("Trials, the latest first", TRIALS, { "data-table": "trials" });
   const results = table("Results", RESULTS, { "data-table": "results" });
+  const found = table("Found", FOUND, { "data-table": "found" });
   const start = button("Start", () => page.attempt(() => post("measure", asked())), { class: "main", "data-do": "start" });
   const stop = button("Stop", () => page.attempt(() => post("measure/stop", {})), { "data-do": "stop", disabled: true });
   const files = [["html", "HTML"], ["json", "JSON"]].map(([form, label]) =>
@@ -32,21 +55,36 @@ export function open(main, page) {
   main.append(el("h1", {}, "Measure"),
     el("div", { class: "form" }, field("From port", inputs.to), field("To port", inputs.check), field("What", inputs.method, { class: "broad" }),
       field("Sizes, bytes with FCS", inputs.size), field("Greatest rate", inputs.max), field("Seconds of a trial", inputs.trial),
-      field("Seconds that decide", inputs.sum), field("Bounds may differ by", inputs.width), field("Packet", inputs.packet, { class: "broad" }),
+      field("Seconds that decide", inputs.sum), field("Bounds may differ by", inputs.width), field("Runs of a test", inputs.repeat),
+      field("Seconds of the longest burst", inputs["burst-limit"]), field("Load", inputs.rate), field("Seconds in all", inputs.duration),
+      field("Latency p99 at most, ms", inputs["max-latency"]), field("Loss at most", inputs.loss), field("Seconds of all services", inputs.performance),
+      field("Packet", inputs.packet, { class: "broad" }), field("Services: a file of linerate measure", inputs.services, { class: "wide" }),
       el("label", {}, inputs.both, " both directions at once"), el("label", {}, inputs.short, " RFC 2544 shortened")),
     el("div", { class: "bar" }, start, stop, button("How long will it take?", () => page.attempt(foretell), { "data-do": "estimate" }), estimate),
-    told, progress, el("div", { class: "bar" }, files), results.element, el("h2", {}, "Trials"), trials.element);
-  results.element.hidden = trials.element.hidden = true;
+    told, progress, el("div", { class: "bar" }, files), results.element, found.element, el("h2", {}, "Trials"), trials.element);
+  results.element.hidden = found.element.hidden = trials.element.hidden = true;
+  inputs.method.addEventListener("change", fit);
+  fit();
   let was = "", isBusy = false;
+
+  /** Whether a method has a field. */
+  function has(key) {
+    const method = inputs.method.value;
+    return !ONLY[key] || ONLY[key].includes([...TESTS, "mrr", "soak", "y1564"].includes(method) ? method : "goal");
+  }
+
+  function fit() {
+    for (const [key, input] of Object.entries(inputs)) input.closest("label").hidden = !has(key);
+  }
 
   function asked() {
     const method = inputs.method.value;
     const made = { to: inputs.to.value, check: inputs.check.value, both: inputs.both.checked };
-    if (["throughput", "latency", "loss"].includes(method)) Object.assign(made, { method: "rfc2544", tests: method, short: inputs.short.checked });
-    else if (method === "mrr") made.method = "mrr";
+    if (TESTS.includes(method)) Object.assign(made, { method: "rfc2544", tests: method, short: inputs.short.checked });
+    else if (["mrr", "soak", "y1564"].includes(method)) made.method = method;
     else made.goal = method;
-    for (const key of ["size", "max", "trial", "width", "packet"]) if (inputs[key].value.trim()) made[key] = inputs[key].value.trim();
-    if (inputs.sum.value.trim() && method !== "mrr") made.sum = inputs.sum.value.trim();
+    for (const key of Object.keys(ONLY)) if (key !== "short" && has(key) && inputs[key].value.trim()) made[key] = inputs[key].value.trim();
+    if (method === "soak") made.size = inputs.size.value.split(",")[0].trim();
     return made;
   }
 
@@ -66,9 +104,13 @@ export function open(main, page) {
     lines(trials.body, all.reverse().slice(0, 300).map(([size, row]) => el("tr", {}, cell(size, true), cell(row.trial, true), cell(row.test),
       cell(count(row.offered), true), cell(row.duration_s.toFixed(2), true), cell(count(row.lost), true), cell((row.loss_ratio * 100).toFixed(4), true),
       cell(micros(row.latency_p99_ns), true), cell(row.tester ? `the tester ${row.tester}` : ""))));
-    const found = report.sizes.flatMap((size) => size.results.map((result) => [size, result]));
-    results.element.hidden = found.length === 0;
-    lines(results.body, found.map(([size, result]) => el("tr", { "data-verdict": result.verdict }, cell(size.size, true), cell(result.goal),
+    const facts = findings(report);
+    found.element.hidden = facts.length === 0;
+    lines(found.body, facts.map(([what, test, value, remark]) => el("tr", { "data-test": test }, cell(what), cell(test), cell(value, true),
+      el("td", { class: "wrap" }, remark))));
+    const bounded = report.sizes.flatMap((size) => size.results.map((result) => [size, result]));
+    results.element.hidden = bounded.length === 0;
+    lines(results.body, bounded.map(([size, result]) => el("tr", { "data-verdict": result.verdict }, cell(size.size, true), cell(result.goal),
       cell(result.verdict), cell(count(result.lower), true), cell(count(result.upper), true),
       el("td", {}, bounds(size, result)), el("td", { class: "wrap" }, result.why))));
   }
@@ -77,6 +119,35 @@ export function open(main, page) {
   function bounds(size, result) {
     const most = size.greatest || 1;
     return el("meter", { min: 0, max: most, value: result.lower ?? 0, low: 0, title: `${count(result.lower)} of ${count(most)} frames/s` });
+  }
+
+  /** What tests have found beside bounds: of what, by which test, how much, and what is to be known of it. */
+  function findings(report) {
+    const seconds = (value) => (value === null || value === undefined ? "-" : `${value.toFixed(4)} s`);
+    const percent = (value) => `${(100 * value).toFixed(4)} %`;
+    const rows = [];
+    for (const size of report.sizes) {
+      const add = (test, value, remark) => rows.push([size.service ?? `${size.size} bytes`, test, value, remark ?? ""]);
+      if (size.latency) add("latency", `${micros(size.latency.tagged_mean_ns)} us`, size.latency.shortened);
+      for (const row of size.loss ?? []) add("loss", percent(row.loss_ratio), `at ${count(row.load)} frames/s`);
+      const bursts = size.bursts;
+      if (bursts) add("back-to-back", `${count(bursts.mean)} frames`,
+        bursts.is_limited ? "the longest that is tried" : `a buffer of ${count(bursts.buffer_frames)} frames, ${seconds(bursts.corrected_s)}`);
+      if (size.recovery) add("recovery", seconds(size.recovery.mean_s), size.recovery.shortened);
+      for (const run of size.reset?.runs ?? []) add("reset", seconds(run.by_times_s), `by loss ${seconds(run.by_loss_s)}; the command: ${run.command}`);
+      if (size.forwarding) add("mrr", `${count(size.forwarding.mean)} frames/s`, `at ${count(size.forwarding.load)}`);
+      if (size.soak) add("soak", size.soak.verdict, `${count(size.soak.seconds)} s, ${count(size.soak.lost)} of ${count(size.soak.sent)} lost, ` +
+        `${size.soak.events.length} times; p99 ${micros(size.soak.latency_p99_ns)} us`);
+      for (const left of size.left_out ?? []) add("left out", "-", left);
+    }
+    for (const step of report.services ?? []) {
+      const late = `${(step.delay_s * 1000).toFixed(3)} ms`;
+      rows.push([step.service, step.step, step.verdict, `${bits(step.received_bps)} of ${bits(step.rate_bps)}, lost ${percent(step.loss_ratio)}, ${late}`]);
+    }
+    for (const row of report.performance ?? []) {
+      rows.push([row.service, "performance", row.verdict, `${count(row.seconds)} s, lost ${percent(row.loss_ratio)}`]);
+    }
+    return rows;
   }
 
   async function update(figures) {

@@ -2,7 +2,7 @@
 
 import { patch, post } from "./api.js";
 import { chart, chartPlace, remember } from "./chart.js";
-import { bits, button, count, el, micros, table, text } from "./dom.js";
+import { bits, button, count, el, micros, pager, table, text } from "./dom.js";
 
 export { remember };
 
@@ -16,7 +16,7 @@ export function open(main, page) {
   const ports = table("Ports: frames since the streams were set, or since counters were cleared", PORTS, { "data-table": "ports" });
   const streams = table("Streams", STREAMS, { "data-table": "streams" });
   const empty = el("p", { class: "empty", hidden: true }, "There are no streams yet: ", el("a", { href: "#/edit/+" }, "make one"), ".");
-  const more = el("p", { class: "weak", hidden: true });
+  const pages = pager(200, (from) => page.look(from));
   const summary = el("span", { "aria-live": "off", "data-what": "summary" });
   const rows = { ports: new Map(), streams: new Map() };
   const chosen = () => [...rows.streams.values()].filter((row) => row.box.checked).map((row) => row.name);
@@ -29,7 +29,7 @@ export function open(main, page) {
     el("div", { class: "bar", role: "group", "aria-label": "Chosen streams, or all" }, actions,
       button("Clear counters", () => page.attempt(() => post("traffic", { do: "clear" })), { "data-do": "clear" }),
       el("span", { class: "weak" }, "of the chosen streams, or of all"), el("span", { class: "grow" }), summary),
-    streams.element, empty, more, el("h2", {}, "Ports"), ports.element, el("h2", {}, "Frames a second"),
+    streams.element, empty, pages.element, el("h2", {}, "Ports"), ports.element, el("h2", {}, "Frames a second"),
   );
   const place = chartPlace();
   main.append(place);
@@ -104,10 +104,10 @@ export function open(main, page) {
     }
     empty.hidden = figures.streams.length > 0;
     streams.element.hidden = figures.streams.length === 0;
-    more.hidden = figures.streams_in_all <= figures.streams.length;
-    text(more, `The first ${figures.streams.length} of ${count(figures.streams_in_all)} streams are shown.`);
-    const sending = figures.streams.filter((stream) => stream.state === "sending").length;
-    const word = figures.measure.is_running ? "a measurement is running" : sending > 0 ? `${sending} sending` : "nothing is sent";
+    pages.show(figures.streams_from, figures.streams.length, figures.streams_in_all);
+    if (figures.streams_from > 0 && figures.streams.length === 0) page.look(0);
+    const active = figures.streams_active;
+    const word = figures.measure.is_running ? "a measurement is running" : active > 0 ? `${count(active)} sent or paused` : "nothing is sent";
     text(summary, word);
     actions.forEach((action) => { action.title = figures.measure.is_running ? "a measurement is running" : ""; });
     drawn.update();

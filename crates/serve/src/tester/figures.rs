@@ -1,7 +1,8 @@
 //! What ports and flows have done.
 
-use super::Tester;
+use super::{FORGET, MANY, Tester};
 use crate::port::{FCS, Port};
+use crate::rates::Rates;
 use crate::running::came;
 use linerate_engine::transmit::Doing;
 use linerate_otg::answer::{Figures, FlowFigures, PortFigures, Transmit};
@@ -68,13 +69,45 @@ impl Tester {
         self.ports.iter().map(total).collect()
     }
 
-    /// Takes note of all counts, to know rates: twice a second.
+    /// How many flows are sent, or hold on.
+    pub fn active(&self) -> usize {
+        self.ports.iter().map(|port| port.transmitter.active()).sum()
+    }
+
+    /// Somebody looks at a flow.
+    pub fn look_at(&self, at: usize) {
+        self.watched.borrow_mut().insert(at, self.ticks);
+    }
+
+    /// Whether it is known how fast a flow goes, which is so a second after somebody has looked at it first.
+    pub fn is_paced(&self, at: usize) -> bool {
+        self.look_at(at);
+        let running = &self.running[at];
+        running.id == 0 || running.rates.is_known() || !running.is_active()
+    }
+
+    /// Takes note of counts, to know rates: twice a second. Of many flows only of those that somebody looks at.
     pub fn tick(&mut self, now: Instant) {
         for port in &mut self.ports {
             let ([tx, rx], _) = port.counted();
             port.rates.note(now, &tx, &rx);
         }
-        for at in 0..self.running.len() {
+        self.ticks += 1;
+        let all = 0..if self.running.len() <= MANY { self.running.len() } else { 0 };
+        let (ticks, running) = (self.ticks, &mut self.running);
+        let watched = self.watched.get_mut();
+        watched.retain(|at, looked| {
+            let is_watched = ticks - *looked <= FORGET && *at < running.len();
+            if !is_watched
+                && all.is_empty()
+                && let Some(running) = running.get_mut(*at)
+            {
+                running.rates = Rates::default();
+            }
+            is_watched
+        });
+        let some: Vec<usize> = if all.is_empty() { watched.keys().copied().collect() } else { all.collect() };
+        for at in some {
             if self.running[at].frozen.is_none() && self.running[at].id != 0 {
                 let FlowFigures { tx, rx, .. } = self.figures(at);
                 self.running[at].rates.note(now, &tx, &rx);

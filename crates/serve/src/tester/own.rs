@@ -130,8 +130,9 @@ impl Tester {
                 }
             }
         }
-        let bytes = |own: &Described| match packet::sizes(own.text("size"), 0) {
-            Ok(Sizes::Of(sizes, _)) => sizes.iter().sum::<usize>(),
+        let bytes = |own: &Described| match (&own.replay, packet::sizes(own.text("size"), 0)) {
+            (Some(name), _) => self.recordings.get(name).map_or(0, |recording| recording.bytes),
+            (None, Ok(Sizes::Of(sizes, _))) => sizes.iter().sum::<usize>(),
             _ => 0,
         };
         if all.iter().map(bytes).sum::<usize>() > MOST_BYTES {
@@ -144,7 +145,7 @@ impl Tester {
         for port in &self.ports {
             let places: Vec<usize> = (0..all.len()).filter(|at| all[*at].tx == port.name).collect();
             let those: Vec<&Described> = places.iter().map(|at| &all[*at]).collect();
-            match streams(&those, port.line) {
+            match streams(&those, port.line, &self.recordings) {
                 Ok(made) => {
                     for (at, stream) in places.into_iter().zip(made) {
                         if stream.rate == Rate::Top {
@@ -156,7 +157,7 @@ impl Tester {
                             name: all[at].name.clone(),
                             tx: port.name.clone(),
                             rx: all[at].rx.clone(),
-                            text: all[at].text("packet").to_owned(),
+                            text: all[at].told(),
                             is_counted,
                             loss: is_counted,
                             timestamps: is_counted,

@@ -1,14 +1,15 @@
 //! Trials of a measurement, at the ports of the tester: streams that are sent once, and the account of them alone.
 
 use super::Tester;
-use crate::listen::account;
+use crate::listen::{Heard, account};
 use crate::running::matchers;
 use linerate_engine::Stop;
 use linerate_engine::transmit::{Doing, Sending};
-use linerate_generate::check::Check;
+use linerate_generate::check::{Check, LiveRow};
 use linerate_generate::stream::{Mark, StreamSet};
 use linerate_generate::trailer::Key;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 /// Frames of a trial in one direction.
@@ -36,6 +37,39 @@ pub struct Came {
     pub failure: Option<String>,
 }
 
+/// One direction of a trial, to be looked at while it goes on.
+#[derive(Clone)]
+pub struct Look {
+    /// Streams by their numbers.
+    sending: Vec<Option<Arc<Sending>>>,
+    heard: Arc<Mutex<Heard>>,
+}
+
+/// Something that goes on beside a trial: it gets each direction, and where it shows that all was sent.
+pub type Beside<'a> = Box<dyn FnOnce(Vec<Look>, Arc<AtomicBool>) + Send + 'a>;
+
+impl Look {
+    /// Frames that each stream has sent, by its number.
+    pub fn sent(&self) -> Vec<u64> {
+        self.sending.iter().map(|one| one.as_ref().map_or(0, |sending| sending.frames())).collect()
+    }
+
+    /// What came of each stream, and what is lost of it where so many frames had been sent
+    /// [`AGE`](linerate_generate::check::AGE) ago.
+    pub fn live(&self, aged: &[u64]) -> Vec<LiveRow> {
+        self.heard().check.live(Some(aged)).rows
+    }
+
+    /// Frames of ours that came.
+    pub fn ours(&self) -> u64 {
+        self.heard().check.ours()
+    }
+
+    fn heard(&self) -> MutexGuard<'_, Heard> {
+        self.heard.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
 /// Whoever has not sent all so much later is told to end.
 const LATE: f64 = 1.05;
 /// And never sooner than after this.
@@ -43,20 +77,38 @@ const GRACE: Duration = Duration::from_millis(500);
 /// How often it is looked whether all is sent.
 const LOOK: Duration = Duration::from_millis(1);
 
-/// Sends frames, waits until they have come or nothing has come for so long, and says what came.
+/// Sends frames, waits until they have come or nothing has come for so long, and says what came; `beside` goes on beside that.
 ///
 /// # Errors
 /// A port that there is not, or streams that cannot be sent.
-pub fn run(tester: &Mutex<Tester>, ways: &[Way], quiet: Duration, stop: &Stop) -> Result<Vec<Came>, String> {
+pub fn run(
+    tester: &Mutex<Tester>,
+    ways: &[Way],
+    quiet: Duration,
+    stop: &Stop,
+    beside: Option<Beside<'_>>,
+) -> Result<Vec<Came>, String> {
     let lock = || tester.lock().unwrap_or_else(PoisonError::into_inner);
     let began = Instant::now();
     let sending = lock().send_once(ways)?;
     let longest = ways.iter().map(|way| way.seconds).fold(0.0, f64::max);
     let most = Duration::from_secs_f64((longest * LATE).min(1e9)) + GRACE;
-    let is_over = || sending.iter().flatten().all(|sending| sending.doing() == Doing::Stopped);
-    while !is_over() && began.elapsed() < most && !stop.is_requested() {
-        std::thread::sleep(LOOK);
-    }
+    let looks = if beside.is_some() { lock().looks(ways, &sending) } else { Vec::new() };
+    std::thread::scope(|scope| {
+        let is_sent = Arc::new(AtomicBool::new(false));
+        let shown = Arc::clone(&is_sent);
+        let beside = beside.map(|beside| scope.spawn(move || beside(looks, shown)));
+        // Streams that have ended stay so.
+        let mut left = sending.iter().flatten().filter(|sending| sending.doing() != Doing::Stopped).peekable();
+        while left.peek().is_some() && began.elapsed() < most && !stop.is_requested() {
+            std::thread::sleep(LOOK);
+            while left.next_if(|sending| sending.doing() == Doing::Stopped).is_some() {}
+        }
+        is_sent.store(true, Ordering::Release);
+        if let Some(Err(panic)) = beside.map(|beside| beside.join()) {
+            std::panic::resume_unwind(panic);
+        }
+    });
     Ok(lock().account_of(ways, &sending, quiet))
 }
 
@@ -88,6 +140,21 @@ impl Tester {
             all.push(port.transmitter.begin(way.set.streams.clone(), key).map_err(|wrong| wrong.to_string())?);
         }
         Ok(all)
+    }
+
+    /// Each direction, to be looked at while it is sent.
+    fn looks(&self, ways: &[Way], sending: &[Vec<Arc<Sending>>]) -> Vec<Look> {
+        let look = |(way, sending): (&Way, &Vec<Arc<Sending>>)| {
+            let mut by_number = Vec::new();
+            for (stream, sending) in way.set.streams.iter().zip(sending) {
+                let place = stream.id as usize;
+                by_number.resize(by_number.len().max(place + 1), None);
+                by_number[place] = Some(Arc::clone(sending));
+            }
+            let heard = self.ports[self.place(&way.rx)?].listener.shared();
+            Some(Look { sending: by_number, heard })
+        };
+        ways.iter().zip(sending).filter_map(look).collect()
     }
 
     fn account_of(&mut self, ways: &[Way], sending: &[Vec<Arc<Sending>>], quiet: Duration) -> Vec<Came> {

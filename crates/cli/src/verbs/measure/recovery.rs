@@ -2,19 +2,19 @@
 
 use super::plan::AFTER;
 use super::report::{Recovery, RecoveryRun, Reset, ResetRun};
+use super::reset::{Resetter, Resetting};
 use super::traffic::{Frames, Phase};
 use super::trial::Looks;
 use super::{Measurement, Sized};
 use linerate_measure::Ask;
 use linerate_measure::recovery::{recovery, reset_by_loss, reset_by_times};
-use std::process::{Child, Command, Stdio};
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 /// The overload is so much of the throughput.
 const OVERLOAD: f64 = 1.1;
 /// How finely it is known when the last frame was lost: to a part of a second, later ones less so.
-const FINE: [(f64, f64); 3] = [(0.001, 0.2), (0.01, 1.0), (0.1, f64::INFINITY)];
+const FINE: [(f64, f64); 5] = [(0.001, 0.2), (0.01, 1.0), (0.1, 60.0), (1.0, 600.0), (60.0, f64::INFINITY)];
 /// The device is reset after this part of a trial.
 const BEFORE: f64 = 0.2;
 /// How often it is looked whether frames come.
@@ -63,11 +63,12 @@ impl Measurement<'_> {
         };
         let (span, command) = (self.plan.reset, self.args.method.reset_with.clone().unwrap_or_default());
         let frames = Frames::Phases(vec![Phase::lasting(load, span.seconds)]);
+        let resetter = self.bench.resetter(&command);
         let mut test = Reset::new(load, &command);
         for _ in 0..span.times {
             let seen = Mutex::new(Seen::default());
             let beside = Box::new(|looks: &Looks| {
-                let found = watch(looks, &command, span.seconds * BEFORE);
+                let found = watch(looks, &resetter, span.seconds * BEFORE);
                 *seen.lock().unwrap_or_else(std::sync::PoisonError::into_inner) = found;
             });
             let ask = Ask { load, duration: span.seconds };
@@ -99,7 +100,7 @@ struct Seen {
 fn slots(load: f64, seconds: f64) -> Vec<Phase> {
     let (mut at, mut slots) = (0.0, Vec::new());
     while at < seconds {
-        let slot = FINE.iter().find(|(_, until)| at < *until).map_or(0.1, |(slot, _)| *slot);
+        let slot = FINE.iter().find(|(_, until)| at < *until).map_or(60.0, |(slot, _)| *slot);
         let phase = Phase::lasting(load, slot.max(1.0 / load));
         at += phase.seconds();
         slots.push(phase);
@@ -108,14 +109,14 @@ fn slots(load: f64, seconds: f64) -> Vec<Phase> {
 }
 
 /// Resets the device, and looks how long no frame comes.
-fn watch(looks: &Looks, command: &str, before: f64) -> Seen {
+fn watch(looks: &Looks, resetter: &Resetter, before: f64) -> Seen {
     let began = Instant::now();
-    let (mut child, mut seen): (Option<Child>, Seen) = (None, Seen::default());
+    let (mut child, mut seen): (Option<Resetting<'_>>, Seen) = (None, Seen::default());
     let mut last: Vec<(u64, f64)> = looks.ways.iter().map(|_| (0, 0.0)).collect();
     while !looks.is_sent() {
         let now = began.elapsed().as_secs_f64();
-        for ((_, check), last) in looks.ways.iter().zip(&mut last) {
-            let ours = check.ours();
+        for (look, last) in looks.ways.iter().zip(&mut last) {
+            let ours = look.ours();
             if ours == last.0 {
                 continue;
             }
@@ -126,26 +127,22 @@ fn watch(looks: &Looks, command: &str, before: f64) -> Seen {
             *last = (ours, now);
         }
         match &mut child {
-            None if now >= before && seen.ended.is_empty() => {
-                match Command::new("sh").args(["-c", command]).stdin(Stdio::null()).stdout(Stdio::null()).spawn() {
-                    Ok(started) => child = Some(started),
-                    Err(error) => seen.ended = format!("cannot be run: {error}"),
-                }
-            }
+            None if now >= before && seen.ended.is_empty() => match resetter.begin() {
+                Ok(started) => child = Some(started),
+                Err(error) => seen.ended = format!("cannot be run: {error}"),
+            },
             Some(running) if seen.took.is_none() => {
-                if let Ok(Some(status)) = running.try_wait() {
-                    (seen.took, seen.ended) = (Some(now - before), status.to_string());
+                if let Some(how) = running.ended() {
+                    (seen.took, seen.ended) = (Some(now - before), how);
                 }
             }
             _ => {}
         }
         std::thread::sleep(LOOK);
     }
-    if let Some(mut running) = child.filter(|_| seen.took.is_none()) {
+    if let Some(running) = child.filter(|_| seen.took.is_none()) {
         // It was to end before the trial.
-        let _ = running.kill();
-        let _ = running.wait();
-        "it did not end before the trial and was killed".clone_into(&mut seen.ended);
+        running.give_up().clone_into(&mut seen.ended);
     }
     seen
 }

@@ -1,19 +1,23 @@
 //! Measurements that `linerate serve` makes, at the ports that it has open.
 //!
 //! A document says what is asked for, by the names of the options; so it is read, checked and explained as they are. What needs
-//! rights, or a port of its own, is not to be had there: files, commands, tests that send at top speed.
+//! rights, or a port of its own, is not to be had there: files, commands of whoever asks, frames at top speed.
 
 use super::account::{Account, Made, Way};
-use super::options::{Args, Method, Test};
+use super::options::{Args, Method};
 use super::plan::Plan;
 use super::report::{Environment, Files, Report};
+use super::reset::{Helper, Resetter};
+use super::services::{self, Tested};
+use super::soak::LONGEST;
 use super::traffic::Frames;
-use super::trial::{Beside, Direction, FEW, Trials};
+use super::trial::{Beside, Direction, FEW, Looking, Looks, Trials};
 use super::{Measurement, sets};
 use anyhow::{anyhow, bail};
 use clap::Parser;
 use linerate_engine::Stop;
 use linerate_generate::Rate;
+use linerate_generate::check::LiveRow;
 use linerate_generate::rate::Asked;
 use linerate_generate::stream::{Order, StreamSet};
 use linerate_measure::trial::loss_ratio;
@@ -22,20 +26,63 @@ use linerate_serve::tester;
 use linerate_serve::{Bench, Measurer};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// What of the options there is.
 const OPTIONS: &[&str] = &[
-    "to", "check", "both", "packet", "ipv6", "size", "seed", "method", "tests", "short", "repeat", "steps", "latency",
-    "goal", "trial", "sum", "width", "loss", "exceed", "max", "min", "line", "settle", "duration",
+    "to",
+    "check",
+    "both",
+    "packet",
+    "ipv6",
+    "size",
+    "seed",
+    "method",
+    "tests",
+    "short",
+    "repeat",
+    "steps",
+    "latency",
+    "goal",
+    "trial",
+    "sum",
+    "width",
+    "loss",
+    "exceed",
+    "max",
+    "min",
+    "line",
+    "settle",
+    "duration",
+    "burst-limit",
+    "rate",
+    "max-latency",
+    "performance",
+    "services",
 ];
+/// What is refused above: seconds of a trial, of a burst (RFC 9004, section 4), of the performance test, and runs of a test.
+const MOST: [(&str, f64); 4] =
+    [("trial", 86_400.0), ("burst-limit", 30.0), ("performance", LONGEST), ("repeat", 1000.0)];
+/// What a report says of the command that resets the device: whoever asks has not seen it.
+const OWN_COMMAND: &str = "the command of the server";
 /// Whoever took so much longer could not send as fast.
 const SLOW: f64 = 1.001;
 /// Beside what a busy machine takes now and then.
 const SLACK: Duration = Duration::from_millis(5);
 
 /// Makes them.
-pub struct Served;
+#[derive(Default)]
+pub struct Served {
+    /// Resets the device, where the server was started with a command for that.
+    pub resets: Option<Arc<Helper>>,
+}
+
+/// What is asked for.
+struct Wanted {
+    args: Args,
+    services: Option<Vec<Tested>>,
+}
 
 #[derive(Parser)]
 #[command(no_binary_name = true)]
@@ -46,9 +93,20 @@ struct Alone {
 
 impl Measurer for Served {
     fn estimate(&self, asked: &Value) -> Result<Value, String> {
-        let args = read(asked)?;
+        let Wanted { args, services } = read(asked, self.resets.is_some())?;
         let sizes = args.sizes().len() as f64;
-        let tests = Plan::new(&args).and_then(|plan| plan.estimate(None)).map_err(|error| format!("{error:#}"))?;
+        let plan = Plan::new(&args).map_err(|error| format!("{error:#}"))?;
+        if let Some(services) = services {
+            let (steps, performance) = services::seconds(&services, &plan);
+            let row = |test: &str, seconds: f64| json!({"test": test, "seconds": seconds});
+            let tests = [row("configuration", steps), row("performance", performance)];
+            return Ok(json!({"seconds": steps + performance, "tests": tests}));
+        }
+        if args.method.method == Method::Soak {
+            let seconds = args.duration.unwrap_or(LONGEST).min(LONGEST);
+            return Ok(json!({"seconds": seconds, "tests": [{"test": "soak", "seconds": seconds}]}));
+        }
+        let tests = plan.estimate(None).map_err(|error| format!("{error:#}"))?;
         let seconds: f64 = tests.iter().map(|(_, seconds)| seconds * sizes).sum();
         let row = |(test, seconds): &(&str, f64)| json!({"test": test, "seconds": seconds * sizes});
         Ok(json!({"seconds": seconds, "tests": tests.iter().map(row).collect::<Vec<_>>()}))
@@ -60,16 +118,37 @@ impl Measurer for Served {
         bench: &Bench,
         tell: &mut (dyn FnMut(String, String) + Send),
     ) -> Result<(), String> {
-        let args = read(asked)?;
-        measure(args, bench, tell).map_err(|error| format!("{error:#}"))
+        let wanted = read(asked, self.resets.is_some())?;
+        measure(wanted, self.resets.clone(), bench, tell).map_err(|error| format!("{error:#}"))
     }
 }
 
 /// The options that a document means.
-fn read(asked: &Value) -> Result<Args, String> {
+fn read(asked: &Value, can_reset: bool) -> Result<Wanted, String> {
     let Some(fields) = asked.as_object() else { return Err("an object belongs here".to_owned()) };
     let mut words = vec!["--quiet".to_owned()];
+    for (name, most) in MOST {
+        let number = fields.get(name).and_then(|value| value.as_f64().or_else(|| value.as_str()?.trim().parse().ok()));
+        if number.is_some_and(|number| number > most || number.is_nan()) {
+            return Err(format!("{name}: at most {most} here"));
+        }
+    }
+    let is_reset = |value: &Value| value.as_str().is_some_and(|text| text.split(',').any(|test| test == "reset"));
+    let tests = &asked["tests"];
+    if is_reset(tests) || tests.as_array().is_some_and(|tests| tests.iter().any(is_reset)) {
+        if !can_reset {
+            return Err("tests: nothing resets the device: start linerate serve with --reset-with COMMAND".to_owned());
+        }
+        words.push(format!("--reset-with={OWN_COMMAND}"));
+    }
+    let services = fields.get("services").filter(|services| !is_empty(services)).map(services::of_json);
+    let services = services.transpose().map_err(|error| format!("{error:#}"))?;
     for (name, value) in fields {
+        if name == "services" {
+            // No file: what it would hold was read.
+            words.extend(services.is_some().then(|| "--services=services".to_owned()));
+            continue;
+        }
         if !OPTIONS.contains(&name.as_str()) {
             return Err(format!("{name}: there is no such field; there are {}", OPTIONS.join(", ")));
         }
@@ -79,8 +158,8 @@ fn read(asked: &Value) -> Result<Args, String> {
             _ => Err(format!("{name}: a text or a number belongs here")),
         };
         match value {
-            Value::Null | Value::Bool(false) => {}
-            Value::String(text) if text.trim().is_empty() => {}
+            Value::Bool(false) => {}
+            value if is_empty(value) => {}
             Value::Bool(true) => words.push(format!("--{name}")),
             Value::Array(values) => {
                 for value in values {
@@ -91,17 +170,16 @@ fn read(asked: &Value) -> Result<Args, String> {
         }
     }
     let args = Alone::try_parse_from(words).map_err(|error| told(&error))?.args;
-    if !matches!(args.method.method, Method::Search | Method::Rfc2544 | Method::Mrr) {
-        return Err("method: search, rfc2544 and mrr are made here; linerate measure makes the others".to_owned());
-    }
-    let is_here = |test: &Test| matches!(test, Test::Throughput | Test::Latency | Test::Loss);
-    if args.method.method == Method::Rfc2544 && (args.method.tests.is_empty() || !args.method.tests.iter().all(is_here))
-    {
-        return Err("tests: throughput, latency and loss are made here; linerate measure makes the others".to_owned());
-    }
     Plan::new(&args).map_err(|error| format!("{error:#}"))?;
-    sets(&args, *args.sizes().iter().max().unwrap_or(&64)).map_err(|error| format!("{error:#}"))?;
-    Ok(args)
+    if services.is_none() {
+        sets(&args, *args.sizes().iter().max().unwrap_or(&64)).map_err(|error| format!("{error:#}"))?;
+    }
+    Ok(Wanted { args, services })
+}
+
+/// What a form leaves empty says nothing.
+fn is_empty(value: &Value) -> bool {
+    value.is_null() || value.as_str().is_some_and(|text| text.trim().is_empty())
 }
 
 /// What is wrong with options, in one line.
@@ -111,16 +189,23 @@ fn told(error: &clap::Error) -> String {
     lines.map(str::trim).filter(|line| !line.is_empty()).collect::<Vec<_>>().join(" ").replacen("error: ", "", 1)
 }
 
-fn measure(mut args: Args, bench: &Bench, tell: &mut (dyn FnMut(String, String) + Send)) -> anyhow::Result<()> {
+fn measure(
+    wanted: Wanted,
+    resets: Option<Arc<Helper>>,
+    bench: &Bench,
+    tell: &mut (dyn FnMut(String, String) + Send),
+) -> anyhow::Result<()> {
+    let Wanted { mut args, services } = wanted;
     let line = args.line.or(bench.line_of(&args.to));
-    if args.max.is_none() {
+    let has_load = matches!(args.method.method, Method::Soak | Method::Y1564);
+    if args.max.is_none() && !has_load {
         if line.is_none() {
             bail!("max: say the greatest rate to offer, as in 100kpps; the rate of this line is not known");
         }
         args.max = Some(Asked::OfLine(1.0));
     }
     let plan = Plan::new(&args)?;
-    let sizes = args.sizes();
+    let sizes = if services.is_some() { Vec::new() } else { args.sizes() };
     let sets = sizes.iter().map(|size| sets(&args, *size)).collect::<anyhow::Result<Vec<_>>>()?;
     let mut directions = Vec::new();
     for (from, to) in [(&args.to, &args.check), (&args.check, &args.to)].into_iter().take(if args.both { 2 } else { 1 })
@@ -129,13 +214,13 @@ fn measure(mut args: Args, bench: &Bench, tell: &mut (dyn FnMut(String, String) 
         directions.push(Direction { from: spec(from)?, to: spec(to)?, answer: args.answer.clone() });
     }
     let report = Report::new(&args, &plan, &directions, Environment::find(&directions));
-    let at = At { bench, ports: (args.to.clone(), args.check.clone()), quiet: plan.quiet };
+    let at = At { bench, ports: (args.to.clone(), args.check.clone()), quiet: plan.quiet, resets };
     let until = args.duration.map(|seconds| super::seconds("duration", seconds)).transpose()?;
     let until = until.map(|duration| std::time::Instant::now() + duration);
     let mut measurement =
         Measurement { args: &args, plan, bench: &at, until, report, files: Files::told(tell), number: 0 };
     measurement.foretell(sizes.len())?;
-    measurement.run(None, &sizes, &sets, line)?;
+    measurement.run(services.as_deref(), &sizes, &sets, line)?;
     measurement.report.state = measurement.state();
     measurement.files.write(&measurement.report)?;
     match measurement.report.failure.take() {
@@ -149,12 +234,27 @@ struct At<'a> {
     bench: &'a Bench,
     ports: (String, String),
     quiet: Duration,
+    resets: Option<Arc<Helper>>,
+}
+
+impl Looking for tester::Look {
+    fn sent(&self) -> Vec<u64> {
+        tester::Look::sent(self)
+    }
+
+    fn live(&self, aged: Vec<u64>) -> Vec<LiveRow> {
+        tester::Look::live(self, &aged)
+    }
+
+    fn ours(&self) -> u64 {
+        tester::Look::ours(self)
+    }
 }
 
 impl Trials for At<'_> {
-    fn run(&self, sets: &[StreamSet], frames: &Frames, _: u64, _: Option<Beside<'_>>) -> anyhow::Result<Account> {
+    fn run(&self, sets: &[StreamSet], frames: &Frames, _: u64, beside: Option<Beside<'_>>) -> anyhow::Result<Account> {
         let Some(seconds) = frames.seconds().filter(|_| is_here(frames)) else {
-            bail!("this test is none of a server")
+            bail!("no port of a server is asked for all it can: say the greatest rate (max)")
         };
         let (to, check) = &self.ports;
         let way = |(set, (tx, rx)): (&StreamSet, (&String, &String))| tester::Way {
@@ -164,7 +264,13 @@ impl Trials for At<'_> {
             seconds,
         };
         let ways: Vec<tester::Way> = sets.iter().zip([(to, check), (check, to)]).map(way).collect();
-        let came = self.bench.trial(&ways, self.quiet).map_err(|failure| anyhow!(failure))?;
+        let beside = beside.map(|beside| -> tester::Beside<'_> {
+            Box::new(move |ways, is_sent| {
+                let boxed = |way| -> Box<dyn Looking> { Box::new(way) };
+                beside(&Looks { ways: ways.into_iter().map(boxed).collect(), is_sent });
+            })
+        });
+        let came = self.bench.trial(&ways, self.quiet, beside).map_err(|failure| anyhow!(failure))?;
         let mut accounts = Vec::new();
         for (way, came) in ways.iter().zip(&came) {
             let sent: u64 = came.sent.iter().sum();
@@ -202,11 +308,15 @@ impl Trials for At<'_> {
     fn stop(&self) -> &Stop {
         &self.bench.stop
     }
+
+    fn resetter(&self, command: &str) -> Resetter {
+        self.resets.clone().map_or_else(|| Resetter::Command(command.to_owned()), Resetter::Helper)
+    }
 }
 
 /// Whether a server can send frames so: each stream at a rate, from some time on.
 fn is_here(frames: &Frames) -> bool {
-    matches!(frames, Frames::Paced(Rate::Frames(_), _) | Frames::Phases(_))
+    matches!(frames, Frames::Paced(Rate::Frames(_), _) | Frames::Phases(_) | Frames::Burst(_, Rate::Frames(_)))
 }
 
 /// Streams that each have a rate, a number of frames, and a time to begin.
@@ -220,6 +330,15 @@ fn timed(set: &StreamSet, frames: &Frames) -> StreamSet {
                 start += phase.seconds();
             }
             set.order = Order::Interleaved;
+        }
+        Frames::Burst(..) => {}
+        // Services have rates of their own.
+        Frames::Paced(_, seconds) if set.rate.is_none() => {
+            for stream in &mut set.streams {
+                if let Rate::Frames(load) = stream.rate {
+                    stream.count = Some(((load * seconds).ceil() as u64).max(1));
+                }
+            }
         }
         _ => {
             let (streams, all) = (set.streams.len() as u64, frames.intended(&set).unwrap_or(0));

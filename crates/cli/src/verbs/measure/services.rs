@@ -1,6 +1,7 @@
 //! Whether services are as agreed: ITU-T Y.1564.
 
 use super::account::{Account, Way};
+use super::plan::Plan;
 use super::report::{PerformanceRow, ServiceStep, SizeReport};
 use super::soak::{SoFar, by_second};
 use super::traffic::{self, Frames};
@@ -21,6 +22,9 @@ use std::sync::Mutex;
 
 /// What a policer may let through beyond its rates, where a service does not say.
 const MARGIN: f64 = 0.05;
+/// Services that a document has at most.
+#[cfg(feature = "serve")]
+const MOST: usize = 1000;
 /// More of a file is not read.
 const LARGEST: u64 = 1 << 20;
 
@@ -60,8 +64,13 @@ pub fn read(path: &Path) -> anyhow::Result<Vec<Tested>> {
     let mut text = String::new();
     let file = std::fs::File::open(path).and_then(|file| file.take(LARGEST).read_to_string(&mut text));
     file.with_context(|| format!("cannot read {}", path.display()))?;
-    let wrong = |what: String| usage(format!("{}: {what}", path.display()));
-    let file: File = toml::from_str(&text).map_err(|error| {
+    of_text(&path.display().to_string(), &text)
+}
+
+/// Reads services of a text as a file has them; `name` says whose it is.
+pub fn of_text(name: &str, text: &str) -> anyhow::Result<Vec<Tested>> {
+    let wrong = |what: String| usage(format!("{name}: {what}"));
+    let file: File = toml::from_str(text).map_err(|error| {
         let before = error.span().map_or(0, |span| span.start).min(text.len());
         let line = text.as_bytes()[..before].iter().filter(|byte| **byte == b'\n').count() + 1;
         wrong(format!("line {line}: {}", error.message()))
@@ -69,9 +78,35 @@ pub fn read(path: &Path) -> anyhow::Result<Vec<Tested>> {
     if file.service.is_empty() {
         return Err(wrong("no [[service]]".to_owned()));
     }
-    let tested =
-        |written: Written| tested(&written).map_err(|what| wrong(format!("service {:?}: {what}", written.name)));
-    file.service.into_iter().map(tested).collect()
+    all(name, file.service)
+}
+
+/// Services of a document: a list of objects with the keys of a file, or the text of one.
+#[cfg(feature = "serve")]
+pub fn of_json(document: &serde_json::Value) -> anyhow::Result<Vec<Tested>> {
+    let name = "services";
+    if let Some(text) = document.as_str() {
+        return of_text(name, text);
+    }
+    let written: Vec<Written> =
+        Deserialize::deserialize(document).map_err(|error| usage(format!("{name}: {error}")))?;
+    if !(1..=MOST).contains(&written.len()) {
+        return Err(usage(format!("{name}: {} of them; 1 to {MOST}", written.len())));
+    }
+    all(name, written)
+}
+
+fn all(name: &str, services: Vec<Written>) -> anyhow::Result<Vec<Tested>> {
+    let tested = |written: Written| {
+        tested(&written).map_err(|what| usage(format!("{name}: service {:?}: {what}", written.name)))
+    };
+    services.into_iter().map(tested).collect()
+}
+
+/// How long all steps of these take, in seconds, and what follows them.
+pub fn seconds(services: &[Tested], plan: &Plan) -> (f64, f64) {
+    let steps: usize = services.iter().map(|service| service.agreed.steps().len()).sum();
+    (steps as f64 * (plan.step + plan.between()), plan.performance)
 }
 
 fn tested(written: &Written) -> Result<Tested, String> {
@@ -122,7 +157,8 @@ impl Measurement<'_> {
     /// Each service alone, step by step, then all of them together for long.
     pub(super) fn services(&mut self, services: &[Tested]) -> anyhow::Result<()> {
         let steps: usize = services.iter().map(|service| service.agreed.steps().len()).sum();
-        let all = steps as f64 * (self.plan.step + self.plan.between()) + self.plan.performance;
+        let (stepping, performance) = seconds(services, &self.plan);
+        let all = stepping + performance;
         self.report.estimated_s = all;
         if !self.is_silent() {
             let text = format!("about {} in all: {steps} steps, then all services\n", super::clock(all));

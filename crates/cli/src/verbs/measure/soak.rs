@@ -3,10 +3,9 @@
 use super::account::{Account, Way};
 use super::report::{Minute, SoakSecond, SoakTest, soak_line};
 use super::traffic::{Frames, Phase};
-use super::trial::Looks;
+use super::trial::{Looking, Looks};
 use super::{Measurement, Sized};
 use crate::view::terminal::tell;
-use linerate_engine::check::CheckWatch;
 use linerate_generate::check::AGE;
 use linerate_measure::Ask;
 use linerate_measure::trial::loss_ratio;
@@ -15,7 +14,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 /// A run without an end has one after a week.
-const LONGEST: f64 = 7.0 * 24.0 * 3600.0;
+pub const LONGEST: f64 = 7.0 * 24.0 * 3600.0;
 /// Latencies are told for so many seconds each.
 const MINUTE: f64 = 60.0;
 /// What was sent is looked up so often.
@@ -36,6 +35,7 @@ impl Measurement<'_> {
     pub(super) fn soak(&mut self, sized: &Sized<'_>) -> anyhow::Result<()> {
         let load = sized.limits.greatest;
         let left = self.until.map_or(LONGEST, |until| until.saturating_duration_since(Instant::now()).as_secs_f64());
+        let left = left.min(LONGEST);
         let minutes = (left / MINUTE).floor() as usize;
         let rest = left - minutes as f64 * MINUTE;
         let mut phases = vec![Phase::lasting(load, MINUTE); minutes];
@@ -125,16 +125,16 @@ pub fn by_second(looks: &Looks, mut each: impl FnMut(&[Vec<SoFar>])) {
     let mut seconds = 1;
     while !looks.is_sent() {
         let now = Instant::now();
-        samples.push_back((now, looks.ways.iter().map(|(sent, _)| sent.sent()).collect()));
+        samples.push_back((now, looks.ways.iter().map(|way| way.sent()).collect()));
         while samples.get(1).is_some_and(|(at, _)| now - *at >= AGE) {
             samples.pop_front();
         }
         if now - began >= Duration::from_secs(seconds) {
             let sent = samples.back().map_or(&[][..], |(_, sent)| sent);
             let aged = samples.front().map_or(&[][..], |(_, sent)| sent);
-            let ways = looks.ways.iter().enumerate().map(|(way, (_, check))| {
+            let ways = looks.ways.iter().enumerate().map(|(way, look)| {
                 let of = |all: &[Vec<u64>]| all.get(way).cloned().unwrap_or_default();
-                so_far(check, of(sent), of(aged))
+                so_far(&**look, of(sent), of(aged))
             });
             each(&ways.collect::<Vec<_>>());
             seconds += 1;
@@ -143,10 +143,10 @@ pub fn by_second(looks: &Looks, mut each: impl FnMut(&[Vec<SoFar>])) {
     }
 }
 
-fn so_far(check: &CheckWatch, sent: Vec<u64>, aged: Vec<u64>) -> Vec<SoFar> {
-    let live = check.live(Some(aged)).unwrap_or_default();
+fn so_far(look: &dyn Looking, sent: Vec<u64>, aged: Vec<u64>) -> Vec<SoFar> {
+    let rows = look.live(aged);
     let mut all: Vec<SoFar> = sent.into_iter().map(|sent| SoFar { sent, ..SoFar::default() }).collect();
-    for row in &live.rows {
+    for row in &rows {
         let place = row.stream as usize;
         if all.len() <= place {
             all.resize(place + 1, SoFar::default());

@@ -1,17 +1,20 @@
 //! One trial: ports opened, frames sent in one direction or two at once, what came counted once nothing comes any more.
 
 use super::account::{Account, Made, Way};
+use super::reset::Resetter;
 use super::traffic::Frames;
 use crate::verbs::generate::answer::{self, AnswerArgs};
 use crate::verbs::generate::sending::{check, open_check, open_tx, route};
-use linerate_burst::{LinkType, Nanos};
+use linerate_burst::LinkType;
 use linerate_engine::answer::Running;
 use linerate_engine::check::{CheckWatch, Checker, Checking};
 use linerate_engine::streams::{Run, soon};
 use linerate_engine::{Answering, Progress, Receive, Selection, Stop, StreamWatch, Streams};
+use linerate_generate::check::LiveRow;
 use linerate_generate::stream::StreamSet;
 use linerate_generate::trailer::Key;
 use linerate_port::{Spec, TxOptions};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
@@ -33,6 +36,11 @@ pub trait Trials {
 
     /// Asked for, nothing more is begun.
     fn stop(&self) -> &Stop;
+
+    /// Whoever resets the device, by a command of the shell.
+    fn resetter(&self, command: &str) -> Resetter {
+        Resetter::Command(command.to_owned())
+    }
 }
 
 /// The ports, and what is done at them.
@@ -60,11 +68,37 @@ pub type Beside<'a> = Box<dyn FnOnce(&Looks) + Send + 'a>;
 
 /// Looks at a trial while it runs.
 pub struct Looks {
-    /// What was sent and what came, in each direction.
-    pub ways: Vec<(StreamWatch, CheckWatch)>,
-    /// When the first frames are due.
-    pub start: Nanos,
-    is_sent: AtomicBool,
+    /// Each direction.
+    pub ways: Vec<Box<dyn Looking>>,
+    /// Whether all was sent.
+    pub is_sent: Arc<AtomicBool>,
+}
+
+/// What was sent and what came in one direction, so far.
+pub trait Looking: Send + Sync {
+    /// Frames of each stream, by its number.
+    fn sent(&self) -> Vec<u64>;
+
+    /// What came of each stream, and what is lost of it, where so many frames had been sent
+    /// [`AGE`](linerate_generate::check::AGE) ago.
+    fn live(&self, aged: Vec<u64>) -> Vec<LiveRow>;
+
+    /// Frames of ours that came.
+    fn ours(&self) -> u64;
+}
+
+impl Looking for (StreamWatch, CheckWatch) {
+    fn sent(&self) -> Vec<u64> {
+        self.0.sent()
+    }
+
+    fn live(&self, aged: Vec<u64>) -> Vec<LiveRow> {
+        self.1.live(Some(aged)).unwrap_or_default().rows
+    }
+
+    fn ours(&self) -> u64 {
+        self.1.ours()
+    }
 }
 
 impl Looks {
@@ -95,11 +129,10 @@ impl Trials for Bench<'_> {
         let ways = self.directions.iter().zip(sets).enumerate();
         let ready = ways.map(|(way, (direction, set))| self.ready(direction, set, frames, number * 2 + way as u64));
         let mut ready = ready.collect::<anyhow::Result<Vec<Ready>>>()?;
-        let looks = Looks {
-            ways: ready.iter().map(|ready| (ready.watch.clone(), ready.checker.watch().clone())).collect(),
-            start: soon(),
-            is_sent: AtomicBool::new(false),
-        };
+        let look =
+            |ready: &Ready| -> Box<dyn Looking> { Box::new((ready.watch.clone(), ready.checker.watch().clone())) };
+        let looks = Looks { ways: ready.iter().map(look).collect(), is_sent: Arc::default() };
+        let start = soon();
         let sent: Vec<_> = std::thread::scope(|scope| {
             let beside = beside.map(|beside| scope.spawn(|| beside(&looks)));
             let send = |ready: &mut Ready| {
@@ -110,7 +143,7 @@ impl Trials for Bench<'_> {
                     watch: ready.watch.clone(),
                     at_once: false,
                 };
-                let (streams, start) = (ready.streams.take(), looks.start);
+                let streams = ready.streams.take();
                 scope.spawn(move || streams.map(|streams| streams.run_from(start, &run)))
             };
             let senders: Vec<_> = ready.iter_mut().map(send).collect();

@@ -3,6 +3,7 @@
 //! Members of a round that are told the same stay together, the others do: a round is split, and both parts go on as the whole did. So a
 //! hundred thousand streams that are told something together cost no more than one, and what is told to some changes nothing for others.
 
+use super::chain::Link;
 use super::{Interleave, Round, Total, first_turns};
 use crate::Rate;
 use crate::command::{Action, Command, Which};
@@ -16,7 +17,9 @@ use std::collections::HashMap;
 #[derive(Clone, Debug, Default)]
 pub(super) struct Commanded {
     /// Each stream at its first frame, at the rate that it has by now.
-    origins: Vec<Clock>,
+    pub(super) origins: Vec<Clock>,
+    /// Those that follow one another, by their places.
+    pub(super) links: HashMap<u32, Link>,
     /// Who is stopped before its end.
     stopped: Vec<bool>,
     shares: Option<Shares>,
@@ -35,7 +38,8 @@ impl Interleave {
             }
         }
         let stopped = vec![false; origins.len()];
-        interleave.commanded = Some(Box::new(Commanded { origins, stopped, shares }));
+        let links = HashMap::new();
+        interleave.commanded = Some(Box::new(Commanded { origins, links, stopped, shares }));
         interleave.news = Some(Vec::new());
         interleave
     }
@@ -65,14 +69,17 @@ impl Interleave {
                 let shares = shares.as_ref().filter(|_| command.which == Which::All);
                 let new = |place: usize, _: Rate| shares.map_or(*rate, |shares| shares.rate(*rate, place));
                 self.change_rates(origins, &chosen, at, new);
+                commanded.pace_links();
             }
             Action::Rates(rates) => {
                 let nth = |place: usize| command.which.nth(place).and_then(|nth| rates.get(nth).copied());
                 let new = |place: usize, rate: Rate| nth(place).unwrap_or(rate);
                 self.change_rates(&mut commanded.origins, &chosen, at, new);
+                commanded.pace_links();
             }
             Action::Scale(factor) => {
                 self.change_rates(&mut commanded.origins, &chosen, at, |_, rate| rate.scaled(*factor));
+                commanded.pace_links();
             }
             Action::Pause => self.each_chosen(&chosen, |round| round.paused = round.paused.or(Some(at))),
             Action::Resume => self.each_chosen(&chosen, |round| {
@@ -155,7 +162,7 @@ impl Interleave {
     fn stop(&mut self, commanded: &mut Commanded, chosen: &Chosen) {
         let mut ended = Vec::new();
         self.each_chosen(chosen, |round| ended.append(&mut round.members));
-        for stream in ended {
+        for stream in commanded.unlinked(ended) {
             commanded.stopped[stream as usize] = true;
             self.news.iter_mut().for_each(|news| news.push(News::Ended { stream }));
         }
@@ -170,6 +177,7 @@ impl Interleave {
             commanded.origins.resize(places, clock.clone());
             (self.counts[place], commanded.origins[place]) = (*count, clock.clone());
         }
+        commanded.link(which, batch);
     }
 
     /// Streams that stand begin anew.
@@ -184,6 +192,13 @@ impl Interleave {
             self.news.iter_mut().for_each(|news| news.push(begun));
             let mut clock = commanded.origins[place].clone();
             clock.restart(command.at as f64);
+            if let Some(is_first) = commanded.is_first(place as u32) {
+                // The others wait for their turn.
+                if is_first {
+                    self.rounds.push(Round { is_chained: true, ..Round::new(clock, place as u32, self.counts[place]) });
+                }
+                continue;
+            }
             let known = clock.kind().map(|kind| *kinds.entry(kind).or_insert(self.rounds.len()));
             match known.and_then(|known| self.rounds.get_mut(known)) {
                 Some(round) => {
@@ -246,7 +261,7 @@ impl Round {
         let members: Vec<u32> = mine().map(|place| self.members[place]).collect();
         let turn = mine().filter(|place| *place < self.turn).count();
         let (clock, end, paused) = (self.clock.clone(), self.end, self.paused);
-        let mut part = Round { clock, members, turn, ends: 0, phases, end, paused };
+        let mut part = Round { clock, members, turn, ends: 0, phases, end, paused, is_chained: false };
         part.find_end(counts);
         if part.turn == part.members.len() {
             part.go_on(counts, news);

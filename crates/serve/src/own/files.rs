@@ -1,0 +1,81 @@
+//! Recordings: kept, listed, let go.
+
+use super::captures;
+use crate::desk::Desk;
+use crate::recordings::{ROOM, Recorded, Recording, decoded};
+use linerate_otg::read::Faults;
+use serde_json::{Value, json};
+
+/// Characters of a name.
+const LONGEST_NAME: usize = 100;
+
+/// All that are kept, and those that the server has itself.
+pub fn list(desk: &Desk) -> Value {
+    let folder = desk.reader.as_ref().map(|reader| reader.names()).unwrap_or_default();
+    let tester = desk.tester();
+    let row = |(name, kept): (&str, &Recording)| json!({"name": name, "frames": kept.len(), "bytes": kept.bytes, "seconds": kept.seconds()});
+    json!({"files": tester.recordings.all().map(row).collect::<Vec<_>>(), "folder": folder, "room": ROOM})
+}
+
+/// Keeps a recording, or lets it go.
+///
+/// # Errors
+/// What is wrong with the document, or why there is none.
+pub fn act(desk: &Desk, document: &Value) -> Result<Value, Faults> {
+    let mut faults = Faults::default();
+    let name = document["name"].as_str().unwrap_or_default().trim();
+    if !(1..=LONGEST_NAME).contains(&name.chars().count()) {
+        faults.add("name", format_args!("a name of 1 to {LONGEST_NAME} characters belongs here"));
+        return Err(faults);
+    }
+    if document["do"] == "remove" {
+        let mut tester = desk.tester();
+        if tester.described().iter().any(|own| own.replay.as_deref() == Some(name)) {
+            faults.add("name", format_args!("a stream replays {name:?}: remove that first"));
+        } else if !tester.recordings.remove(name) {
+            faults.add("name", format_args!("no file {name:?}"));
+        }
+        return if faults.is_empty() { Ok(json!({})) } else { Err(faults) };
+    }
+    let (key, frames) = frames(desk, document)?;
+    let kept = frames.and_then(Recording::new).and_then(|recording| {
+        let told =
+            json!({"name": name, "frames": recording.len(), "bytes": recording.bytes, "seconds": recording.seconds()});
+        desk.tester().recordings.keep(name, recording).map(|()| told)
+    });
+    kept.map_err(|what| {
+        faults.add(key, what);
+        faults
+    })
+}
+
+/// The frames that a document means, and by which key.
+fn frames(desk: &Desk, document: &Value) -> Result<(&'static str, Result<Vec<Recorded>, String>), Faults> {
+    let reader = || desk.reader.as_ref().ok_or_else(|| "no files are read here".to_owned());
+    if let Some(text) = document["base64"].as_str() {
+        return Ok(("base64", reader().and_then(|reader| reader.read(decoded(text)?))));
+    }
+    if let Some(name) = document["open"].as_str() {
+        return Ok(("open", reader().and_then(|reader| reader.open(name))));
+    }
+    if document["port"].is_null() {
+        let mut faults = Faults::default();
+        faults.add(
+            "",
+            "say which: base64 (a capture file), open (a file of the server) or port (what was captured there)",
+        );
+        return Err(faults);
+    }
+    let tester = desk.tester();
+    let asked = captures::Asked::read(&tester, document)?;
+    let chosen = tester.port(asked.port).listener.heard().captured.chosen(&asked.filter);
+    drop(tester);
+    let frames = chosen.from(0, usize::MAX).into_iter().flat_map(|(_, frames)| frames);
+    let recorded = frames.map(|frame| {
+        if frame.bytes.len() < frame.wire as usize {
+            return Err("frames were cut: capture them whole to replay them".to_owned());
+        }
+        Ok(Recorded { time: frame.time, bytes: frame.bytes.to_vec() })
+    });
+    Ok(("port", recorded.collect()))
+}
