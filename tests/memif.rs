@@ -6,7 +6,7 @@
 //! - `faulty`: the faults of DPDK, played one by one;
 //! - `ends`: peers that go and come, a thousand times;
 //! - `program`: the program at both ends;
-//! - `dpdk`: `dpdk-testpmd` at the other end; `ovs`: Open vSwitch with DPDK between two of ours.
+//! - `dpdk`: `dpdk-testpmd` at the other end.
 
 #[path = "memif/dpdk.rs"]
 mod dpdk;
@@ -18,8 +18,6 @@ mod faulty;
 mod hostile;
 #[path = "memif/making.rs"]
 mod making;
-#[path = "memif/ovs.rs"]
-mod ovs;
 #[path = "memif/peer.rs"]
 mod peer;
 #[path = "memif/program.rs"]
