@@ -2,10 +2,15 @@
 //!
 //! - `ovs`: Open vSwitch with its dummy datapath, which needs no rights and no interface; `random`: rules and frames; `compare`: both
 //!   are given the same, and the same bytes leave by the same ports; `differences`: but for what is named there;
+//! - `inspected`: rules that have an engine decide, between ports in memory; `engines`: the same between hosts, with engines that are killed;
 //! - `program`: the verb, on files, in namespaces, and while it is changed.
 
 #[path = "switch/compare.rs"]
 mod compare;
+#[path = "switch/engines.rs"]
+mod engines;
+#[path = "switch/inspected.rs"]
+mod inspected;
 #[path = "switch/ovs.rs"]
 mod ovs;
 #[path = "switch/program.rs"]

@@ -26,7 +26,7 @@ fuzz_target!(|bytes: &[u8]| {
         let Ok(rule) = parse_rule(line, &numbered(3)) else { continue };
         let mut alone = Switch::new(Options::new(3));
         alone.add(rule.clone(), Nanos(1));
-        let shown = show_rule(alone.rules()[0], Nanos(1));
+        let shown = show_rule(alone.rules()[0], Nanos(1), &[]);
         assert_eq!(parse_rule(&shown, &numbered(3)).as_ref(), Ok(&rule), "{shown}");
         switches.iter_mut().for_each(|switch| switch.add(rule.clone(), Nanos(1)));
     }

@@ -196,7 +196,8 @@ fn killed(how: &str) {
     let of = verdicts(&json);
     let [lost, repeated, reordered, corrupted] = by_fault(&sent);
     let engines = number(&json, "engines");
-    eprintln!("{kills} killed, {engines} of them decided: {of}");
+    let longest = number(&sent["check"], "latency_max_ns") as f64 / 1e6;
+    eprintln!("{how}: {kills} killed, {engines} of them decided; no frame took longer than {longest:.1} ms: {of}");
     assert_eq!((repeated, reordered, corrupted), (0, 0, 0), "{sent:#}\n{json:#}");
     assert!(engines >= u64::from(kills) / 4 && number(&of, "no_engine") > 100, "{json:#}");
     let dns = number(&sent["streams"][0]["check"], "received");

@@ -118,7 +118,7 @@ fn the_quick_benchmarks_print_a_row_each() {
             assert!(row["mpps"].as_f64().unwrap() > 0.0 && row["peer_mpps"].as_f64().unwrap() > 0.0, "{row}");
         }
         let rows = run(&["bench", "--quick", "--json", "inline", "--size", "64"]).good().output;
-        assert_eq!(rows.lines().count(), 8, "{rows}");
+        assert_eq!(rows.lines().count(), 11, "{rows}");
         for row in rows.lines() {
             let row: Value = serde_json::from_str(row).expect("a JSON document a line");
             // Frames of memory in chunks have no time of their own; veth pairs have the bridge beside them.

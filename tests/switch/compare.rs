@@ -87,7 +87,7 @@ fn compare(ovs: &mut Ovs, switch: &mut Switch, port: u16, frames: &[Vec<u8>]) ->
         .iter()
         .filter(|frame| {
             let rule =
-                switch.rule_for(port, frame).map(|rule| linerate::switch::text::show_actions(&rule.rule.actions));
+                switch.rule_for(port, frame).map(|rule| linerate::switch::text::show_actions(&rule.rule.actions, &[]));
             !rule.is_some_and(|rule| is_left_out(&rule, frame))
         })
         .cloned()

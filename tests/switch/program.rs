@@ -157,9 +157,16 @@ fn what_happens_at_a_port_is_said_at_once() {
 }
 
 /// What a switch that listens there says.
-fn ctl(socket: &str, words: &[&str]) -> Result<String, String> {
+pub fn ctl(socket: &str, words: &[&str]) -> Result<String, String> {
     let mut command: Command = linerate(&[&["switch", "--ctl", socket][..], words].concat());
     let output = command.output().expect("the program");
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     if output.status.success() { Ok(text(&output.stdout)) } else { Err(text(&output.stderr)) }
+}
+
+/// The account of the switch, or of frames that came back to it from a ring.
+pub fn account(json: &Value, subject: &str) -> Value {
+    let accounts = json["accounts"].as_array().expect("accounts");
+    let found = accounts.iter().find(|account| account["stage"] == "switch" && account["subject"] == subject);
+    found.unwrap_or_else(|| panic!("no account of {subject:?}: {json:#}")).clone()
 }

@@ -255,7 +255,7 @@ export_rows! {
     /// Frames for a check that had died of a bug of this program, or was about to.
     CheckDied = Check, Lost, "check_died";
 
-    /// Frames that came from the receiving port.
+    /// Frames that came from the receiving port, or from the rules of a switch.
     VerdictReceived = Verdict, Received, "received";
     /// Frames that pass, changed or not.
     VerdictPassed = Verdict, Delivered, "delivered";
@@ -283,6 +283,8 @@ export_rows! {
     InlinePolicyDropped = Verdict, Lost, "policy_dropped";
     /// Super-frames, and frames of which only the beginning came: they cannot be sent on.
     InlineUnfit = Verdict, Lost, "unfit";
+    /// Frames of a switch for which no block of the ring was free.
+    InlineNoBlock = Verdict, Lost, "no_block";
     /// Frames whose fate was open when the run ended.
     InlineUndecided = Verdict, Lost, "undecided";
     /// Of those the policy was asked about, frames for which no engine was there, or that were under way when it went.

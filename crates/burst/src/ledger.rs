@@ -246,7 +246,9 @@ impl Ledger {
         for end in [Stage::Share, Stage::Write, Stage::Meter, Stage::Check].into_iter().flat_map(of) {
             let select = of(Stage::Select).find(|select| select.branch == end.branch);
             let before = select.map(|select| (Stage::Select, select.sum(Kind::Delivered))).or(last);
-            if let Some((from, delivered)) = before {
+            // Of a switch they are what some rules have inspected: below.
+            let is_all = end.stage != Stage::Share || of(Stage::Switch).next().is_none();
+            if let Some((from, delivered)) = before.filter(|_| is_all) {
                 compare(from, delivered, end.stage, end.sum(Kind::Received));
             }
         }
@@ -254,11 +256,19 @@ impl Ledger {
             let sum = |stage, kind| self.sum(stage, kind);
             let (taken, handed) = (sum(Stage::Forward, Kind::Received), sum(Stage::Forward, Kind::Delivered));
             let (mut from, mut delivered) = (Stage::Receive, sum(Stage::Receive, Kind::Delivered));
-            if of(Stage::Verdict).next().is_some() {
+            let (decides, switches) = (of(Stage::Verdict).next().is_some(), of(Stage::Switch).next().is_some());
+            if decides && switches {
+                // Frames go from the switch to who decides, and come back.
+                let inspected = self.total(Count::SwitchInspected);
+                let shared = inspected.saturating_sub(self.total(Count::InlineNoBlock));
+                compare(Stage::Switch, inspected, Stage::Verdict, sum(Stage::Verdict, Kind::Received));
+                compare(Stage::Verdict, shared, Stage::Share, sum(Stage::Share, Kind::Received));
+                delivered += sum(Stage::Verdict, Kind::Delivered) + self.total(Count::SwitchInjected);
+            } else if decides {
                 compare(from, delivered, Stage::Verdict, sum(Stage::Verdict, Kind::Received));
                 (from, delivered) = (Stage::Verdict, sum(Stage::Verdict, Kind::Delivered));
             }
-            if of(Stage::Switch).next().is_some() {
+            if switches {
                 compare(from, delivered, Stage::Switch, sum(Stage::Switch, Kind::Received));
                 (from, delivered) = (Stage::Switch, self.total(Count::SwitchCopies));
             }
@@ -290,6 +300,32 @@ mod tests {
         let mut both = wire(5, 5, 5);
         both.add_all(&wire(5, 5, 5));
         assert_eq!((both.total(Count::Forwarded), both.accounts().len()), (10, 3));
+    }
+
+    #[test]
+    fn what_a_switch_has_inspected_is_looked_for_there_and_back() {
+        let switch = |asked: u64, shown: u64, back: u64| {
+            let mut ledger = Ledger::new();
+            ledger.account(Stage::Receive, "a").add(Count::Received, 9).add(Count::Delivered, 9);
+            let own = ledger.account(Stage::Switch, "");
+            own.add(Count::SwitchReceived, 9)
+                .add(Count::Switched, 9)
+                .add(Count::SwitchCopies, 3)
+                .add(Count::SwitchInspected, 6);
+            let verdict = ledger.account(Stage::Verdict, "ids");
+            verdict.add(Count::VerdictReceived, asked).add(Count::InlineNoBlock, 1).add(Count::InlinePassed, asked - 1);
+            ledger.account(Stage::Share, "ids").add(Count::ShareReceived, shown).add(Count::Shared, shown);
+            let again = ledger.account(Stage::Switch, "ids");
+            again.add(Count::SwitchReceived, back).add(Count::Switched, back).add(Count::SwitchInjected, 2);
+            again.add(Count::SwitchCopies, 7);
+            ledger.account(Stage::Forward, "b").add(Count::ForwardReceived, 10).add(Count::Forwarded, 10);
+            ledger.account(Stage::Send, "b").add(Count::SendReceived, 10).add(Count::Sent, 10);
+            ledger
+        };
+        assert_eq!(switch(6, 5, 7).imbalances(), []);
+        for (asked, shown, back) in [(5, 5, 6), (6, 6, 7), (6, 5, 6)] {
+            assert_eq!(switch(asked, shown, back).imbalances().len(), 1, "{asked} {shown} {back}");
+        }
     }
 
     #[test]

@@ -4,6 +4,7 @@ pub mod bench;
 pub mod capture;
 pub mod count;
 pub mod ctl;
+mod decide;
 pub mod demo;
 pub mod doctor;
 pub mod find;

@@ -2,22 +2,31 @@
 //!
 //! ```text
 //!  lanes ──> switch ──> as it came: a run of frames where they lie ──> port
-//!                └────> changed, or out of turn: block of the port ──────^
+//!                ├────> changed, or out of turn: block of the port ──────^
+//!                └────> to be decided about: ring, and back for the rest of the actions (`engines`)
 //! ```
 //!
 //! What leaves a port as it came, one frame behind the other, is handed over where it lies. All else is copied into blocks of that port, one frame
 //! behind the other, and so is what the port does not take at once. A port whose blocks are full loses frames by name, or, where that was asked
 //! for, the lanes wait for it. Rules change between two bursts, so that no frame is lost over it.
 
+mod counts;
+mod engines;
 mod outlet;
 
+pub use self::engines::EngineRing;
+
+use self::counts::Counts;
+use self::engines::{Engine, Onto, Others};
 use self::outlet::Outlet;
 use crate::consumer::{Consumer, Demand, End, Look, Order, Round, Start};
 use crate::control::Progress;
 use crate::error::ReceiveError;
+use crate::inline::asking::Offered;
+use crate::inline::decide::Fate;
 use linerate_burst::{Burst, Count, Desc, Ledger, Nanos, Stage};
 use linerate_port::{Sent, TxPort};
-use linerate_switch::{Outputs, PortNo, Reason, Switch};
+use linerate_switch::{Inspect, Inspected, Outputs, PortNo, Reason, Switch};
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -83,6 +92,8 @@ impl Tasks {
 pub struct Switching {
     switch: Switch,
     ports: Ports,
+    /// Rings whose readers decide about frames, as rules number them.
+    engines: Vec<Engine>,
     /// Of each lane, its port.
     lanes: Vec<PortNo>,
     /// By which port each receiving port is known.
@@ -101,20 +112,16 @@ struct Ports {
     counts: Counts,
 }
 
-#[derive(Clone, Copy, Default)]
-struct Counts {
-    received: u64,
-    switched: u64,
-    copies: u64,
-    truncated: u64,
-    by_reason: [u64; Reason::ALL.len()],
-}
-
 /// A burst while its frames are looked at.
 struct Turn<'a, 'b> {
-    ports: &'a mut Ports,
+    outlets: &'a mut [Outlet],
+    counts: &'a mut Counts,
+    engines: Others<'a>,
     burst: Burst<'b>,
+    /// The place of each interface of the burst in the list of all, if it is another one.
+    map: Option<&'b [u16]>,
     waits: bool,
+    now: Nanos,
 }
 
 impl Switching {
@@ -124,8 +131,14 @@ impl Switching {
         let received = vec![Sent::default(); to.len()];
         let outlets = to.into_iter().map(Outlet::new).collect();
         let ports = Ports { outlets, received, counts: Counts::default() };
-        let (tasks, lanes) = (Tasks::default(), Vec::new());
-        Switching { switch, ports, lanes, numbers: from, waits, tasks, progress, now: Nanos::ZERO }
+        let (tasks, lanes, engines) = (Tasks::default(), Vec::new(), Vec::new());
+        Switching { switch, ports, engines, lanes, numbers: from, waits, tasks, progress, now: Nanos::ZERO }
+    }
+
+    /// With these rings, as rules number them.
+    pub fn with_engines(mut self, rings: Vec<EngineRing>) -> Self {
+        self.engines = rings.into_iter().map(Engine::new).collect();
+        self
     }
 
     /// For others to ask things of it while it runs.
@@ -155,7 +168,7 @@ impl Switching {
     }
 
     /// Takes frames of a lane; how many are done with.
-    fn take_lane(&mut self, in_port: PortNo, burst: Burst<'_>) -> usize {
+    fn take_lane(&mut self, in_port: PortNo, burst: Burst<'_>, map: &[u16]) -> usize {
         let mut done = 0;
         while done < burst.len() {
             if self.waits && self.ports.outlets.iter().any(Outlet::is_full) {
@@ -167,31 +180,51 @@ impl Switching {
             let mut from = 0;
             for (index, desc) in part.descs().iter().enumerate() {
                 if desc.is_truncated() {
-                    self.take_whole(in_port, part.slice(from..index));
+                    self.take_whole(in_port, part.slice(from..index), map);
                     from = index + 1;
                     self.ports.cut(in_port, desc);
                 }
             }
-            self.take_whole(in_port, part.slice(from..part.len()));
+            self.take_whole(in_port, part.slice(from..part.len()), map);
             done = end;
         }
         done
     }
 
-    fn take_whole(&mut self, in_port: PortNo, burst: Burst<'_>) {
-        self.ports.counts.received += burst.len() as u64;
-        self.ports.received[usize::from(in_port) - 1].add(burst);
-        let mut turn = Turn { ports: &mut self.ports, burst, waits: self.waits };
-        self.switch.burst(self.now, in_port, burst, &mut turn);
-        self.ports.outlets.iter_mut().for_each(|outlet| outlet.end_burst(burst, self.waits));
+    fn take_whole(&mut self, in_port: PortNo, burst: Burst<'_>, map: &[u16]) {
+        let Switching { switch, ports: Ports { outlets, received, counts }, engines, waits, now, .. } = self;
+        counts.received += burst.len() as u64;
+        received[usize::from(in_port) - 1].add(burst);
+        let engines = Others { before: engines, after: &mut [] };
+        let mut turn = Turn { outlets, counts, engines, burst, map: Some(map), waits: *waits, now: *now };
+        switch.burst(*now, in_port, burst, &mut turn);
+        outlets.iter_mut().for_each(|outlet| outlet.end_burst(burst, *waits));
+    }
+
+    /// Does what is left to be done with frames that came back.
+    fn take_back(&mut self, give_up: bool) {
+        let Switching { switch, ports: Ports { outlets, .. }, engines, waits, now, .. } = self;
+        let (now, waits) = (*now, *waits && !give_up);
+        for at in 0..engines.len() {
+            let (before, rest) = engines.split_at_mut(at);
+            let [Engine { asking, counts, .. }, after @ ..] = rest else { return };
+            let onto = Onto { outlets, counts, others: Others { before, after }, waits, now };
+            asking.send(|back, burst_of, done| back.go_on(switch, onto, burst_of, done));
+            asking.release();
+        }
+    }
+
+    /// Shows engines what was copied for them.
+    fn commit(&mut self) {
+        self.engines.iter_mut().for_each(|engine| engine.asking.commit(self.now));
     }
 }
 
 impl Outputs for Turn<'_, '_> {
     #[inline]
     fn copy(&mut self, index: usize, port: PortNo, bytes: &[u8], as_it_came: bool) {
-        self.ports.counts.copies += 1;
-        let Some(outlet) = self.ports.outlets.get_mut(usize::from(port) - 1) else { return };
+        self.counts.copies += 1;
+        let Some(outlet) = self.outlets.get_mut(usize::from(port) - 1) else { return };
         if as_it_came {
             outlet.extend(index, self.burst, self.waits)
         } else {
@@ -200,10 +233,29 @@ impl Outputs for Turn<'_, '_> {
     }
 
     #[inline]
+    fn inspect(&mut self, index: usize, inspect: Inspect<'_>) -> Inspected {
+        let Some(engine) = self.engines.get(inspect.ring) else { return Inspected::Blocked };
+        let desc = &self.burst.descs()[index];
+        let interface = self.map.map(|map| map.get(usize::from(desc.interface)).copied().unwrap_or_default());
+        let desc = Desc { interface: interface.unwrap_or(desc.interface), ..*desc };
+        match engine.offer(self.now, &desc, &inspect) {
+            Offered::Taken(_) => {
+                self.counts.inspected += 1;
+                Inspected::Taken
+            }
+            Offered::Known(Fate::Passed) => {
+                self.counts.skipped += 1;
+                Inspected::Passes
+            }
+            Offered::Known(_) => Inspected::Blocked,
+        }
+    }
+
+    #[inline]
     fn done(&mut self, _: usize, copies: Result<u32, Reason>) {
         match copies {
-            Ok(_) => self.ports.counts.switched += 1,
-            Err(reason) => self.ports.counts.by_reason[reason as usize] += 1,
+            Ok(_) => self.counts.switched += 1,
+            Err(reason) => self.counts.by_reason[reason as usize] += 1,
         }
     }
 }
@@ -222,29 +274,8 @@ impl Ports {
     }
 
     fn add_counters(&self, ledger: &mut Ledger) {
-        let Counts { received, switched, copies, truncated, by_reason } = &self.counts;
-        let account = ledger.account(Stage::Switch, "");
-        account.add(Count::SwitchReceived, *received).add(Count::Switched, *switched);
-        account.add(Count::SwitchCopies, *copies).add(Count::SwitchTruncated, *truncated);
-        for (reason, frames) in Reason::ALL.into_iter().zip(by_reason) {
-            account.add(count_of(reason), *frames);
-        }
+        self.counts.add_to(ledger.account(Stage::Switch, ""));
         self.outlets.iter().for_each(|outlet| outlet.add_counters(ledger));
-    }
-}
-
-fn count_of(reason: Reason) -> Count {
-    match reason {
-        Reason::Malformed => Count::SwitchMalformed,
-        Reason::NoRule => Count::SwitchNoRule,
-        Reason::Rule => Count::SwitchRuleDrop,
-        Reason::SamePort => Count::SwitchSamePort,
-        Reason::Vlan => Count::SwitchVlan,
-        Reason::Reserved => Count::SwitchReserved,
-        Reason::Ttl => Count::SwitchTtl,
-        Reason::Local => Count::SwitchLocal,
-        Reason::NoPort => Count::SwitchNoPort,
-        Reason::Sample => Count::SwitchSampled,
     }
 }
 
@@ -267,19 +298,23 @@ impl Consumer for Switching {
 
     fn begin(&mut self, start: &Start) -> Result<(), ReceiveError> {
         self.lanes = start.lanes.iter().map(|(port, _)| self.numbers[*port]).collect();
-        Ok(())
+        self.engines.iter_mut().try_for_each(|engine| engine.begin(start))
     }
 
     fn take(&mut self, round: &mut Round<'_>) -> Result<(), ReceiveError> {
         self.now = round.now;
         self.do_tasks();
         let give_up = round.draining.is_some_and(|since| since > STOP_LIMIT);
+        let begun: Result<Vec<()>, _> = self.engines.iter_mut().map(|engine| engine.round(round, give_up)).collect();
+        self.take_back(give_up);
         for lane in 0..round.bursts.len() {
             let burst = round.bursts[lane];
-            let done = self.take_lane(self.lanes[lane], burst);
+            let done = self.take_lane(self.lanes[lane], burst, round.maps[lane]);
             round.leave(lane, burst.len() - done);
         }
-        let mut is_busy = round.has_left();
+        self.commit();
+        self.take_back(give_up);
+        let mut is_busy = round.has_left() || self.engines.iter().any(Engine::is_busy);
         for outlet in &mut self.ports.outlets {
             is_busy |= outlet.go_on(round.now, give_up);
             outlet.tell(&self.progress);
@@ -287,18 +322,21 @@ impl Consumer for Switching {
         if is_busy {
             round.keep_busy();
         }
-        Ok(())
+        begun.map(|_| ())
     }
 
     fn look(&mut self, look: &Look<'_>) {
         self.switch.expire(self.now);
         let mut ledger = look.queues();
         self.counters(&mut ledger);
-        self.progress.lost.store(ledger.lost(), Ordering::Relaxed);
+        let lost = ledger.lost();
+        self.progress.lost.store(lost, Ordering::Relaxed);
+        self.engines.iter_mut().for_each(|engine| engine.asking.look_at_losses(lost));
     }
 
     fn counters(&self, ledger: &mut Ledger) {
         self.ports.add_counters(ledger);
+        self.engines.iter().for_each(|engine| engine.add_counters(ledger));
         let (hits, misses) = self.switch.lookups();
         let learned = self.switch.learned();
         let account = ledger.account(Stage::Switch, "");
@@ -314,12 +352,14 @@ impl Consumer for Switching {
     fn finish(&mut self, end: &mut End<'_>) {
         self.do_tasks();
         if end.died.is_some() {
-            let counts = &self.ports.counts;
-            let known = counts.switched + counts.truncated + counts.by_reason.iter().sum::<u64>();
+            let known = self.ports.counts.known();
             let died = end.given.saturating_sub(known);
             self.ports.counts.received = known + died;
             end.ledger.account(Stage::Switch, "").add(Count::SwitchDied, died);
+        } else {
+            self.take_back(true);
         }
+        self.engines.iter_mut().for_each(|engine| engine.finish(end));
         for outlet in &mut self.ports.outlets {
             if let Some(failure) = outlet.finish(end.ledger, end.events) {
                 end.fail(failure);

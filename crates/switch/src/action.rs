@@ -3,6 +3,9 @@
 /// A port of the switch, from 1 on.
 pub type PortNo = u16;
 
+/// A ring whose reader decides about frames, from 0 on.
+pub type RingNo = u16;
+
 /// One action.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Action {
@@ -55,6 +58,8 @@ pub enum Action {
     SetDestinationPort(u16),
     /// What comes behind is done to one frame in so many alone.
     Sample(u32),
+    /// Who reads this ring decides about the frame, as it is by then; what comes behind is done to it when it comes back.
+    Inspect(RingNo),
 }
 
 /// Why a frame, or the rest of what was to be done with it, went nowhere.
@@ -80,11 +85,13 @@ pub enum Reason {
     NoPort,
     /// It was not one of those in a sample.
     Sample,
+    /// Who decides about frames has said of its flow that it is blocked.
+    Listed,
 }
 
 impl Reason {
     /// All of them.
-    pub const ALL: [Reason; 10] = [
+    pub const ALL: [Reason; 11] = [
         Reason::Malformed,
         Reason::NoRule,
         Reason::Rule,
@@ -95,5 +102,6 @@ impl Reason {
         Reason::Local,
         Reason::NoPort,
         Reason::Sample,
+        Reason::Listed,
     ];
 }

@@ -46,7 +46,7 @@ impl Rules {
         self.numbers += 1;
         self.timed += usize::from(rule.idle_timeout > 0 || rule.hard_timeout > 0);
         let number = self.numbers;
-        let installed = Installed { rule, number, since: now, used: now, frames: 0, bytes: 0 };
+        let installed = Installed::new(rule, number, now);
         let id = self.free.pop().unwrap_or(self.rules.len() as RuleId);
         if id as usize == self.rules.len() {
             self.rules.push(Some(installed))

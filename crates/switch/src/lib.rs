@@ -8,8 +8,8 @@
 //! - [`key`]: what of a frame rules can look at, found once;
 //! - `cache`: what was found for frames like it, exact, of one generation of the rules;
 //! - `classify`: the rule for it, by tuples of masks;
-//! - [`action`], `frame`: what is done with it, in the order of the rule, each action with what those before it have changed;
-//!   checksums follow what they cover;
+//! - [`action`], `way`, `frame`: what is done with it, in the order of the rule, each action with what those before it have changed;
+//!   checksums follow what they cover; behind an `inspect` the rest is done when the frame comes back;
 //! - `learn`, [`vlan`]: what `normal` needs: behind which port a MAC is, and which VLANs a port is in;
 //! - [`switch`]: the whole;
 //! - [`rule`], [`text`]: rules, and how they are written: the syntax of `ovs-ofctl add-flow`, of one table.
@@ -39,9 +39,10 @@ pub mod rule;
 pub mod switch;
 pub mod text;
 pub mod vlan;
+mod way;
 
-pub use action::{Action, PortNo, Reason};
+pub use action::{Action, PortNo, Reason, RingNo};
 pub use learn::{LearnOptions, Learned, Station};
-pub use rule::{Installed, Match, Rule};
+pub use rule::{Inspect, Inspected, Installed, Match, Rest, Rule};
 pub use switch::{Options, Outputs, Switch, is_within};
 pub use vlan::PortVlans;

@@ -1,8 +1,9 @@
 //! A rule: what it is about, and what is done with that.
 
-use crate::action::Action;
+use crate::action::{Action, PortNo, RingNo};
 use crate::key::Key;
 use linerate_burst::Nanos;
+use std::sync::Arc;
 
 /// Which frames a rule is about: those whose bits in `mask` are those of `value`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -73,9 +74,50 @@ pub struct Installed {
     pub frames: u64,
     /// Their bytes.
     pub bytes: u64,
+    /// Its actions once more, for frames that come back for the rest of them, whatever became of the rule; of rules that inspect.
+    pub(crate) list: Option<Arc<[Action]>>,
+}
+
+/// A frame that is to be decided about.
+#[derive(Clone, Copy, Debug)]
+pub struct Inspect<'a> {
+    /// By whom.
+    pub ring: RingNo,
+    /// The port that it came by.
+    pub in_port: PortNo,
+    /// Its bytes by now.
+    pub bytes: &'a [u8],
+    /// What is done with it later on.
+    pub rest: Rest<'a>,
+}
+
+/// What is left to be done with a frame: these actions, from one of them on.
+#[derive(Clone, Copy, Debug)]
+pub struct Rest<'a> {
+    /// All of its rule.
+    pub actions: &'a Arc<[Action]>,
+    /// The first of those that are left.
+    pub from: usize,
+}
+
+/// What becomes of a frame that is to be decided about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Inspected {
+    /// It was taken; if it comes back there is [`Switch::resume`](crate::Switch::resume).
+    Taken,
+    /// It was decided before that it passes: what is left to be done is done at once.
+    Passes,
+    /// It was decided before that it is dropped.
+    Blocked,
 }
 
 impl Installed {
+    pub(crate) fn new(rule: Rule, number: u64, now: Nanos) -> Self {
+        let inspects = rule.actions.iter().any(|action| matches!(action, Action::Inspect(_)));
+        let list = inspects.then(|| Arc::from(&rule.actions[..]));
+        Installed { rule, number, since: now, used: now, frames: 0, bytes: 0, list }
+    }
+
     /// Whether its time is over.
     pub(crate) fn is_over(&self, now: Nanos) -> bool {
         let over = |seconds: u16, since: Nanos| {

@@ -12,13 +12,18 @@ mod value;
 
 pub use self::show::{show_actions, show_match, show_rule};
 
-use crate::action::PortNo;
+use crate::action::{PortNo, RingNo};
 use crate::rule::{Match, Rule};
 
-/// How ports are called.
+/// How ports are called, and rings.
 pub trait PortNames {
     /// The number of a port by its name or number.
     fn number(&self, text: &str) -> Option<PortNo>;
+
+    /// The number of a ring by its name; there is none unless somebody says so.
+    fn ring(&self, _name: &str) -> Option<RingNo> {
+        None
+    }
 }
 
 impl<F: Fn(&str) -> Option<PortNo>> PortNames for F {

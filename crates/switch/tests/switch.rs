@@ -1,11 +1,12 @@
 //! The switch beside plain models of it.
 
 use linerate_burst::{Burst, Desc, Nanos, TAIL};
-use linerate_switch::text::{numbered, parse_asked, parse_rule, show_rule};
-use linerate_switch::{Options, Outputs, PortNo, Reason, Switch};
+use linerate_switch::text::{PortNames, numbered, parse_asked, parse_rule, show_rule};
+use linerate_switch::{Action, Inspect, Inspected, Options, Outputs, PortNo, Reason, RingNo, Switch};
 use linerate_wire::checksum::{Pseudo, Sum};
 use proptest::prelude::*;
 use std::net::Ipv4Addr;
+use std::sync::Arc;
 
 /// What came out: port and bytes of each copy, and how each frame ended.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -25,15 +26,19 @@ impl Outputs for Seen {
 }
 
 fn run(switch: &mut Switch, now: Nanos, in_port: PortNo, frames: &[Vec<u8>]) -> Seen {
+    let mut seen = Seen::default();
+    burst_into(switch, now, in_port, frames, &mut seen);
+    seen
+}
+
+fn burst_into(switch: &mut Switch, now: Nanos, in_port: PortNo, frames: &[Vec<u8>], out: &mut impl Outputs) {
     let (mut memory, mut descs) = (Vec::new(), Vec::new());
     for frame in frames {
         descs.push(Desc::new(now, memory.len() as u32, frame.len() as u32));
         memory.extend_from_slice(frame);
     }
     memory.resize(memory.len() + TAIL, 0);
-    let mut seen = Seen::default();
-    switch.burst(now, in_port, Burst::over(&memory, &descs).unwrap(), &mut seen);
-    seen
+    switch.burst(now, in_port, Burst::over(&memory, &descs).unwrap(), out);
 }
 
 fn switch(rules: &[&str], ports: usize) -> Switch {
@@ -95,6 +100,59 @@ fn rule_text() -> impl Strategy<Value = String> {
     ];
     (1..6u16, prop::collection::vec(field, 0..3), 1..4u16)
         .prop_map(|(priority, fields, port)| format!("priority={priority},{},actions=output:{port}", fields.join(",")))
+}
+
+/// Three ports and a ring.
+struct WithRing;
+
+impl PortNames for WithRing {
+    fn number(&self, text: &str) -> Option<PortNo> {
+        numbered(3)(text)
+    }
+
+    fn ring(&self, name: &str) -> Option<RingNo> {
+        (name == "ids").then_some(0)
+    }
+}
+
+/// Somebody who takes frames, or says at once that they pass.
+#[derive(Default)]
+struct Asked {
+    seen: Seen,
+    passes: bool,
+    asked: Vec<(usize, PortNo, Vec<u8>, Arc<[Action]>, usize)>,
+}
+
+impl Outputs for Asked {
+    fn copy(&mut self, index: usize, port: PortNo, bytes: &[u8], as_it_came: bool) {
+        self.seen.copy(index, port, bytes, as_it_came);
+    }
+
+    fn inspect(&mut self, index: usize, inspect: Inspect<'_>) -> Inspected {
+        if self.passes {
+            return Inspected::Passes;
+        }
+        let Inspect { in_port, bytes, rest, .. } = inspect;
+        self.asked.push((index, in_port, bytes.to_vec(), rest.actions.clone(), rest.from));
+        Inspected::Taken
+    }
+
+    fn done(&mut self, index: usize, copies: Result<u32, Reason>) {
+        self.seen.done(index, copies);
+    }
+}
+
+/// An action, of packets of IPv4.
+fn word() -> impl Strategy<Value = String> {
+    let words =
+        ["output:2", "output:3", "in_port", "normal", "flood", "dec_ttl", "mod_nw_ttl:9", "mod_nw_dst:10.0.0.9"];
+    let tags = ["mod_vlan_vid:7", "mod_vlan_pcp:3", "strip_vlan", "push_vlan:0x8100", "mod_dl_src:02:00:00:00:00:09"];
+    prop::sample::select([&words[..], &tags].concat()).prop_map(str::to_owned)
+}
+
+fn good_frame() -> impl Strategy<Value = Vec<u8>> {
+    (any::<bool>(), [0..4u8, 0..4u8], [0..4u16, 0..4u16], 0..4u8)
+        .prop_map(|(is_tcp, ends, ports, ttl)| packet(if is_tcp { 6 } else { 17 }, ends, ports, ttl, b"payload"))
 }
 
 fn frame() -> impl Strategy<Value = Vec<u8>> {
@@ -184,13 +242,43 @@ proptest! {
         }
     }
 
+    /// A frame that is decided about between two actions has the same done to it as one that is not, once it has come back.
+    #[test]
+    fn what_is_inspected_on_its_way_comes_out_the_same(
+        words in prop::collection::vec(word(), 1..8), at in 0..8usize, frames in prop::collection::vec(good_frame(), 1..8),
+        passes in any::<bool>(),
+    ) {
+        let plain = format!("ip,actions={}", words.join(","));
+        let mut inspected = words.clone();
+        inspected.insert(at.min(words.len()), "inspect:ids".to_owned());
+        let inspected = format!("ip,actions={}", inspected.join(","));
+        let of = |text: &str| {
+            let mut switch = Switch::new(Options::new(3));
+            switch.add(parse_rule(text, &WithRing).unwrap(), Nanos(1));
+            switch
+        };
+        let expected = run(&mut of(&plain), Nanos(5), 1, &frames);
+        let (mut switch, mut out) = (of(&inspected), Asked { passes, ..Asked::default() });
+        burst_into(&mut switch, Nanos(5), 1, &frames, &mut out);
+        // Rules go; what is under way has its rest done to it all the same.
+        prop_assert_eq!(switch.remove_if(|_| true), 1);
+        for (index, in_port, bytes, actions, from) in std::mem::take(&mut out.asked) {
+            switch.resume((Nanos(5), in_port, index), &bytes, (&actions, from), &mut out);
+        }
+        let by_frame = |mut copies: Vec<(usize, PortNo, Vec<u8>)>| {
+            copies.sort_by_key(|(index, ..)| *index);
+            copies
+        };
+        prop_assert_eq!(by_frame(out.seen.copies), by_frame(expected.copies));
+    }
+
     /// What is shown of a rule is that rule.
     #[test]
     fn texts_of_rules_come_back(text in rule_text()) {
         let Ok(rule) = parse_rule(&text, &numbered(3)) else { return Ok(()) };
         let mut switch = switch(&[&text], 3);
         switch.expire(Nanos(9));
-        let shown = show_rule(switch.rules()[0], Nanos(1));
+        let shown = show_rule(switch.rules()[0], Nanos(1), &[]);
         prop_assert_eq!(parse_rule(&shown, &numbered(3)).map_err(TestCaseError::fail)?, rule);
     }
 }

@@ -179,6 +179,7 @@ pub const VALUES: &[(&str, &[&str])] = &[
     ("mac-age", &["--mac-age", "9"]),
     ("forward-reserved", &["--forward-reserved"]),
     ("switch on-full", &["--on-full", "wait"]),
+    ("switch inspect", &["--inspect", "RING"]),
 ];
 
 /// What is not tried, and why.

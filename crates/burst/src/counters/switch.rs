@@ -5,9 +5,9 @@ macro_rules! switch_rows {
         send_rows! {
             $($before)*
 
-            /// Frames that came by a port of the switch.
+            /// Frames that came by a port of the switch, or, of a ring, that came back from who decides about them.
             SwitchReceived = Switch, Received, "received";
-            /// Frames that left by a port at least, as they came or changed.
+            /// Frames that left by a port at least, as they came or changed, or went to be decided about.
             Switched = Switch, Delivered, "delivered";
             /// Frames whose rule drops them.
             SwitchRuleDrop = Switch, Refused, "rule_drop";
@@ -27,6 +27,8 @@ macro_rules! switch_rows {
             SwitchNoPort = Switch, Refused, "no_port";
             /// Frames that were not among those of a sample.
             SwitchSampled = Switch, Refused, "not_sampled";
+            /// Frames of flows that who decides had blacklisted before.
+            SwitchListed = Switch, Refused, "blacklisted";
             /// Frames shorter than a header of Ethernet, or with a tag that is cut.
             SwitchMalformed = Switch, Refused, "malformed";
             /// Frames of which only the beginning came; they are not sent.
@@ -35,6 +37,12 @@ macro_rules! switch_rows {
             SwitchDied = Switch, Lost, "switch_died";
             /// Copies of frames that were handed to ports: as many of a frame as it leaves by.
             SwitchCopies = Switch, Note, "copies";
+            /// Frames that went to be decided about.
+            SwitchInspected = Switch, Note, "inspected";
+            /// Frames of flows that who decides had whitelisted before, and that did not go there for that.
+            SwitchSkipped = Switch, Note, "whitelisted";
+            /// Of those that came back, frames that who decides had made itself.
+            SwitchInjected = Switch, Note, "injected";
             /// Frames whose rule was known from one like them.
             SwitchCached = Switch, Note, "cached";
             /// Frames for which the rules were searched.

@@ -1,5 +1,6 @@
 //! `linerate bench`: our figures beside those of peers and the limits of this machine, in the same run.
 
+mod bridged;
 mod burst;
 mod capture;
 mod check;
@@ -21,6 +22,8 @@ mod render;
 mod replay;
 mod several;
 mod switch;
+mod switched;
+mod testpmd;
 mod traffic;
 mod wire;
 

@@ -212,6 +212,12 @@ const RULES: &[Rule] = &[
     rule("receive", &["interval"], Beside::None(&["quiet", "json"]), "nothing is shown while it runs"),
     rule("receive", &["rows"], Beside::None(&["quiet", "json"]), "no table is shown"),
     rule("inline", &["interval"], Beside::None(&["quiet", "json"]), "nothing is shown while it runs"),
+    rule(
+        "switch",
+        &["share_memory", "share_block", "share_group", "engine", "on_death", "on_overload", "hold", "budget", "order"],
+        OneOf(&["inspect"]),
+        "nobody decides about frames",
+    ),
     rule("switch", &["interval"], Beside::None(&["quiet", "json"]), "nothing is shown while it runs"),
     rule("wire", &["seed"], OneOf(&["faults", "faults_back"]), "nothing is drawn from it"),
 ];

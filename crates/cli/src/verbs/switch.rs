@@ -6,20 +6,22 @@ mod report;
 
 use self::control::Control;
 use self::open::Joined;
+use super::decide::{DecideArgs, share};
 use super::joined::JoinArgs;
+use super::rings::ring_name;
 use crate::exit::{Exit, usage};
-use crate::privileges::confine;
+use crate::privileges::{Identity, confine, socket_folder};
 use crate::signals::stop_on_signals;
 use crate::verbs::inputs::span;
 use crate::view::live::{Live, answer};
 use crate::view::terminal::{shown, tell};
 use anyhow::Context;
 use linerate_burst::{Nanos, random};
-use linerate_engine::switching::Switching;
+use linerate_engine::switching::{EngineRing, Switching};
 use linerate_engine::{Progress, Receive, Stop};
 use linerate_port::RxPort;
-use linerate_switch::text::{parse_rule, show_actions, show_match};
-use linerate_switch::{LearnOptions, Options, PortNo, PortVlans, Rule, Switch};
+use linerate_switch::text::{PortNames, parse_rule, show_actions, show_match};
+use linerate_switch::{LearnOptions, Options, PortNo, PortVlans, RingNo, Rule, Switch};
 use std::time::{Duration, SystemTime};
 
 /// Options of `linerate switch`.
@@ -38,6 +40,9 @@ Examples:
     --vlan eth2:access=10 --vlan eth3:access=20
   # what rules make of capture files; out/1.pcap is what leaves by port 1
   linerate switch pcap:a.pcap pcap:b.pcap --rules rules.txt --out out
+  # web traffic by an engine, which is another process; all else past it
+  linerate switch eth1 eth2 --inspect ids --rule 'tcp,actions=inspect:ids,normal' \
+    --rule 'priority=1,actions=normal' --on-death open
   # look at a switch at work, and change it; no frame is lost over that
   linerate switch eth1 eth2 --control /run/switch.sock
   linerate switch --ctl /run/switch.sock dump-flows
@@ -52,6 +57,7 @@ Rules are those of ovs-ofctl add-flow, of one table: MATCHES,actions=ACTIONS
   drop mod_dl_src mod_dl_dst mod_vlan_vid mod_vlan_pcp strip_vlan push_vlan
   mod_nw_src mod_nw_dst mod_nw_tos mod_nw_ttl dec_ttl mod_tp_src mod_tp_dst
   set_field:V->F
+  inspect:NAME (what stands behind it is done if that ring's reader says so)
   sample:1/N (what stands behind it is done to one frame in N)
 Ports are 1, 2, .. as they are given, or their names; NAME=PORT names one.
 A port shm:NAME gets frames alone: a mirror that other processes read.
@@ -87,6 +93,12 @@ pub struct Args {
     /// What happens to frames for a port that is full [default: wait where all that is read are files, else drop]
     #[arg(long, value_name = "HOW", conflicts_with = "ctl")]
     on_full: Option<OnFull>,
+    /// Make a ring of this name (with a / it is the path of a socket), whose reader decides about frames of rules with
+    /// inspect:NAME, as it does of inline: linerate inspect shm:NAME, or another engine. May be given several times
+    #[arg(long, value_name = "NAME", conflicts_with = "ctl")]
+    inspect: Vec<String>,
+    #[command(flatten)]
+    decide: DecideArgs,
     /// Listen at this path for who looks at the switch and changes it, by --ctl
     #[arg(long, value_name = "PATH", conflicts_with = "ctl")]
     control: Option<String>,
@@ -119,12 +131,16 @@ pub fn run(args: &Args) -> anyhow::Result<Exit> {
     let (mut from, numbers) = joined.open_rx()?;
     let live = joined.open_tx(false)?;
     let control = args.control.as_deref().map(Control::listen).transpose()?;
+    let (rings, mut notes) = args.rings(&identity)?;
     identity.assume()?;
     let to = joined.add_files(live)?;
-    let mut notes = identity.note().into_iter().collect::<Vec<_>>();
+    notes.extend(identity.note());
     notes.extend(args.control.iter().map(|path| format!("asked and changed by linerate switch --ctl {path}")));
-    let folder = control.as_ref().and_then(Control::folder);
-    notes.extend(confine(&folder.into_iter().collect::<Vec<_>>()));
+    let mut folders: Vec<_> = control.as_ref().and_then(Control::folder).into_iter().collect();
+    for ring in &args.inspect {
+        folders.extend(socket_folder(ring)?);
+    }
+    notes.extend(confine(&folders));
     let progress = Progress::new();
     let stop = Stop::new();
     stop_on_signals(&stop)?;
@@ -132,8 +148,8 @@ pub fn run(args: &Args) -> anyhow::Result<Exit> {
         args.announce(&joined, &switch, &notes);
     }
     let waits = args.on_full.map_or(joined.is_all_files(), |how| how == OnFull::Wait);
-    let mut switching = Switching::new(switch, to, numbers, waits, progress.clone());
-    let control = control.map(|control| control.serve(switching.tasks(), joined.names(), stop.clone()));
+    let mut switching = Switching::new(switch, to, numbers, waits, progress.clone()).with_engines(rings);
+    let control = control.map(|control| control.serve(switching.tasks(), joined.names(&args.inspect), stop.clone()));
     let news = args.join.show.news(args.join.json);
     let live = Live::start(&progress, "switched", args.join.show.interval(args.join.json)?);
     let answers = answer(&progress, "sent", String::new)?;
@@ -167,7 +183,7 @@ impl Args {
             options.ports[usize::from(port) - 1] = vlans;
         }
         let mut switch = Switch::new(options);
-        let names = joined.names();
+        let names = joined.names(&self.inspect);
         let file =
             self.rules.as_ref().map(|path| std::fs::read_to_string(path).with_context(|| format!("--rules {path}")));
         let file = file.transpose()?.unwrap_or_default();
@@ -176,8 +192,7 @@ impl Args {
         let given = self.rule.iter().map(|text| (format!("--rule {text}"), text.as_str()));
         for (place, text) in in_file.chain(given) {
             let Some(text) = line_of(text) else { continue };
-            let number = |name: &str| names.number(name);
-            let rule = parse_rule(text, &number).map_err(|error| usage(format!("{place}: {error}")))?;
+            let rule = parse_rule(text, &names).map_err(|error| usage(format!("{place}: {error}")))?;
             // Of thousands, to look for two such would take longer than all the rest.
             let is_looked_for = self.join.is_told() && switch.count() < 1000;
             if let Some(other) = is_looked_for.then(|| switch.ambiguous(&rule)).flatten() {
@@ -194,6 +209,29 @@ impl Args {
         Ok(switch)
     }
 
+    /// Makes the rings whose readers decide.
+    fn rings(&self, identity: &Identity) -> anyhow::Result<(Vec<EngineRing>, Vec<String>)> {
+        let (policy, mut notes) = (self.decide.policy()?, Vec::new());
+        let mut rings = Vec::new();
+        for (at, name) in self.inspect.iter().enumerate() {
+            ring_name("--inspect", name)?;
+            let is_word =
+                !name.is_empty() && !name.contains(|letter: char| ",() ".contains(letter) || letter.is_control());
+            if !is_word || self.inspect[..at].contains(name) {
+                return Err(usage(format!(
+                    "--inspect {name:?}: a ring has a name of its own, without commas and blanks"
+                )));
+            }
+            let (sharing, said) = share(identity, self.decide.sharing(name, identity)?)?;
+            notes.extend(said);
+            rings.push(EngineRing { name: name.clone(), sharing, policy });
+        }
+        if !rings.is_empty() {
+            notes.extend(self.decide.lines());
+        }
+        Ok((rings, notes))
+    }
+
     fn announce(&self, joined: &Joined, switch: &Switch, notes: &[String]) {
         for (number, port) in (1..).zip(joined.texts()) {
             let vlans = &switch.ports()[number - 1];
@@ -204,7 +242,7 @@ impl Args {
             [one] if one.rule == Rule::normal() => "no rules: a bridge that learns".to_owned(),
             [one] => {
                 let matches = show_match(&one.rule.matches);
-                format!("one rule: {matches} actions={}", show_actions(&one.rule.actions))
+                format!("one rule: {matches} actions={}", show_actions(&one.rule.actions, &self.inspect))
             }
             rules => format!("{} rules", rules.len()),
         };
@@ -220,15 +258,22 @@ fn line_of(text: &str) -> Option<&str> {
     (!text.is_empty()).then_some(text)
 }
 
-/// How ports are called.
+/// How ports and rings are called.
 #[derive(Clone, Debug)]
-pub(super) struct Names(Vec<Vec<String>>);
+pub(super) struct Names {
+    ports: Vec<Vec<String>>,
+    rings: Vec<String>,
+}
 
-impl Names {
+impl PortNames for Names {
     /// The number of a port by its number or a name of it.
     fn number(&self, text: &str) -> Option<PortNo> {
-        let by_name = self.0.iter().position(|names| names.iter().any(|name| name == text));
-        let by_number = text.parse().ok().filter(|port| (1..=self.0.len()).contains(port));
+        let by_name = self.ports.iter().position(|names| names.iter().any(|name| name == text));
+        let by_number = text.parse().ok().filter(|port| (1..=self.ports.len()).contains(port));
         by_name.map(|at| at + 1).or(by_number).and_then(|port| PortNo::try_from(port).ok())
+    }
+
+    fn ring(&self, name: &str) -> Option<RingNo> {
+        self.rings.iter().position(|ring| ring == name).and_then(|ring| RingNo::try_from(ring).ok())
     }
 }

@@ -11,49 +11,17 @@
 //! nothing is remembered by flow. Only flows with a held frame have a queue of their own. What a frame costs in the end does not depend
 //! on how many are held.
 
-use super::policy::{Fail, Policy, Release};
+mod fate;
+
+pub(crate) use self::fate::{Fate, Place, Why};
+
+use super::policy::{Policy, Release};
 use linerate_burst::Nanos;
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::time::Duration;
 
 /// Most frames that are held; the policy for overload has those beyond at once.
-pub(super) const MOST_HELD: usize = 1024;
-
-/// A frame: its block, counted from the first of the run, and its number there.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(super) struct Place {
-    pub block: u64,
-    pub frame: u32,
-}
-
-/// Why the policy was asked.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Why {
-    /// No engine was there, or it went.
-    Death,
-    /// It has not looked at the frame in time, or was not even shown it.
-    Overload,
-    /// It held the frame for too long, or too many.
-    Held,
-}
-
-/// What becomes of a frame.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Fate {
-    Passed,
-    Replaced,
-    Blocked,
-    Policy(Fail, Why),
-    /// It cannot be sent on whatever is said of it.
-    Unfit,
-}
-
-impl Fate {
-    /// Whether it is sent.
-    pub fn is_sent(self) -> bool {
-        matches!(self, Fate::Passed | Fate::Replaced | Fate::Policy(Fail::Open, _))
-    }
-}
+pub(crate) const MOST_HELD: usize = 1024;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
@@ -66,7 +34,7 @@ enum State {
 struct Frame {
     arrived: Nanos,
     flow: u64,
-    way: u8,
+    way: u16,
     state: State,
 }
 
@@ -80,7 +48,7 @@ struct Batch {
 
 /// All frames under way.
 #[derive(Debug)]
-pub(super) struct Decisions {
+pub(crate) struct Decisions {
     policy: Policy,
     /// From the first block on of which a frame is not gone, to the last one.
     batches: VecDeque<Batch>,
@@ -126,12 +94,12 @@ impl Decisions {
     pub fn arrive(
         &mut self,
         now: Nanos,
-        (way, hash): (u8, u32),
+        (way, hash): (u16, u32),
         known: Option<Fate>,
-        out: &mut impl FnMut(Place, u8, Fate),
+        out: &mut impl FnMut(Place, u16, Fate),
     ) {
         let flow = match self.policy.release {
-            Release::ByFlow => u64::from(hash) << 1 | u64::from(way),
+            Release::ByFlow => u64::from(hash) << 16 | u64::from(way),
             Release::ByArrival => way.into(),
         };
         let block = self.first + self.batches.len() as u64 - 1;
@@ -161,7 +129,7 @@ impl Decisions {
 
     /// That frame was looked at: what becomes of it, or that it is held.
     #[inline]
-    pub fn look(&mut self, fate: Option<Fate>, out: &mut impl FnMut(Place, u8, Fate)) {
+    pub fn look(&mut self, fate: Option<Fate>, out: &mut impl FnMut(Place, u16, Fate)) {
         let place = self.line;
         let full = (self.held_now >= MOST_HELD).then(|| self.fate_of_slow(Why::Held));
         match (fate.or(full), self.frame_mut(place)) {
@@ -179,7 +147,7 @@ impl Decisions {
     }
 
     /// What becomes of a frame that was held; whether it was.
-    pub fn say(&mut self, place: Place, fate: Fate, out: &mut impl FnMut(Place, u8, Fate)) -> bool {
+    pub fn say(&mut self, place: Place, fate: Fate, out: &mut impl FnMut(Place, u16, Fate)) -> bool {
         if !self.is_held(place) {
             return false;
         }
@@ -209,8 +177,31 @@ impl Decisions {
         self.frame(place).is_none_or(|frame| frame.state == State::Gone)
     }
 
+    /// Whether a frame has come, and gone.
+    pub fn is_through(&self, place: Place) -> bool {
+        let last = self.first + self.batches.len() as u64;
+        let has_come = place.block + 1 < last || self.frame(place).is_some();
+        has_come && self.is_gone(place)
+    }
+
+    /// Whether all frames up to the end of a block have gone.
+    pub fn is_clear(&self, block: u64) -> bool {
+        let blocks = (block + 1).saturating_sub(self.first).try_into().unwrap_or(usize::MAX);
+        self.batches.iter().take(blocks).all(|batch| batch.left == 0)
+    }
+
+    /// The block that frames come into.
+    pub fn newest(&self) -> u64 {
+        (self.first + self.batches.len() as u64).saturating_sub(1)
+    }
+
+    /// Whether frames of other flows wait for one that is held too.
+    pub fn is_by_arrival(&self) -> bool {
+        self.policy.release == Release::ByArrival
+    }
+
     /// On which way a frame goes.
-    pub fn way(&self, place: Place) -> u8 {
+    pub fn way(&self, place: Place) -> u16 {
         self.frame(place).map_or(0, |frame| frame.way)
     }
 
@@ -220,7 +211,7 @@ impl Decisions {
     }
 
     /// Applies the policy to frames whose time is up.
-    pub fn settle(&mut self, now: Nanos, out: &mut impl FnMut(Place, u8, Fate)) {
+    pub fn settle(&mut self, now: Nanos, out: &mut impl FnMut(Place, u16, Fate)) {
         while let Some(&place) = self.held.front() {
             if self.is_held(place) {
                 if self.age(place, now) < self.policy.hold {
@@ -257,7 +248,7 @@ impl Decisions {
     }
 
     /// Nobody decides any more: the policy for that has all that is under way, in the order it came.
-    pub fn give_up(&mut self, fate_of_open: Fate, out: &mut impl FnMut(Place, u8, Fate)) {
+    pub fn give_up(&mut self, fate_of_open: Fate, out: &mut impl FnMut(Place, u16, Fate)) {
         for at in 0..self.batches.len() {
             for frame in 0..self.batches[at].frames.len() as u32 {
                 let place = Place { block: self.first + at as u64, frame };
@@ -293,7 +284,7 @@ impl Decisions {
 
     /// Frames of known fate leave the line.
     #[inline]
-    fn advance(&mut self, out: &mut impl FnMut(Place, u8, Fate)) {
+    fn advance(&mut self, out: &mut impl FnMut(Place, u16, Fate)) {
         loop {
             let place = self.line;
             match self.frame(place).copied() {
@@ -338,7 +329,7 @@ impl Decisions {
     }
 
     #[inline]
-    fn go(&mut self, place: Place, fate: Fate, out: &mut impl FnMut(Place, u8, Fate)) {
+    fn go(&mut self, place: Place, fate: Fate, out: &mut impl FnMut(Place, u16, Fate)) {
         let at = (place.block - self.first) as usize;
         let batch = &mut self.batches[at];
         let frame = &mut batch.frames[place.frame as usize];

@@ -1,14 +1,14 @@
 //! What the engine says, checked, and what happens where it says nothing.
 
-use super::Inline;
+use super::asking::Asking;
 use super::decide::{Fate, Place, Why};
-use super::onward::Taken;
+use super::onward::{Exits, Taken};
 use linerate_burst::{Desc, Nanos};
 use linerate_share::{Deciding, UNDECIDED, Verdict, Writer};
 
-impl Inline {
+impl<E: Exits> Asking<E> {
     /// What the engine has said. One that says what cannot be is put out.
-    pub(super) fn hear(&mut self, now: Nanos) {
+    pub(crate) fn hear(&mut self, now: Nanos) {
         let deciding = self.ring.as_mut().map(|ring| ring.writer().deciding());
         if deciding.is_none_or(|deciding| deciding == Deciding::Nobody) {
             return;
@@ -24,7 +24,7 @@ impl Inline {
 
     /// A block that it has given back has nothing open: all that it could say of its frames was heard by now.
     fn check_returned(&mut self) -> Result<(), String> {
-        let Inline { ring: Some(ring), onward, decisions, .. } = self else { return Ok(()) };
+        let Asking { ring: Some(ring), onward, decisions, .. } = self else { return Ok(()) };
         if ring.writer().deciding() != Deciding::Attached {
             return Ok(());
         }
@@ -39,7 +39,7 @@ impl Inline {
 
     /// Frames that it has handed back: to be asked once it is known what it has said, in front of which they came.
     fn hear_answers(&mut self) -> Result<(), String> {
-        let Inline { ring: Some(ring), onward, decisions, .. } = self else { return Ok(()) };
+        let Asking { ring: Some(ring), onward, decisions, .. } = self else { return Ok(()) };
         while let Some(answer) = ring.writer().take_answer()? {
             onward.take_answer(answer, ring.writer(), |place| decisions.is_gone(place))?;
         }
@@ -49,7 +49,7 @@ impl Inline {
     /// What it has said of frames in the order in which it looks at them.
     fn hear_line(&mut self, now: Nanos) -> Result<(), String> {
         while let Some(place) = self.decisions.next() {
-            let Inline { ring: Some(ring), onward, .. } = self else { break };
+            let Asking { ring: Some(ring), onward, .. } = self else { break };
             let writer = ring.writer();
             let Some(taken) = onward.blocks.at(place.block) else { break };
             if place.frame >= taken.looked {
@@ -62,8 +62,8 @@ impl Inline {
             }
             let said = writer.verdict(taken.slot, place.frame);
             let fate = if said == UNDECIDED { None } else { Some(self.fate_of(now, place, said)?) };
-            let Inline { onward, decisions, .. } = self;
-            onward.tally[usize::from(decisions.way(place))].held += u64::from(fate.is_none());
+            let Asking { onward, decisions, .. } = self;
+            onward.tally(decisions.way(place)).held += u64::from(fate.is_none());
             decisions.look(fate, &mut |place, way, fate| onward.route(place, way, fate));
         }
         Ok(())
@@ -71,7 +71,7 @@ impl Inline {
 
     /// What it has said of frames that it held.
     fn hear_later(&mut self, now: Nanos) -> Result<(), String> {
-        let Inline { ring: Some(ring), onward, decisions, .. } = self else { return Ok(()) };
+        let Asking { ring: Some(ring), onward, decisions, .. } = self else { return Ok(()) };
         let (mut news, mut last) = (Vec::new(), None);
         for place in decisions.held() {
             if last.replace(place.block) == Some(place.block) {
@@ -95,7 +95,7 @@ impl Inline {
         self.hear_answers()?;
         for (place, said) in held {
             let fate = self.fate_of(now, place, said)?;
-            let Inline { onward, decisions, .. } = self;
+            let Asking { onward, decisions, .. } = self;
             decisions.say(place, fate, &mut |place, way, fate| onward.route(place, way, fate));
         }
         Ok(())
@@ -110,24 +110,24 @@ impl Inline {
             return Err("it replaces a frame by nothing".into());
         }
         if matches!(verdict, Verdict::Whitelist | Verdict::Ignore | Verdict::Blacklist) {
-            let Inline { ring: Some(ring), onward, listed, .. } = self else { return Ok(fate) };
+            let Asking { ring: Some(ring), onward, listed, decisions, .. } = self else { return Ok(fate) };
             let Some(taken) = onward.blocks.at(place.block) else { return Ok(fate) };
             let burst = ring.writer().filled(taken.slot).burst();
             let desc: &Desc = &burst.descs()[place.frame as usize];
-            listed.insert(now, desc, burst.frame(place.frame as usize), fate);
+            listed.insert(now, desc, burst.frame(place.frame as usize), fate, decisions.newest());
         }
         Ok(fate)
     }
 
     /// Time passes: the policy has frames whose time is up, and all that are under way where the engine has gone.
-    pub(super) fn settle(&mut self, now: Nanos, give_up: bool) {
-        let Inline { ring: Some(ring), onward, decisions, .. } = self else { return };
+    pub(crate) fn settle(&mut self, now: Nanos, give_up: bool) {
+        let Asking { ring: Some(ring), onward, decisions, .. } = self else { return };
         let deciding = ring.writer().deciding();
         let comes = deciding == Deciding::Attached && !self.is_decided;
         self.engines += u64::from(comes);
         self.is_decided = deciding == Deciding::Attached;
         let mut acted = Vec::new();
-        let mut out = |place: Place, way: u8, fate: Fate| {
+        let mut out = |place: Place, way: u16, fate: Fate| {
             if matches!(fate, Fate::Policy(..)) {
                 acted.push((place, way));
             }

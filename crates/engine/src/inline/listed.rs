@@ -1,6 +1,6 @@
 //! Flows that the engine has said once for all what becomes of: so many, and each as long as frames of it come.
 
-use super::decide::Fate;
+use super::decide::{Decisions, Fate, Place};
 use linerate_burst::{Desc, Nanos};
 use std::collections::HashMap;
 use std::time::Duration;
@@ -25,10 +25,24 @@ struct Key {
     tags: [u8; 16],
 }
 
+/// What was said of a flow.
 #[derive(Clone, Copy, Debug)]
-struct Entry {
-    fate: Fate,
+pub(super) struct Entry {
+    pub fate: Fate,
     last: Nanos,
+    /// Frames that came before it was said are in this block at the latest.
+    said_in: u64,
+    /// The last frame that has gone by the ring all the same.
+    pub ahead: Option<Place>,
+}
+
+impl Entry {
+    /// Whether no frame of it is under way, which one that does not go by the ring would overtake.
+    pub fn is_clear(&self, decisions: &Decisions) -> bool {
+        !decisions.is_by_arrival()
+            && decisions.is_clear(self.said_in)
+            && self.ahead.is_none_or(|place| decisions.is_through(place))
+    }
 }
 
 /// What is remembered.
@@ -44,19 +58,25 @@ impl Listed {
     /// What becomes of a frame, if that was said of its flow.
     #[inline]
     pub fn fate(&mut self, now: Nanos, desc: &Desc, frame: &[u8]) -> Option<Fate> {
+        self.find(now, desc, frame).map(|entry| entry.fate)
+    }
+
+    /// What was said of the flow of a frame.
+    #[inline]
+    pub fn find(&mut self, now: Nanos, desc: &Desc, frame: &[u8]) -> Option<&mut Entry> {
         if self.flows.is_empty() {
             return None;
         }
         let entry = self.flows.get_mut(&key(desc, frame)?).filter(|entry| now.since(entry.last) < IDLE)?;
         entry.last = now;
-        Some(entry.fate)
+        Some(entry)
     }
 
-    /// Later frames of the flow of this one have the same fate.
-    pub fn insert(&mut self, now: Nanos, desc: &Desc, frame: &[u8], fate: Fate) {
+    /// Later frames of the flow of this one have the same fate; those before are in this block at the latest.
+    pub fn insert(&mut self, now: Nanos, desc: &Desc, frame: &[u8], fate: Fate, said_in: u64) {
         match key(desc, frame) {
             Some(key) if self.flows.len() < MOST || self.flows.contains_key(&key) => {
-                self.flows.insert(key, Entry { fate, last: now });
+                self.flows.insert(key, Entry { fate, last: now, said_in, ahead: None });
             }
             _ => self.refused += 1,
         }
@@ -136,20 +156,20 @@ mod tests {
         let mut listed = Listed::default();
         let second = |number: u64| Nanos(number * 1_000_000_000);
         let ((desc, there), (back_desc, back)) = (frame(A, B, 0), frame(B, A, 0));
-        listed.insert(second(1), &desc, &there, Fate::Blocked);
+        listed.insert(second(1), &desc, &there, Fate::Blocked, 0);
         assert_eq!(listed.fate(second(100), &back_desc, &back), Some(Fate::Blocked));
         assert_eq!(listed.fate(second(219), &desc, &there), Some(Fate::Blocked), "it was seen at 100");
         assert_eq!(listed.fate(second(340), &desc, &there), None);
         listed.tick(second(340));
         assert_eq!((listed.flows.len(), listed.refused), (0, 0));
         for other in [frame((A.0, 1001), B, 0), frame(([10, 0, 0, 3], 1000), B, 0)] {
-            listed.insert(second(341), &desc, &there, Fate::Passed);
+            listed.insert(second(341), &desc, &there, Fate::Passed, 0);
             assert_eq!(listed.fate(second(341), &other.0, &other.1), None);
         }
         let (fragment, bytes) = frame(A, B, 0x20);
         assert_eq!(listed.fate(second(341), &fragment, &bytes), None);
-        listed.insert(second(341), &fragment, &bytes, Fate::Passed);
-        listed.insert(second(341), &Desc::new(Nanos(0), 0, 3), &[1, 2, 3], Fate::Passed);
+        listed.insert(second(341), &fragment, &bytes, Fate::Passed, 0);
+        listed.insert(second(341), &Desc::new(Nanos(0), 0, 3), &[1, 2, 3], Fate::Passed, 0);
         assert_eq!((listed.flows.len(), listed.refused), (1, 2));
         // One in another VLAN is another one.
         let mut tagged = there.clone();
@@ -164,7 +184,7 @@ mod tests {
         let mut listed = Listed::default();
         for number in 0..MOST as u32 + 10 {
             let (desc, bytes) = frame(([10, 1, (number >> 24) as u8, (number >> 16) as u8], number as u16), B, 0);
-            listed.insert(Nanos(1), &desc, &bytes, Fate::Passed);
+            listed.insert(Nanos(1), &desc, &bytes, Fate::Passed, 0);
         }
         assert_eq!((listed.flows.len(), listed.refused), (MOST, 10));
     }

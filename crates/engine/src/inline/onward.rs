@@ -1,23 +1,40 @@
 //! Where frames go once their fate is known: out of a port, or nowhere; with what the engine handed back for them.
 
 use super::decide::{Fate, Place};
-use super::outgoing::Outgoing;
 use super::tally::Tally;
 use linerate_share::{Answer, Inject, Kind, Writer};
 use std::collections::{HashMap, VecDeque};
 
-/// Both ways, the blocks that frames lie in, and the account of all.
-pub(super) struct Onward {
-    /// Out of the second port what came at the first, and the other way round.
-    pub ways: [Outgoing; 2],
+/// Where frames go that are not dropped, and frames that the engine hands back. By `way` they came.
+pub(crate) trait Exits {
+    /// A frame goes on as it lies.
+    fn pass(&mut self, way: u16, place: Place);
+
+    /// A frame goes on with other bytes.
+    fn replace(&mut self, way: u16, place: Place, bytes: Vec<u8>);
+
+    /// A frame of the engine's own goes, beside this one: on its way, or back to where that came from.
+    fn inject(&mut self, way: u16, place: Place, back: bool, bytes: Vec<u8>);
+
+    /// How many frames of the engine that there is have left, or will not, since this was last asked.
+    fn take_own(&mut self) -> u64;
+
+    /// The next engine is another one.
+    fn forget_own(&mut self);
+}
+
+/// Where frames go, the blocks that they lie in, and the account of all.
+pub(crate) struct Onward<E> {
+    pub exits: E,
     pub blocks: Blocks,
-    pub tally: [Tally; 2],
+    /// Of each way, or of all.
+    tally: Vec<Tally>,
     pub answers: Pending,
 }
 
 /// Blocks of which frames are under way.
 #[derive(Default)]
-pub(super) struct Blocks {
+pub(crate) struct Blocks {
     pub first: u64,
     pub all: VecDeque<Taken>,
     /// Whether the last of them is being filled.
@@ -26,7 +43,7 @@ pub(super) struct Blocks {
 
 /// A block of the ring.
 #[derive(Default)]
-pub(super) struct Taken {
+pub(crate) struct Taken {
     pub slot: u32,
     /// Frames that were handed to a way and are not sent.
     pub unsent: u32,
@@ -34,14 +51,14 @@ pub(super) struct Taken {
     pub looked: u32,
     pub later: u32,
     /// Frames that the engine was asked about and the policy had, and their ways.
-    pub overdue: Vec<(u32, u8)>,
+    pub overdue: Vec<(u32, u16)>,
     /// It is the ring's again.
     pub is_released: bool,
 }
 
 /// What the engine has handed back for frames under way.
 #[derive(Default)]
-pub(super) struct Pending {
+pub(crate) struct Pending {
     replaced: HashMap<Place, Vec<u8>>,
     injected: HashMap<Place, Vec<(Inject, Vec<u8>)>>,
     /// Answers that are done with, and not told.
@@ -50,16 +67,28 @@ pub(super) struct Pending {
     pub unused: u64,
 }
 
-impl Onward {
-    pub fn new(ways: [Outgoing; 2]) -> Self {
-        let (blocks, tally, answers) = Default::default();
-        Onward { ways, blocks, tally, answers }
+impl<E: Exits> Onward<E> {
+    /// With an account for each of so many ways, or with one for all.
+    pub fn new(exits: E, ways: usize) -> Self {
+        Onward { exits, blocks: Blocks::default(), tally: vec![Tally::default(); ways], answers: Pending::default() }
+    }
+
+    /// The account of a way.
+    #[inline]
+    pub fn tally(&mut self, way: u16) -> &mut Tally {
+        let last = self.tally.len() - 1;
+        &mut self.tally[usize::from(way).min(last)]
+    }
+
+    /// Of each way, or of all.
+    pub fn tallies(&self) -> &[Tally] {
+        &self.tally
     }
 
     /// A frame goes where its fate has it.
     #[inline]
-    pub fn route(&mut self, place: Place, way: u8, fate: Fate) {
-        self.tally[usize::from(way)].count(fate);
+    pub fn route(&mut self, place: Place, way: u16, fate: Fate) {
+        self.tally(way).count(fate);
         if self.answers.is_empty() {
             return self.send(place, way, fate, None);
         }
@@ -72,27 +101,24 @@ impl Onward {
         }
         answers.waste(u64::from(replaced.is_some() && fate != Fate::Replaced));
         let (behind, before): (Vec<_>, Vec<_>) = injected.into_iter().partition(|(inject, _)| inject.behind);
-        self.inject(way, before);
+        self.inject(place, way, before);
         self.send(place, way, fate, replaced);
-        self.inject(way, behind);
+        self.inject(place, way, behind);
     }
 
-    fn inject(&mut self, way: u8, frames: Vec<(Inject, Vec<u8>)>) {
-        for (inject, bytes) in frames {
-            self.ways[usize::from(way ^ u8::from(inject.back))].inject(bytes);
-        }
+    fn inject(&mut self, place: Place, way: u16, frames: Vec<(Inject, Vec<u8>)>) {
+        frames.into_iter().for_each(|(inject, bytes)| self.exits.inject(way, place, inject.back, bytes));
     }
 
     #[inline]
-    fn send(&mut self, place: Place, way: u8, fate: Fate, replaced: Option<Vec<u8>>) {
+    fn send(&mut self, place: Place, way: u16, fate: Fate, replaced: Option<Vec<u8>>) {
         if !fate.is_sent() {
             return;
         }
-        let out = &mut self.ways[usize::from(way)];
         match replaced.filter(|_| fate == Fate::Replaced) {
-            Some(bytes) => out.replace(bytes),
+            Some(bytes) => self.exits.replace(way, place, bytes),
             None => {
-                out.push(place);
+                self.exits.pass(way, place);
                 self.blocks.at(place.block).into_iter().for_each(|taken| taken.unsent += 1);
             }
         }
@@ -130,17 +156,16 @@ impl Onward {
     }
 }
 
-impl Onward {
+impl<E: Exits> Onward<E> {
     /// How many answers are done with since this was last asked. One that is sent is when it has left: until then it is memory.
     pub fn take_done(&mut self) -> u64 {
-        let sent: u64 = self.ways.iter_mut().map(Outgoing::take_own).sum();
-        sent + std::mem::take(&mut self.answers.done)
+        self.exits.take_own() + std::mem::take(&mut self.answers.done)
     }
 
     /// The engine has gone, and what it has handed back with it; what is on its way out goes on.
     pub fn forget_answers(&mut self) {
         self.answers.clear();
-        self.ways.iter_mut().for_each(Outgoing::forget_own);
+        self.exits.forget_own();
     }
 }
 

@@ -1,6 +1,7 @@
 //! Frames on their way out of one port: those of a block follow each other as far as they lie there in a row.
 
 use super::decide::Place;
+use super::onward::Exits;
 use crate::control::Progress;
 use crate::forward::Errors;
 use linerate_burst::{Block, Burst, Count, Desc, Ledger, Nanos, Stage};
@@ -9,7 +10,7 @@ use std::collections::VecDeque;
 use std::ops::Range;
 
 /// One way between the ports.
-pub(super) struct Outgoing {
+pub(crate) struct Outgoing {
     /// Whose frames go where.
     name: String,
     to: TxPort,
@@ -42,6 +43,30 @@ struct Counts {
     sent: Sent,
 }
 
+/// Both ways between two ports: out of the second one what came at the first, and the other way round.
+impl Exits for [Outgoing; 2] {
+    #[inline]
+    fn pass(&mut self, way: u16, place: Place) {
+        self[usize::from(way)].push(place);
+    }
+
+    fn replace(&mut self, way: u16, _: Place, bytes: Vec<u8>) {
+        self[usize::from(way)].replace(bytes);
+    }
+
+    fn inject(&mut self, way: u16, _: Place, back: bool, bytes: Vec<u8>) {
+        self[usize::from(way ^ u16::from(back))].inject(bytes);
+    }
+
+    fn take_own(&mut self) -> u64 {
+        self.iter_mut().map(|way| std::mem::take(&mut way.own_gone)).sum()
+    }
+
+    fn forget_own(&mut self) {
+        self.iter_mut().for_each(|way| (way.engine, way.own_gone) = (way.engine + 1, 0));
+    }
+}
+
 impl Outgoing {
     /// Through the first queue of a port.
     pub fn new(from: &str, to: TxPort) -> Self {
@@ -57,7 +82,7 @@ impl Outgoing {
 
     /// A frame goes.
     #[inline]
-    pub fn push(&mut self, place: Place) {
+    fn push(&mut self, place: Place) {
         self.counts.received += 1;
         match self.runs.back_mut() {
             Some(Run::Block { block, frames }) if *block == place.block && frames.end == place.frame => frames.end += 1,
@@ -66,23 +91,13 @@ impl Outgoing {
     }
 
     /// A frame goes with other bytes.
-    pub fn replace(&mut self, bytes: Vec<u8>) {
+    fn replace(&mut self, bytes: Vec<u8>) {
         self.counts.received += 1;
         self.runs.push_back(Run::Own(bytes, self.engine));
     }
 
-    /// How many frames of the engine that there is have left, or will not, since this was last asked.
-    pub fn take_own(&mut self) -> u64 {
-        std::mem::take(&mut self.own_gone)
-    }
-
-    /// The next engine is another one.
-    pub fn forget_own(&mut self) {
-        (self.engine, self.own_gone) = (self.engine + 1, 0);
-    }
-
     /// A frame of the engine's own goes.
-    pub fn inject(&mut self, bytes: Vec<u8>) {
+    fn inject(&mut self, bytes: Vec<u8>) {
         self.counts.injected += 1;
         self.replace(bytes);
     }

@@ -6,7 +6,7 @@ use linerate_burst::{Count, Ledger, Stage};
 
 /// Frames of one way, by what became of them.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Tally {
+pub(crate) struct Tally {
     pub received: u64,
     passed: u64,
     replaced: u64,
@@ -14,6 +14,8 @@ pub(super) struct Tally {
     policy_passed: u64,
     policy_dropped: u64,
     unfit: u64,
+    /// No block was free.
+    pub no_block: u64,
     /// Why the policy was asked.
     no_engine: u64,
     overload: u64,
@@ -56,7 +58,7 @@ impl Tally {
         account.add(Count::VerdictReceived, received).add(Count::InlinePassed, passed);
         account.add(Count::InlineReplaced, replaced).add(Count::InlinePolicyPassed, policy_passed);
         account.add(Count::InlineBlocked, blocked).add(Count::InlinePolicyDropped, policy_dropped);
-        account.add(Count::InlineUnfit, unfit);
+        account.add(Count::InlineUnfit, unfit).add(Count::InlineNoBlock, self.no_block);
         account.add(Count::InlineNoEngine, self.no_engine).add(Count::InlineOverload, self.overload);
         account.add(Count::InlineHeldTooLong, self.held_too_long).add(Count::InlineHeld, self.held);
         account.add(Count::InlineLate, self.late).add(Count::InlineListed, self.listed);
@@ -65,7 +67,7 @@ impl Tally {
     /// The run is over: whatever has no fate by now.
     pub fn close(&self, name: &str, ledger: &mut Ledger) {
         let Tally { received, passed, replaced, blocked, policy_passed, policy_dropped, unfit, .. } = *self;
-        let known = passed + replaced + blocked + policy_passed + policy_dropped + unfit;
+        let known = passed + replaced + blocked + policy_passed + policy_dropped + unfit + self.no_block;
         ledger.account(Stage::Verdict, name).add(Count::InlineUndecided, received - known);
     }
 }

@@ -51,6 +51,11 @@ pub(super) fn parse(text: &str, matches: &Match, ports: &dyn PortNames) -> Resul
             return Err(format!("more than {MOST} actions"));
         }
     }
+    for (at, action) in actions.iter().enumerate() {
+        if matches!(action, Action::Inspect(_)) && actions[..at].contains(action) {
+            return Err("a frame is inspected by a ring once: inspect stands there twice".to_owned());
+        }
+    }
     if is_dropped && words > 1 {
         return Err("drop stands alone: a rule without other actions".to_owned());
     }
@@ -122,6 +127,10 @@ fn one(word: &str, matches: &Match, ports: &dyn PortNames) -> Result<Action, Str
         "mod_tp_dst" => port(Action::SetDestinationPort),
         "set_field" => set_field(value, matches),
         "sample" if !rest.starts_with('(') => sample(value),
+        "inspect" => ports
+            .ring(value)
+            .map(Action::Inspect)
+            .ok_or_else(|| format!("inspect:{value}: no ring has this name; linerate switch --inspect NAME makes one")),
         "mirror" => Err(format!("{word}: a mirror is a port like others: give it as a port, and output:N to it")),
         _ if rest.is_empty() && ports.number(word).is_some() => {
             Ok(Action::Output { port: known(word, ports)?, most: None })

@@ -10,8 +10,8 @@ use crate::rule::{Installed, Match, Rule};
 use linerate_burst::Nanos;
 use std::net::{Ipv4Addr, Ipv6Addr};
 
-/// A line of `dump-flows`, without its first blank.
-pub fn show_rule(installed: &Installed, now: Nanos) -> String {
+/// A line of `dump-flows`, without its first blank; `rings` are called so.
+pub fn show_rule(installed: &Installed, now: Nanos, rings: &[String]) -> String {
     let Installed { rule, since, used, frames, bytes, .. } = installed;
     let seconds = |since: &Nanos| now.0.saturating_sub(since.0) as f64 / 1e9;
     let mut text = format!(
@@ -24,18 +24,18 @@ pub fn show_rule(installed: &Installed, now: Nanos) -> String {
             text += &format!("{name}={limit}, ");
         }
     }
-    text + &format!("idle_age={}, {}", seconds(used) as u64, show_plain(rule))
+    text + &format!("idle_age={}, {}", seconds(used) as u64, show_plain(rule, rings))
 }
 
 /// Priority, matches, actions.
-fn show_plain(rule: &Rule) -> String {
+fn show_plain(rule: &Rule, rings: &[String]) -> String {
     let mut parts = Vec::new();
     if rule.priority != Rule::PRIORITY {
         parts.push(format!("priority={}", rule.priority));
     }
     parts.extend(Some(show_match(&rule.matches)).filter(|text| !text.is_empty()));
     let gap = if parts.is_empty() { "" } else { " " };
-    format!("{}{gap}actions={}", parts.join(","), show_actions(&rule.actions))
+    format!("{}{gap}actions={}", parts.join(","), show_actions(&rule.actions, rings))
 }
 
 /// Which frames; empty for all.
@@ -172,8 +172,8 @@ fn v6(address: u128) -> String {
     Ipv6Addr::from_bits(address).to_string()
 }
 
-/// What is done.
-pub fn show_actions(actions: &[Action]) -> String {
+/// What is done; `rings` are called so.
+pub fn show_actions(actions: &[Action], rings: &[String]) -> String {
     let one = |action: &Action| match *action {
         Action::Output { port, most: None } => format!("output:{port}"),
         Action::Output { port, most: Some(most) } => format!("output(port={port},max_len={most})"),
@@ -198,6 +198,7 @@ pub fn show_actions(actions: &[Action]) -> String {
         Action::SetSourcePort(port) => format!("mod_tp_src:{port}"),
         Action::SetDestinationPort(port) => format!("mod_tp_dst:{port}"),
         Action::Sample(one_in) => format!("sample:1/{one_in}"),
+        Action::Inspect(ring) => format!("inspect:{}", rings.get(usize::from(ring)).map_or("", String::as_str)),
     };
     if actions.is_empty() { "drop".to_owned() } else { actions.iter().map(one).collect::<Vec<_>>().join(",") }
 }

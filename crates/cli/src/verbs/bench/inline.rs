@@ -1,6 +1,7 @@
 //! From one port to another while somebody decides about each frame: how many pass in a second, and how much later they come than
 //! with nothing in between, beside the Linux bridge. Nobody decides (the policy lets all pass), or an engine that reads the shared
-//! ring in a thread of its own, or one in the thread that forwards, which looks at frames where they lie.
+//! ring in a thread of its own, or one in the thread that forwards, which looks at frames where they lie; beside a wire of the same
+//! ports, where nothing is in between.
 
 use super::Effort;
 use super::measure::{Rounds, Row};
@@ -18,7 +19,7 @@ use linerate_engine::streams::Run;
 use linerate_engine::verdict::{self, Inspect, Policy};
 use linerate_engine::{
     Consumer, Fail, Forward, Inline, InlinePolicy, Progress, Receive, Release, Selection, Sharing, SharingOptions,
-    Stop, Streams,
+    Stop, Streams, Waiting,
 };
 use linerate_generate::Rate;
 use linerate_generate::stream::Mark;
@@ -43,6 +44,8 @@ const PATIENCE: Duration = Duration::from_secs(5);
 enum Between {
     Nothing,
     Bridge,
+    /// From port to port as frames come.
+    Wire,
     /// The ring, and somebody who reads it or nobody.
     Ring {
         engine: bool,
@@ -92,6 +95,7 @@ pub(super) fn run(effort: Effort) -> anyhow::Result<Vec<Row>> {
 fn memory(effort: Effort, size: usize) -> anyhow::Result<Vec<Row>> {
     let case = |name, options, between| Case::new(name, Ports::Memory(options), between);
     let mut direct = case("direct", "", Between::Nothing);
+    let mut wire = case("memory, a wire", "", Between::Wire);
     let mut cases = [
         case("memory, no engine", "", Between::Ring { engine: false }),
         case("memory, an engine at the ring", "", Between::Ring { engine: true }),
@@ -99,16 +103,21 @@ fn memory(effort: Effort, size: usize) -> anyhow::Result<Vec<Row>> {
         case("memory, an engine in place", "?chunk=2048", Between::InPlace),
     ];
     for _ in 0..effort.rounds.min(3) {
-        for case in std::iter::once(&mut direct).chain(&mut cases) {
+        for case in [&mut direct, &mut wire].into_iter().chain(&mut cases) {
             case.round(effort, size)?;
         }
     }
-    Ok(cases.iter().map(|case| case.row(size, &direct)).collect())
+    let row = |case: &Case| case.row(size, &direct).of_wire(&case.rounds, &wire.rounds);
+    Ok(std::iter::once(wire.row(size, &direct)).chain(cases.iter().map(row)).collect())
 }
 
 fn pairs(effort: Effort, size: usize) -> anyhow::Result<Vec<Row>> {
     let case = |name, port, between| Case::new(name, Ports::Pairs(port), between);
     let (mut direct, mut bridge) = (case("direct", "", Between::Nothing), case("Linux bridge", "", Between::Bridge));
+    let mut wires = ["packet", "xdp"].map(|port| match port {
+        "packet" => case("packet, a wire", "packet:IF", Between::Wire),
+        _ => case("xdp, a wire", "xdp:IF", Between::Wire),
+    });
     let mut cases = [
         case("packet, no engine", "packet:IF", Between::Ring { engine: false }),
         case("packet, an engine at the ring", "packet:IF", Between::Ring { engine: true }),
@@ -117,7 +126,7 @@ fn pairs(effort: Effort, size: usize) -> anyhow::Result<Vec<Row>> {
         case("xdp, an engine in place", "xdp:IF?mode=ring", Between::InPlace),
     ];
     for _ in 0..effort.rounds.min(3) {
-        for case in [&mut direct, &mut bridge].into_iter().chain(&mut cases) {
+        for case in [&mut direct, &mut bridge].into_iter().chain(&mut wires).chain(&mut cases) {
             case.round(effort, size)?;
         }
     }
@@ -126,7 +135,11 @@ fn pairs(effort: Effort, size: usize) -> anyhow::Result<Vec<Row>> {
         let remark = format!("{}; the bridge: {}", row.remark, bridge.added(&direct));
         Row { remark, ..row }
     };
-    Ok(cases.iter().map(beside).collect())
+    let of_wire = |case: &Case| {
+        let wire = if case.name.starts_with("xdp") { &wires[1] } else { &wires[0] };
+        beside(case).of_wire(&case.rounds, &wire.rounds)
+    };
+    Ok(wires.iter().map(beside).chain(cases.iter().map(of_wire)).collect())
 }
 
 impl Case {
@@ -245,20 +258,23 @@ fn median(all: &[i64]) -> Option<i64> {
 impl Between {
     /// Does something while it is there.
     fn beside<T>(self, ends: &Ends, work: impl FnOnce() -> anyhow::Result<T>) -> anyhow::Result<T> {
-        let (engine, in_place) = match self {
+        let engine = match self {
             Between::Nothing | Between::Bridge => return work(),
-            Between::Ring { engine } => (engine, false),
-            Between::InPlace => (false, true),
+            Between::Ring { engine } => engine,
+            Between::InPlace | Between::Wire => false,
         };
         let plain = Faults::parse("seed=1").map_err(anyhow::Error::msg)?;
         let [(one, to_other), (other, to_one)] = &ends.middle;
         // Both ends receive before one sends: an xdp: queue is sent into by the socket that receives from it.
         let mut ports = vec![receive_whole(one, &plain, true)?, receive_whole(other, &plain, true)?];
-        if in_place {
+        if matches!(self, Between::InPlace | Between::Wire) {
             // One way alone; the other end goes on to be open.
             let (mut from, to) = (ports.swap_remove(0), send_as(to_other, one)?);
-            let inspector = (Box::new(Passes) as Box<dyn Inspect>, Policy::default());
-            let mut forward = Forward::inspected(&mut from, to, Progress::new(), inspector)?;
+            let inspector = || (Box::new(Passes) as Box<dyn Inspect>, Policy::default());
+            let mut forward = match self {
+                Between::Wire => Forward::new(&mut from, to, Progress::new()),
+                _ => Forward::inspected(&mut from, to, Progress::new(), inspector())?,
+            };
             return during(vec![from], &mut forward, None, work);
         }
         let to = [send_as(to_other, one)?, send_as(to_one, other)?];
@@ -290,7 +306,8 @@ fn during<T>(
     let stop = Stop::new();
     ports.iter_mut().flat_map(|port| &mut port.queues).for_each(|queue| queue.start());
     thread::scope(|scope| {
-        let run = Receive { stop: stop.clone(), ..Receive::all(ports) };
+        let waiting = if spins() { Waiting::Spin } else { Waiting::default() };
+        let run = Receive { stop: stop.clone(), waiting, ..Receive::all(ports) };
         let running = scope.spawn(move || run.run(&mut [consumer]).failure.map(|failure| failure.to_string()));
         let (attached, is_attached) = channel();
         let engine = ring.map(|ring| scope.spawn(|| decide(ring, &stop, attached)));
@@ -308,6 +325,11 @@ fn during<T>(
     })
 }
 
+/// Whether there are processors enough that nobody has to sleep: for who sends, who receives, who forwards and who decides.
+fn spins() -> bool {
+    thread::available_parallelism().is_ok_and(|processors| processors.get() >= 4)
+}
+
 /// An engine that lets every frame pass, until there is nothing more to decide.
 fn decide(ring: &str, stop: &Stop, attached: Sender<()>) -> anyhow::Result<()> {
     let (attach, began) = (Attach { name: "bench".into(), ..Attach::default() }, Instant::now());
@@ -319,8 +341,9 @@ fn decide(ring: &str, stop: &Stop, attached: Sender<()>) -> anyhow::Result<()> {
         }
     };
     attached.send(())?;
+    let spins = spins();
     while engine.ended().is_none() {
-        if engine.look(|_, _| Decide::Now(Verdict::Pass)) == 0 {
+        if engine.look(|_, _| Decide::Now(Verdict::Pass)) == 0 && !spins {
             let mut waits = [PollFd::from_borrowed_fd(engine.wake(), PollFlags::IN)];
             // An interrupted wait is as good as a finished one.
             let _ = poll(&mut waits, Some(&Timespec { tv_sec: 0, tv_nsec: 10_000_000 }));

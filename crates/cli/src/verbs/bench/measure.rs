@@ -44,6 +44,9 @@ pub(super) struct Row {
     pub p99_us: Option<f64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_us: Option<f64>,
+    /// Of a wire of the same ports, with nothing in between.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub of_wire: Option<f64>,
     #[serde(skip_serializing_if = "String::is_empty")]
     pub remark: String,
 }
@@ -112,6 +115,14 @@ impl Row {
         self.peer = Some(peer.into());
         self.peer_mpps = Some(rounds.median());
         self.ratio = Some(self.mpps / rounds.median());
+        self
+    }
+
+    /// Says how much that is of what a wire does.
+    pub fn of_wire(mut self, own: &Rounds, wire: &Rounds) -> Self {
+        let part = own.median() / wire.median();
+        self.of_wire = Some(part);
+        self.remark += &format!("; {part:.2} of a wire");
         self
     }
 

@@ -1,7 +1,9 @@
-//! What a switch needs for a frame, from memory and to nowhere: looking at it, finding its rule, and handing it on where it lies.
+//! What a switch needs for a frame, from memory and to nowhere: looking at it, finding its rule, and handing it on where it lies; then between
+//! two memif ports beside Open vSwitch, and between two veth pairs beside the Linux bridge.
 
 use super::Effort;
 use super::measure::{Rounds, Row};
+use super::{bridged, switched};
 use linerate_burst::{Block, Burst, Desc, Nanos};
 use linerate_switch::text::{numbered, parse_rule};
 use linerate_switch::{Options, Outputs, PortNo, Reason, Switch};
@@ -11,7 +13,7 @@ use std::net::Ipv4Addr;
 use std::time::Duration;
 
 /// Captured bytes of a frame.
-const LENGTH: usize = 60;
+pub(super) const LENGTH: usize = 60;
 /// Frames that come at a time.
 const BURST: usize = 256;
 
@@ -37,7 +39,20 @@ pub(super) fn run(effort: Effort) -> anyhow::Result<Vec<Row>> {
         ("a rule a flow", Rules::Exact, 65_536, true),
         ("each flow new", Rules::Exact, 65_536, false),
     ];
-    cases.into_iter().map(|(case, rules, flows, cached)| measure(case, rules, flows, cached, effort)).collect()
+    let alone = cases.into_iter().map(|(case, rules, flows, cached)| measure(case, rules, flows, cached, effort));
+    let mut rows: Vec<Row> = alone.collect::<Result<_, _>>()?;
+    rows.extend(switched::run(effort)?);
+    rows.extend(bridged::run(effort)?);
+    Ok(rows)
+}
+
+/// One for each flow.
+pub(super) fn rules(flows: usize) -> Vec<String> {
+    let rule = |flow| {
+        let (source, destination, port) = (source(flow), destination(flow), port(flow));
+        format!("udp,nw_src={source},nw_dst={destination},tp_src={port},tp_dst=9,actions=output:2")
+    };
+    (0..flows as u32).map(rule).collect()
 }
 
 /// Counts what leaves.
@@ -59,16 +74,7 @@ fn measure(case: &str, rules: Rules, flows: usize, cached: bool, effort: Effort)
         Rules::Port => vec!["in_port=1,actions=output:2".to_owned()],
         Rules::Halves => vec!["ip,nw_dst=0.0.0.0/1,actions=2".to_owned(), "ip,nw_dst=128.0.0.0/1,actions=3".to_owned()],
         Rules::Normal => vec!["actions=normal".to_owned()],
-        Rules::Exact => (0..flows as u32)
-            .map(|flow| {
-                format!(
-                    "udp,nw_src={},nw_dst={},tp_src={},tp_dst=9,actions=2",
-                    source(flow),
-                    destination(flow),
-                    port(flow)
-                )
-            })
-            .collect(),
+        Rules::Exact => self::rules(flows),
     };
     for text in &texts {
         switch.add(parse_rule(text, &numbered(3)).map_err(anyhow::Error::msg)?, Nanos(1));
@@ -127,7 +133,7 @@ fn port(flow: u32) -> u32 {
 }
 
 /// UDP over IPv4; nobody looks at checksums.
-fn frame(flow: u32) -> [u8; LENGTH] {
+pub(super) fn frame(flow: u32) -> [u8; LENGTH] {
     let mut frame = [0; LENGTH];
     frame[..14].copy_from_slice(&[2, 0, 0, 0, 0, 2, 2, 0, 0, 1, (flow >> 8) as u8, flow as u8, 8, 0]);
     frame[14..26].copy_from_slice(&[0x45, 0, 0, 46, 0, 1, 0, 0, 64, 17, 0, 0]);

@@ -168,7 +168,7 @@ pub(super) fn make_bridge(lab: &TemporaryLab) -> anyhow::Result<()> {
 }
 
 /// Runs a command in the host in the middle.
-fn shell(lab: &TemporaryLab, command: &str) -> anyhow::Result<()> {
+pub(super) fn shell(lab: &TemporaryLab, command: &str) -> anyhow::Result<()> {
     let mut words = command.split(' ');
     let run = lab.exec("mid", words.next().unwrap_or_default())?.args(words).output()?;
     ensure!(run.status.success(), "{command}: {}", String::from_utf8_lossy(&run.stderr).trim());

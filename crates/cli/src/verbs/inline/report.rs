@@ -8,9 +8,10 @@ use linerate_burst::{Account, Count, Stage};
 use linerate_engine::Received;
 use linerate_port::{Sent, Spec};
 use serde::Serialize;
+use std::collections::BTreeMap;
 
-/// What is told of each way, beside what was sent.
-const TOLD: [Count; 13] = [
+/// What is told of frames that were decided about.
+const TOLD: [Count; 14] = [
     Count::VerdictReceived,
     Count::InlinePassed,
     Count::InlineReplaced,
@@ -18,6 +19,7 @@ const TOLD: [Count; 13] = [
     Count::InlinePolicyPassed,
     Count::InlinePolicyDropped,
     Count::InlineUnfit,
+    Count::InlineNoBlock,
     Count::InlineNoEngine,
     Count::InlineOverload,
     Count::InlineHeldTooLong,
@@ -36,14 +38,24 @@ fn summary(specs: &[Spec; 2], run: &Received, sent: [Sent; 2]) -> String {
     for (way, (from, to, account)) in ways(specs, run).enumerate() {
         let Sent { frames, bytes } = sent[way];
         text += &format!("{from} -> {to}: {}\n", totals("sent on", frames, bytes, bytes, run.elapsed.as_secs_f64()));
-        let told = TOLD.iter().filter_map(|count| {
-            let frames = account.map_or(0, |account| account.get(*count));
-            (frames > 0).then(|| format!("{} {}", grouped(frames), count.name()))
-        });
-        let told: Vec<String> = told.collect();
-        text += &format!("  {}\n", if told.is_empty() { "nothing came".into() } else { told.join(", ") });
+        text += &format!("  {}\n", told(account));
     }
     text
+}
+
+/// What became of frames that were decided about, in a line.
+pub fn told(account: Option<&Account>) -> String {
+    let told = TOLD.iter().filter_map(|count| {
+        let frames = account.map_or(0, |account| account.get(*count));
+        (frames > 0).then(|| format!("{} {}", grouped(frames), count.name()))
+    });
+    let told: Vec<String> = told.collect();
+    if told.is_empty() { "nothing came".into() } else { told.join(", ") }
+}
+
+/// The same by name.
+pub fn verdicts(account: Option<&Account>) -> BTreeMap<&'static str, u64> {
+    TOLD.iter().map(|count| (count.name(), account.map_or(0, |of| of.get(*count)))).collect()
 }
 
 /// Each way, with the account of its verdicts.
@@ -76,7 +88,7 @@ struct WayJson {
     from: String,
     to: String,
     /// Frames by what became of them.
-    verdicts: std::collections::BTreeMap<&'static str, u64>,
+    verdicts: BTreeMap<&'static str, u64>,
     frames: u64,
     bytes: u64,
     #[serde(flatten)]
@@ -89,7 +101,7 @@ impl InlineJson {
         let way = |((from, to, account), Sent { frames, bytes }): ((&Spec, &Spec, Option<&Account>), Sent)| WayJson {
             from: from.to_string(),
             to: to.to_string(),
-            verdicts: TOLD.iter().map(|count| (count.name(), account.map_or(0, |of| of.get(*count)))).collect(),
+            verdicts: verdicts(account),
             frames,
             bytes,
             rates: Rates::new(frames, bytes, seconds),

@@ -98,8 +98,9 @@ fn answer(mut stream: UnixStream, tasks: &Tasks, names: &Names) -> std::io::Resu
         Err(error) => format!("error: {error}\n"),
         Ok(request) => {
             let (sender, receiver) = sync_channel(1);
+            let rings = names.rings.clone();
             tasks.push(Box::new(move |at_work| {
-                let _ = sender.send(request.perform(at_work));
+                let _ = sender.send(request.perform(at_work, &rings));
             }));
             match receiver.recv_timeout(PATIENCE) {
                 Ok(text) => format!("ok\n{text}"),
@@ -115,15 +116,14 @@ impl Request {
         let mut lines = text.lines();
         let first = lines.next().unwrap_or_default().trim();
         let (command, rest) = first.split_once(' ').unwrap_or((first, ""));
-        let number = |name: &str| names.number(name);
         let rules = || -> Result<Vec<Rule>, String> {
             let given = std::iter::once(rest).chain(lines.clone());
             given
                 .filter_map(line_of)
-                .map(|line| parse_rule(line, &number).map_err(|error| format!("{line}: {error}")))
+                .map(|line| parse_rule(line, names).map_err(|error| format!("{line}: {error}")))
                 .collect()
         };
-        let asked = || parse_asked(rest, &number);
+        let asked = || parse_asked(rest, names);
         match command {
             "add-flow" | "add-flows" => {
                 let rules = rules()?;
@@ -140,7 +140,7 @@ impl Request {
     }
 
     /// Does it, between two bursts.
-    fn perform(self, at: &mut AtWork<'_>) -> String {
+    fn perform(self, at: &mut AtWork<'_>, rings: &[String]) -> String {
         let now = at.now;
         match self {
             Request::Add(rules) => {
@@ -157,7 +157,7 @@ impl Request {
             Request::Delete(asked) => format!("{} rules removed\n", at.switch.remove_if(|rule| is_asked(rule, &asked))),
             Request::Dump(asked) => {
                 let rules = at.switch.rules().into_iter().filter(|rule| is_asked(rule, &asked));
-                rules.map(|rule| format!(" {}\n", show_rule(rule, now))).collect()
+                rules.map(|rule| format!(" {}\n", show_rule(rule, now, rings))).collect()
             }
             Request::Ports => ports_table(&at.ports),
             Request::Stations => stations(at),

@@ -10,6 +10,7 @@ use linerate_backends::{REGISTRY, open_rx, open_tx};
 use linerate_burst::LinkType;
 use linerate_port::{PortError, RxOptions, RxPort, Spec, Target, TxOptions, TxPort};
 use linerate_switch::PortNo;
+use linerate_switch::text::PortNames;
 use std::io::ErrorKind;
 
 /// The most ports: they are numbered by 16 bits, some of which mean something else to Open vSwitch.
@@ -50,7 +51,7 @@ impl Joined {
             _ => {}
         }
         let joined = Joined { ports, out: out.map(str::to_owned) };
-        let Names(names) = joined.names();
+        let Names { ports: names, .. } = joined.names(&[]);
         let ends: Vec<_> = joined.ports.iter().map(Port::end).collect::<Result<_, _>>()?;
         for (number, names) in names.iter().enumerate() {
             if let Some(before) = ends[..number].iter().position(|end| *end == ends[number]) {
@@ -89,16 +90,16 @@ impl Joined {
     }
 
     /// How ports are called in rules: as the user named them, or by what they are.
-    pub fn names(&self) -> Names {
+    pub fn names(&self, rings: &[String]) -> Names {
         let names = |port: &Port| match &port.name {
             Some(name) => vec![name.clone()],
             None => vec![port.spec.target.clone(), port.spec.to_string()],
         };
-        Names(self.ports.iter().map(names).collect())
+        Names { ports: self.ports.iter().map(names).collect(), rings: rings.to_vec() }
     }
 
     pub fn number(&self, text: &str) -> Option<PortNo> {
-        self.names().number(text)
+        self.names(&[]).number(text)
     }
 
     /// Whether all that comes lies in files.

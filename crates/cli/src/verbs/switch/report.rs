@@ -3,18 +3,21 @@
 use super::Args;
 use super::open::Joined;
 use crate::exit::Exit;
+use crate::verbs::decide::Said;
+use crate::verbs::inline::report::{told, verdicts};
 use crate::view::ledger::RunJson;
 use crate::view::rates::{Rates, grouped};
 use crate::view::table::table;
-use linerate_burst::Stage;
+use linerate_burst::{Account, Count, Stage};
 use linerate_engine::Received;
 use linerate_engine::switching::{PortCounts, Switching};
 use linerate_switch::text::{show_actions, show_match};
 use serde::Serialize;
+use std::collections::BTreeMap;
 
 /// Says what came of it.
 pub(super) fn conclude(args: &Args, joined: &Joined, run: &Received, switching: &Switching) -> anyhow::Result<Exit> {
-    args.join.conclude(run, || summary(switching), || SwitchJson::new(joined, run, switching))
+    args.join.conclude(run, || summary(args, run, switching), || SwitchJson::new(args, joined, run, switching))
 }
 
 /// What went through each port, as a table for people.
@@ -29,13 +32,19 @@ pub(super) fn ports_table(ports: &[PortCounts]) -> String {
     format!("{rows}\n")
 }
 
-fn summary(switching: &Switching) -> String {
+/// What a ring has counted.
+fn account_of<'a>(run: &'a Received, ring: &str) -> Option<&'a Account> {
+    run.ledger.accounts().iter().find(|account| account.stage == Stage::Verdict && account.subject == ring)
+}
+
+fn summary(args: &Args, run: &Received, switching: &Switching) -> String {
     let switch = switching.switch();
     let macs = switch.stations(switching.now()).len();
     let counted =
         |number: usize, what: &str| format!("{} {what}{}", grouped(number as u64), if number == 1 { "" } else { "s" });
     let rules = format!("  {}, {} known\n", counted(switch.count(), "rule"), counted(macs, "MAC"));
-    ports_table(&switching.ports()) + &rules
+    let rings = args.inspect.iter().map(|ring| format!("  {ring}: {}\n", told(account_of(run, ring))));
+    ports_table(&switching.ports()) + &rules + &rings.collect::<String>()
 }
 
 /// `linerate/switch/1`.
@@ -44,6 +53,7 @@ struct SwitchJson {
     schema: &'static str,
     ports: Vec<PortJson>,
     rules: Vec<RuleJson>,
+    engines: Vec<EngineJson>,
     macs: usize,
     frames: u64,
     bytes: u64,
@@ -76,8 +86,19 @@ struct RuleJson {
     n_bytes: u64,
 }
 
+/// A ring whose reader decides.
+#[derive(Serialize)]
+struct EngineJson {
+    #[serde(flatten)]
+    said: Said,
+    /// Frames by what became of them.
+    verdicts: BTreeMap<&'static str, u64>,
+    /// How many came.
+    engines: u64,
+}
+
 impl SwitchJson {
-    fn new(joined: &Joined, run: &Received, switching: &Switching) -> Self {
+    fn new(args: &Args, joined: &Joined, run: &Received, switching: &Switching) -> Self {
         let (switch, counts) = (switching.switch(), switching.ports());
         let port = |((text, vlans), counts): ((String, &linerate_switch::PortVlans), &PortCounts)| PortJson {
             port: text,
@@ -93,9 +114,14 @@ impl SwitchJson {
             priority: installed.rule.priority,
             cookie: installed.rule.cookie,
             matches: show_match(&installed.rule.matches),
-            actions: show_actions(&installed.rule.actions),
+            actions: show_actions(&installed.rule.actions, &args.inspect),
             n_packets: installed.frames,
             n_bytes: installed.bytes,
+        };
+        let engine = |ring: &String| {
+            let account = account_of(run, ring);
+            let engines = account.map_or(0, |account| account.get(Count::InlineEngines));
+            EngineJson { said: args.decide.said(ring), verdicts: verdicts(account), engines }
         };
         let frames = run.ledger.sum(Stage::Send, linerate_burst::Kind::Delivered);
         let bytes = counts.iter().map(|port| port.sent.bytes).sum();
@@ -104,6 +130,7 @@ impl SwitchJson {
             schema: "linerate/switch/1",
             ports: joined.texts().zip(switch.ports()).zip(&counts).map(port).collect(),
             rules: switch.rules().into_iter().map(rule).collect(),
+            engines: args.inspect.iter().map(engine).collect(),
             macs: switch.stations(switching.now()).len(),
             frames,
             bytes,

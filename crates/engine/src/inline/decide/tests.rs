@@ -1,5 +1,6 @@
 //! Decisions against what they mean, told in the plainest way.
 
+use super::super::policy::Fail;
 use super::*;
 use proptest::prelude::*;
 
@@ -8,7 +9,7 @@ use proptest::prelude::*;
 #[derive(Clone, Copy, Debug)]
 struct Script {
     flow: u32,
-    way: u8,
+    way: u16,
     look_after: u64,
     hold: Option<u64>,
     passes: bool,
@@ -64,7 +65,7 @@ impl Naive {
 fn script() -> impl Strategy<Value = Script> {
     let hold = prop_oneof![6 => Just(None), 3 => (1u64..60).prop_map(Some)];
     let look = prop_oneof![8 => 0u64..3, 1 => 0u64..30];
-    (0u32..3, 0u8..2, look, hold, any::<bool>(), prop::bool::weighted(0.1))
+    (0u32..3, 0u16..2, look, hold, any::<bool>(), prop::bool::weighted(0.1))
         .prop_map(|(flow, way, look_after, hold, passes, unfit)| Script { flow, way, look_after, hold, passes, unfit })
 }
 
@@ -106,7 +107,7 @@ proptest! {
         let (mut got, mut expected) = (Vec::new(), Vec::new());
         let end = scripts.len() as u64 + HOLD + BUDGET + 2;
         for now in 0..end {
-            let mut out = |place: Place, _: u8, fate| got.push((number(place), fate, now));
+            let mut out = |place: Place, _: u16, fate| got.push((number(place), fate, now));
             let is_dead = dies.is_some_and(|dies| dies <= now);
             if !is_dead {
                 // What was held is said first by the one, then frames are looked at.
@@ -182,7 +183,7 @@ proptest! {
 fn a_held_frame_keeps_nothing_but_its_block() {
     let mut decisions = Decisions::new(policy(Fail::Closed, Fail::Closed, Release::ByFlow));
     let mut gone = 0;
-    let mut out = |_: Place, _: u8, _: Fate| gone += 1;
+    let mut out = |_: Place, _: u16, _: Fate| gone += 1;
     for block in 0..1000 {
         decisions.turn();
         for frame in 0..100 {

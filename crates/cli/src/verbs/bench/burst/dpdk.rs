@@ -5,10 +5,11 @@
 
 use super::super::Effort;
 use super::super::measure::{Rounds, Row};
+use super::super::testpmd::{Testpmd, two_cpus};
 use super::{Capture, Receive, Selection, Sharing, Waiting, ring};
 use crate::exit::usage;
 use crate::view::terminal::tell;
-use anyhow::{Context, ensure};
+use anyhow::ensure;
 use linerate_backends::REGISTRY;
 use linerate_backends::dpdk::{Classic, version};
 use linerate_engine::clock;
@@ -16,7 +17,6 @@ use linerate_generate::rate::FCS;
 use linerate_port::{RxOptions, RxPort, Spec};
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use rustix::time::{ClockId, clock_gettime};
-use std::process::{Command, Stdio};
 use std::time::Duration;
 
 const SIZES: [usize; 6] = [64, 128, 256, 512, 1024, 1518];
@@ -203,40 +203,10 @@ fn testpmd(size: usize, effort: Effort) -> anyhow::Result<Option<Row>> {
 
 /// Frames, and CPU time of the thread that receives them.
 fn rxonly(size: usize, span: Duration) -> anyhow::Result<Option<(u64, Duration)>> {
-    let all = sched_getaffinity(None).unwrap_or_default();
-    let cpu = (0..CpuSet::MAX_CPU).find(|cpu| all.is_set(*cpu)).unwrap_or(0);
-    let (cores, device) = (format!("0@{cpu},1@{cpu}"), format!("net_null0,size={}", size - FCS as usize));
-    let prefix = format!("--file-prefix=linerate-bench-{}", std::process::id());
-    // It ends when it reads the end of its input: so it does not outlive this process, however that ends.
-    let started = Command::new("dpdk-testpmd")
-        .args(["--no-huge", "-m", "256", "--no-pci", "--no-telemetry", "--no-shconf", &prefix, "--lcores", &cores])
-        .args(["--vdev", &device, "--", "--forward-mode=rxonly", "--total-num-mbufs=8192", "--no-mlockall"])
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::null())
-        .spawn();
-    let mut child = match started {
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
-        started => started.context("dpdk-testpmd")?,
-    };
-    // It starts for most of a second.
-    std::thread::sleep(Duration::from_secs(1) + span);
-    let pid = child.id();
-    let used = worker_time(pid);
-    drop(child.stdin.take());
-    let output = child.wait_with_output()?;
-    let said = String::from_utf8_lossy(&output.stdout).into_owned();
-    let received = said.rsplit("RX-packets:").next().and_then(|rest| rest.split_whitespace().next()?.parse().ok());
-    Ok(Some((received.with_context(|| format!("testpmd said no RX-packets: {said}"))?, used)))
-}
-
-/// CPU time of a thread of testpmd that does nothing but receive, by the scheduler.
-fn worker_time(pid: u32) -> Duration {
-    let tasks = std::fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
-    let of = |task: std::fs::DirEntry| -> Option<u64> {
-        let read = |name: &str| std::fs::read_to_string(task.path().join(name)).ok();
-        let is_worker = read("comm")?.contains("worker");
-        read("schedstat")?.split_whitespace().next()?.parse().ok().filter(|_| is_worker)
-    };
-    Duration::from_nanos(tasks.filter_map(of).sum())
+    let device = format!("net_null0,size={}", size - FCS as usize);
+    let Some(testpmd) = Testpmd::start(&[device], &["--forward-mode=rxonly"], two_cpus()[0])? else { return Ok(None) };
+    // From its first frame on it does nothing else.
+    testpmd.work(span)?;
+    let used = testpmd.used();
+    Ok(Some((testpmd.end()?, used)))
 }

@@ -1,0 +1,283 @@
+//! The ring between frames and who decides about them, whatever brings frames here and wherever they go on to.
+
+use super::decide::{Decisions, Fate, Place, Why};
+use super::hear::fate;
+use super::listed::Listed;
+use super::news::News;
+use super::onward::{Exits, Onward, Taken};
+use super::policy::Policy;
+use super::tally::Tally;
+use crate::capture::share::{Shared, Sharing};
+use crate::consumer::{End, Round, Start};
+use crate::error::ReceiveError;
+use linerate_burst::{Block, Burst, Committed, Count, Desc, Flags, Nanos, Stage};
+use linerate_share::Deciding;
+use linerate_wire::Link;
+use linerate_wire::flow::locate;
+
+/// Frames under way in a ring, and what is known of each.
+pub(crate) struct Asking<E> {
+    sharing: Option<Sharing>,
+    pub(super) ring: Option<Shared>,
+    pub onward: Onward<E>,
+    pub(super) decisions: Decisions,
+    pub(super) listed: Listed,
+    pub(super) engines: u64,
+    /// Whether an engine was there when this was last looked at.
+    pub(super) is_decided: bool,
+    pub(super) news: News,
+    fresh: Vec<Fresh>,
+    pub(super) newest: Nanos,
+    /// No frame that comes later is older.
+    complete: Nanos,
+    /// Memory that is used again.
+    done: Done,
+}
+
+/// Blocks, and how many frames of each are needed no more.
+pub(crate) type Done = Vec<(u64, u32)>;
+
+/// A frame that was copied and is not committed.
+struct Fresh {
+    frame: u32,
+    way: u16,
+    hash: u32,
+    known: Option<Fate>,
+}
+
+impl Fresh {
+    /// A frame of which this was said by its flow, or which goes past the engine.
+    #[inline]
+    fn new(frame: u32, way: u16, desc: &Desc, said: Option<Fate>, past: Option<Fate>, tally: &mut Tally) -> Self {
+        let is_unfit = desc.is_truncated() || desc.flags.contains(Flags::SUPER_FRAME);
+        let said = said.filter(|_| !is_unfit);
+        tally.received += 1;
+        tally.listed += u64::from(said.is_some());
+        let known = if is_unfit { Some(Fate::Unfit) } else { said.or(past) };
+        Fresh { frame, way, hash: desc.hash, known }
+    }
+}
+
+/// What has become of a frame that was offered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Offered {
+    /// It is in the ring, at this place; or there was no block for it.
+    Taken(Option<Place>),
+    /// It was said of its flow before, and none of its frames is under way.
+    Known(Fate),
+}
+
+impl<E: Exits> Asking<E> {
+    /// Through this ring, with an account for each of so many ways or one for all.
+    pub fn new(sharing: Sharing, policy: Policy, exits: E, ways: usize) -> Self {
+        Asking {
+            sharing: Some(sharing),
+            ring: None,
+            onward: Onward::new(exits, ways),
+            decisions: Decisions::new(policy),
+            listed: Listed::default(),
+            engines: 0,
+            is_decided: false,
+            news: News::default(),
+            fresh: Vec::new(),
+            newest: Nanos::ZERO,
+            complete: Nanos::ZERO,
+            done: Done::new(),
+        }
+    }
+
+    /// The run begins.
+    pub fn begin(&mut self, start: &Start) -> Result<(), ReceiveError> {
+        let Some(sharing) = self.sharing.take() else { return Ok(()) };
+        let opened = Shared::open(sharing, start.stop.clone(), start.duration).map_err(ReceiveError::Acceptor);
+        let mut ring = opened?;
+        ring.writer().keep_blocks();
+        self.ring = Some(ring);
+        Ok(())
+    }
+
+    /// A round begins: what was said since the last one goes where it is to go.
+    pub fn round(&mut self, round: &Round<'_>, give_up: bool) -> Result<(), ReceiveError> {
+        let known = self.ring.as_mut().map_or(Ok(()), |ring| {
+            ring.tick(round.now);
+            ring.writer().set_interfaces(round.interfaces)
+        });
+        self.complete = round.complete;
+        self.hear(round.now);
+        self.settle(round.now, give_up);
+        known.map_err(ReceiveError::Share)
+    }
+
+    /// The block to be filled, and what is said of it.
+    pub fn block(&mut self) -> Option<(&mut Block, &mut Committed)> {
+        self.ring.as_mut()?.block()
+    }
+
+    /// Frames were copied into the block, behind so many that it had.
+    pub fn filled(&mut self, now: Nanos, way: u16, before: usize) {
+        let Asking { ring: Some(ring), onward, decisions, listed, fresh, .. } = self else { return };
+        let past = decisions.past();
+        let Some((block, state)) = ring.block() else { return };
+        let burst = block.burst().slice(before..block.len());
+        let tally = onward.tally(way);
+        for (frame, (desc, bytes)) in (before as u32..).zip(burst.iter()) {
+            let said = listed.fate(now, desc, bytes);
+            state.late += u32::from(desc.flags.contains(Flags::LATE));
+            fresh.push(Fresh::new(frame, way, desc, said, past, tally));
+        }
+        state.last_time = state.last_time.max(self.newest);
+        if !burst.is_empty() {
+            self.open();
+        }
+    }
+
+    /// The block at hand has frames.
+    fn open(&mut self) {
+        let Asking { ring: Some(ring), onward, decisions, .. } = self else { return };
+        if !std::mem::replace(&mut onward.blocks.is_open, true) {
+            let slot = ring.writer().current_slot().unwrap_or_default();
+            onward.blocks.all.push_back(Taken { slot, ..Taken::default() });
+            decisions.turn();
+        }
+    }
+
+    /// A single frame of Ethernet. `may_skip`: those of flows that were decided need not go by the ring.
+    pub fn offer(&mut self, now: Nanos, way: u16, desc: &Desc, bytes: &[u8], may_skip: bool) -> Offered {
+        let located = locate(Link::Ethernet, bytes);
+        let length = bytes.len() as u32;
+        let (l3, l4, hash) = (located.l3, located.l4, located.hash);
+        let mut desc = Desc { captured: length, wire: length, l3, l4, hash, ..*desc };
+        if desc.time < self.newest {
+            desc.flags |= Flags::LATE;
+        }
+        self.newest = self.newest.max(desc.time);
+        let said = match self.listed.find(now, &desc, bytes) {
+            Some(entry) if may_skip && entry.is_clear(&self.decisions) => return Offered::Known(entry.fate),
+            entry => entry.map(|entry| entry.fate),
+        };
+        for _ in 0..2 {
+            let newest = self.newest;
+            let Some((block, state)) = self.block() else { break };
+            let frame = block.len() as u32;
+            if block.push(&desc, bytes) {
+                state.late += u32::from(desc.flags.contains(Flags::LATE));
+                state.last_time = state.last_time.max(newest);
+                self.open();
+                let past = self.decisions.past();
+                let tally = self.onward.tally(way);
+                self.fresh.push(Fresh::new(frame, way, &desc, said, past, tally));
+                let place = Place { block: self.decisions.newest(), frame };
+                if said.is_some() {
+                    self.listed.find(now, &desc, bytes).into_iter().for_each(|entry| entry.ahead = Some(place));
+                }
+                return Offered::Taken(Some(place));
+            }
+            self.commit(now);
+            self.turn();
+        }
+        let tally = self.onward.tally(way);
+        (tally.received, tally.no_block) = (tally.received + 1, tally.no_block + 1);
+        Offered::Taken(None)
+    }
+
+    /// The next frame goes to another block.
+    pub fn turn(&mut self) {
+        self.ring.iter_mut().for_each(Shared::turn);
+        self.onward.blocks.is_open = false;
+    }
+
+    /// Shows the engine what was copied. What it is not shown, and what nobody is asked about, goes its way.
+    pub fn commit(&mut self, now: Nanos) {
+        let Asking { ring: Some(ring), onward, decisions, fresh, .. } = self else { return };
+        let slot = onward.blocks.all.back().map(|taken| taken.slot).filter(|_| !fresh.is_empty());
+        for one in fresh.iter().filter(|one| one.known.is_some()) {
+            slot.into_iter().for_each(|slot| ring.writer().settle(slot, one.frame));
+        }
+        // All interfaces are known by now: nothing can be wrong.
+        let _ = ring.commit(&[], self.complete);
+        let Some(slot) = slot else { return };
+        let writer = ring.writer();
+        let from = writer.engine_from(slot);
+        let unseen = match writer.deciding() {
+            Deciding::Attached => decisions.fate_of_slow(Why::Overload),
+            _ => decisions.fate_of_dead(),
+        };
+        let mut out = |place: Place, way: u16, fate: Fate| onward.route(place, way, fate);
+        for Fresh { frame, way, hash, known } in fresh.drain(..) {
+            let is_shown = from.is_some_and(|from| from <= frame);
+            let known = known.or((!is_shown).then_some(unseen));
+            decisions.arrive(now, (way, hash), known, &mut out);
+        }
+    }
+
+    /// Whether a frame is under way.
+    pub fn is_busy(&self) -> bool {
+        self.decisions.is_busy()
+    }
+
+    /// Has frames handed on that are to go: `send` gets where they go and the frames of each block, and says of which blocks how many are
+    /// needed no more.
+    pub fn send<R>(
+        &mut self,
+        send: impl for<'r> FnOnce(&mut E, &dyn Fn(u64) -> Burst<'r>, &mut Done) -> R,
+    ) -> Option<R> {
+        let Asking { ring: Some(ring), onward, done, .. } = self else { return None };
+        let Onward { exits, blocks, .. } = onward;
+        let writer = &*ring.writer();
+        let (first, all) = (blocks.first, &blocks.all);
+        let burst = |block: u64| {
+            let taken = block.checked_sub(first).and_then(|at| all.get(at as usize));
+            taken.map_or(Burst::EMPTY, |taken| writer.filled(taken.slot).burst())
+        };
+        let result = send(exits, &burst, done);
+        for (block, frames) in done.drain(..) {
+            blocks.at(block).into_iter().for_each(|taken| taken.unsent -= frames);
+        }
+        Some(result)
+    }
+
+    /// Lets go of blocks of which every frame has gone.
+    pub fn release(&mut self) {
+        let Asking { ring: Some(ring), onward, decisions, .. } = self else { return };
+        let writer = ring.writer();
+        for at in 0..onward.blocks.all.len() {
+            let blocks = &mut onward.blocks;
+            let is_open = blocks.is_open && at + 1 == blocks.all.len();
+            let taken = &mut blocks.all[at];
+            if is_open || taken.is_released || taken.unsent > 0 || !decisions.is_done(blocks.first + at as u64) {
+                continue;
+            }
+            // Until the engine has given it back it may say too late what becomes of a frame.
+            if taken.overdue.is_empty() || writer.engine_from(taken.slot).is_none() {
+                let (slot, overdue) = (taken.slot, std::mem::take(&mut taken.overdue));
+                taken.is_released = true;
+                for (frame, way) in overdue {
+                    onward.tally(way).late += u64::from(fate(writer.verdict(slot, frame)).is_some());
+                }
+                writer.release(slot);
+            }
+        }
+        let blocks = &mut onward.blocks;
+        while blocks.all.front().is_some_and(|taken| taken.is_released) {
+            blocks.all.pop_front();
+            blocks.first += 1;
+        }
+    }
+
+    /// So many frames were lost before they came here.
+    pub fn look_at_losses(&mut self, lost: u64) {
+        self.ring.iter_mut().for_each(|ring| ring.look_at_losses(lost));
+    }
+
+    /// The run is over: adds what is of no way.
+    pub fn finish(&mut self, name: &str, end: &mut End<'_>) {
+        let account = end.ledger.account(Stage::Verdict, name);
+        account.add(Count::InlineEngines, self.engines).add(Count::InlineUnlisted, self.listed.refused);
+        account.add(Count::InlineUnused, self.onward.answers.unused);
+        if let Some(ring) = self.ring.take() {
+            let (events, failure) = ring.finish(end.ledger);
+            end.events.extend(events);
+            failure.into_iter().for_each(|failure| end.fail(failure));
+        }
+    }
+}

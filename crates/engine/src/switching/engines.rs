@@ -1,0 +1,278 @@
+//! Rings of a switch whose readers decide about frames, and what is done with frames that come back.
+//!
+//! ```text
+//!  rule ── inspect ──> ring ──> engine
+//!   └── what is left to be done, beside the block ──┐
+//!  ports <── rest of the actions <── back, in order <┴── verdict, or the policy
+//! ```
+//!
+//! Frames of flows that the engine has decided once for all do not go by the ring, as soon as none of theirs is under way there.
+
+use super::counts::Counts;
+use super::outlet::Outlet;
+use super::{CHUNK, Turn};
+use crate::capture::share::Sharing;
+use crate::consumer::{End, Round, Start};
+use crate::error::ReceiveError;
+use crate::inline::Policy;
+use crate::inline::asking::{Asking, Done, Offered};
+use crate::inline::decide::Place;
+use crate::inline::onward::Exits;
+use linerate_burst::{Block, Burst, Count, Desc, Ledger, Nanos, Stage};
+use linerate_switch::{Action, Inspect, PortNo, Rest, RingNo, Switch};
+use std::collections::VecDeque;
+use std::ops::Range;
+use std::sync::Arc;
+
+/// A ring of a switch, and what happens where its reader says nothing.
+pub struct EngineRing {
+    /// As rules name it.
+    pub name: String,
+    /// The ring.
+    pub sharing: Sharing,
+    /// What happens to frames without a verdict.
+    pub policy: Policy,
+}
+
+/// A ring at work.
+pub(super) struct Engine {
+    name: String,
+    pub asking: Asking<Returning>,
+    /// Of frames that came back.
+    pub counts: Counts,
+}
+
+/// Frames that are asked about, and those that come back.
+#[derive(Default)]
+pub(super) struct Returning {
+    /// Of each block from one on, from which frame on what is left to be done.
+    plans: VecDeque<Vec<(u32, Plan)>>,
+    first: u64,
+    back: VecDeque<Back>,
+    /// For frames that the engine handed back; made when the first one comes.
+    own: Option<Block>,
+    /// Which engine there is, and how many of its frames have left since that was asked.
+    engine: u64,
+    own_gone: u64,
+    /// Frames that came back, and of those the ones that the engine made.
+    came: u64,
+    injected: u64,
+}
+
+/// What is left to be done with a frame.
+#[derive(Clone)]
+struct Plan {
+    actions: Arc<[Action]>,
+    from: usize,
+}
+
+/// Frames that are to go on.
+struct Back {
+    in_port: PortNo,
+    plan: Plan,
+    what: What,
+}
+
+enum What {
+    /// Those of a block that lie in a row.
+    Run { block: u64, frames: Range<u32> },
+    /// One that the engine handed back, and which engine that was.
+    Own(Vec<u8>, u64),
+}
+
+/// All rings but the one that frames come back from.
+pub(super) struct Others<'a> {
+    pub before: &'a mut [Engine],
+    pub after: &'a mut [Engine],
+}
+
+/// What frames that come back are handed on to.
+pub(super) struct Onto<'a> {
+    pub outlets: &'a mut [Outlet],
+    pub counts: &'a mut Counts,
+    pub others: Others<'a>,
+    pub waits: bool,
+    pub now: Nanos,
+}
+
+impl Others<'_> {
+    pub fn get(&mut self, ring: RingNo) -> Option<&mut Engine> {
+        let (ring, own) = (usize::from(ring), self.before.len());
+        if ring < own { self.before.get_mut(ring) } else { self.after.get_mut(ring.checked_sub(own + 1)?) }
+    }
+}
+
+impl Plan {
+    fn is(&self, other: &Plan) -> bool {
+        Arc::ptr_eq(&self.actions, &other.actions) && self.from == other.from
+    }
+}
+
+impl Engine {
+    pub fn new(ring: EngineRing) -> Self {
+        let EngineRing { name, sharing, policy } = ring;
+        Engine { name, asking: Asking::new(sharing, policy, Returning::default(), 1), counts: Counts::default() }
+    }
+
+    pub fn begin(&mut self, start: &Start) -> Result<(), ReceiveError> {
+        self.asking.begin(start)
+    }
+
+    /// A round begins: what was said since the last one is heard.
+    pub fn round(&mut self, round: &Round<'_>, give_up: bool) -> Result<(), ReceiveError> {
+        let blocks = self.asking.onward.blocks.first;
+        let returning = &mut self.asking.onward.exits;
+        while returning.first < blocks && !returning.plans.is_empty() {
+            returning.plans.pop_front();
+            returning.first += 1;
+        }
+        self.asking.round(round, give_up)
+    }
+
+    /// A frame is to be decided about.
+    pub fn offer(&mut self, now: Nanos, desc: &Desc, inspect: &Inspect<'_>) -> Offered {
+        let may_skip = self.asking.onward.exits.back.is_empty();
+        let offered = self.asking.offer(now, inspect.in_port, desc, inspect.bytes, may_skip);
+        if let Offered::Taken(Some(place)) = offered {
+            self.asking.onward.exits.plan(place, inspect.rest);
+        }
+        offered
+    }
+
+    /// Whether a frame is under way.
+    pub fn is_busy(&self) -> bool {
+        self.asking.is_busy() || !self.asking.onward.exits.back.is_empty()
+    }
+
+    pub fn add_counters(&self, ledger: &mut Ledger) {
+        self.asking.onward.tallies().iter().for_each(|tally| tally.counters(&self.name, ledger));
+        let returning = &self.asking.onward.exits;
+        self.counts.add_to(ledger.account(Stage::Switch, &self.name).add(Count::SwitchInjected, returning.injected));
+    }
+
+    /// The run is over. Counters come by [`Engine::add_counters`].
+    pub fn finish(&mut self, end: &mut End<'_>) {
+        let died = self.asking.onward.exits.came.saturating_sub(self.counts.known());
+        self.counts.received = self.counts.known() + died;
+        if died > 0 {
+            end.ledger.account(Stage::Switch, &self.name).add(Count::SwitchDied, died);
+        }
+        self.asking.onward.tallies().iter().for_each(|tally| tally.close(&self.name, end.ledger));
+        self.asking.finish(&self.name, end);
+    }
+}
+
+impl Returning {
+    /// This is to be done with a frame once it comes back.
+    fn plan(&mut self, place: Place, rest: Rest<'_>) {
+        if self.plans.is_empty() {
+            self.first = place.block;
+        }
+        while self.first + self.plans.len() as u64 <= place.block {
+            self.plans.push_back(Vec::new());
+        }
+        let Some(plans) = self.plans.back_mut() else { return };
+        let is_same = |(_, plan): &(u32, Plan)| Arc::ptr_eq(&plan.actions, rest.actions) && plan.from == rest.from;
+        if !plans.last().is_some_and(is_same) {
+            plans.push((place.frame, Plan { actions: rest.actions.clone(), from: rest.from }));
+        }
+    }
+
+    /// What is to be done with a frame.
+    fn plan_of(&self, place: Place) -> Plan {
+        let plans = place.block.checked_sub(self.first).and_then(|at| self.plans.get(at as usize));
+        let plan = plans.and_then(|plans| {
+            let behind = plans.partition_point(|(first, _)| *first <= place.frame);
+            Some(&plans.get(behind.checked_sub(1)?)?.1)
+        });
+        plan.cloned().unwrap_or_else(|| Plan { actions: Arc::from([]), from: 0 })
+    }
+
+    /// Does what is left to be done with frames that came back, until a port is full that is waited for.
+    pub fn go_on<'r>(
+        &mut self,
+        switch: &mut Switch,
+        onto: Onto<'_>,
+        burst_of: &dyn Fn(u64) -> Burst<'r>,
+        done: &mut Done,
+    ) {
+        let Onto { outlets, counts, others, waits, now } = onto;
+        while let Some(Back { in_port, plan, what }) = self.back.front_mut() {
+            if waits && outlets.iter().any(Outlet::is_full) {
+                return;
+            }
+            let burst = match &*what {
+                What::Run { block, frames } => {
+                    let end = frames.end.min(frames.start + CHUNK as u32);
+                    burst_of(*block).slice(frames.start as usize..end as usize)
+                }
+                What::Own(bytes, _) => {
+                    let own = self.own.get_or_insert_with(|| Block::new(0, 1));
+                    own.clear();
+                    own.push(&Desc::new(now, 0, bytes.len() as u32), bytes);
+                    own.burst()
+                }
+            };
+            let others = Others { before: &mut *others.before, after: &mut *others.after };
+            let mut turn = Turn { outlets, counts, engines: others, burst, map: None, waits, now };
+            for index in 0..burst.len() {
+                burst.prefetch((index + 8).min(burst.len() - 1));
+                turn.counts.received += 1;
+                let at = (now, *in_port, index);
+                switch.resume(at, burst.frame(index), (&plan.actions, plan.from), &mut turn);
+            }
+            outlets.iter_mut().for_each(|outlet| outlet.end_burst(burst, waits));
+            let is_done = match what {
+                What::Run { block, frames } => {
+                    done.push((*block, burst.len() as u32));
+                    frames.start += burst.len() as u32;
+                    frames.len() == 0
+                }
+                What::Own(_, engine) => {
+                    self.own_gone += u64::from(*engine == self.engine);
+                    true
+                }
+            };
+            if is_done {
+                self.back.pop_front();
+            }
+        }
+    }
+}
+
+impl Exits for Returning {
+    fn pass(&mut self, in_port: u16, place: Place) {
+        self.came += 1;
+        let plan = self.plan_of(place);
+        if let Some(Back { in_port: before, plan: same, what: What::Run { block, frames } }) = self.back.back_mut()
+            && (*before, *block, frames.end) == (in_port, place.block, place.frame)
+            && same.is(&plan)
+        {
+            frames.end += 1;
+            return;
+        }
+        let what = What::Run { block: place.block, frames: place.frame..place.frame + 1 };
+        self.back.push_back(Back { in_port, plan, what });
+    }
+
+    fn replace(&mut self, in_port: u16, place: Place, bytes: Vec<u8>) {
+        self.came += 1;
+        let plan = self.plan_of(place);
+        self.back.push_back(Back { in_port, plan, what: What::Own(bytes, self.engine) });
+    }
+
+    /// What goes back leaves by the port that the other frame came by.
+    fn inject(&mut self, in_port: u16, place: Place, back: bool, bytes: Vec<u8>) {
+        (self.came, self.injected) = (self.came + 1, self.injected + 1);
+        let plan = if back { Plan { actions: Arc::from([Action::InPort]), from: 0 } } else { self.plan_of(place) };
+        self.back.push_back(Back { in_port, plan, what: What::Own(bytes, self.engine) });
+    }
+
+    fn take_own(&mut self) -> u64 {
+        std::mem::take(&mut self.own_gone)
+    }
+
+    fn forget_own(&mut self) {
+        (self.engine, self.own_gone) = (self.engine + 1, 0);
+    }
+}
