@@ -97,9 +97,11 @@ const ARROWS: [(&str, &[&str]); 25] = [
 const HAS_A_THREAD: &[&str] = &[
     "crates/query/src/store.rs",
     "crates/records/src/queue.rs",
+    "crates/records/src/encode/parquet/workers.rs",
     "crates/records/src/export/line.rs",
     "crates/records/src/export/network.rs",
     "crates/records/src/export/ship.rs",
+    "crates/records/src/export/ship/batches.rs",
     "crates/records/src/export/ship/link.rs",
     "crates/records/src/export/ship/sender.rs",
     "crates/record/src/compression/parallel.rs",

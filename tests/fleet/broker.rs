@@ -50,6 +50,8 @@ struct State {
     partitions: Vec<Partition>,
     producers: i64,
     down_until: Option<Instant>,
+    /// The most bytes of a batch (`message.max.bytes`).
+    longest: usize,
     /// What no sound client sends.
     problems: Vec<String>,
 }
@@ -71,8 +73,8 @@ impl Broker {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let port = listener.local_addr().unwrap().port();
         let partitions = (0..partitions).map(|_| Partition::default()).collect();
-        let state =
-            State { topic: topic.to_owned(), partitions, producers: 1000, down_until: None, problems: Vec::new() };
+        let (topic, problems) = (topic.to_owned(), Vec::new());
+        let state = State { topic, partitions, producers: 1000, down_until: None, longest: usize::MAX, problems };
         let (state, stop, cuts) =
             (Arc::new(Mutex::new(state)), Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
         let moods: Moods = Arc::new(Mutex::new(Box::new(mood)));
@@ -111,6 +113,11 @@ impl Broker {
     /// Forgets all producers, as after a day without a batch.
     pub fn forget(&self) {
         self.state.lock().unwrap().partitions.iter_mut().for_each(|partition| partition.producers.clear());
+    }
+
+    /// Takes no longer batches than these.
+    pub fn limit(&self, longest: usize) {
+        self.state.lock().unwrap().longest = longest;
     }
 
     /// Is away for so long.
@@ -287,6 +294,7 @@ fn answer(key: i16, version: i64, mut body: In<'_>, port: u16, state: &mut State
             let batch = body.bytes(length);
             let error = match error {
                 0 if name != state.topic || partition >= state.partitions.len() => 3,
+                0 if batch.len() > state.longest => 10,
                 0 => append(state, partition, batch),
                 error => error,
             };

@@ -136,6 +136,8 @@ pub struct Options {
     pub rotate: Duration,
     /// Whether a folder that has records already is added to.
     pub append: bool,
+    /// Threads that make columns and batches, of each target; the file is the same for any number.
+    pub threads: usize,
     /// How standard output is had, of which a program may want to know itself.
     pub standard_output: Option<fn() -> Box<dyn Write + Send>>,
     /// How records go to a broker or a database.
@@ -152,6 +154,7 @@ impl Default for Options {
             profile: Profile::default(),
             rotate: Duration::from_secs(60),
             append: false,
+            threads: 1,
             standard_output: None,
             ship: Shipping::default(),
             told: None,
@@ -161,7 +164,7 @@ impl Default for Options {
 
 impl Options {
     fn settings(&self) -> Settings {
-        Settings { profile: self.profile }
+        Settings { profile: self.profile, threads: self.threads }
     }
 }
 

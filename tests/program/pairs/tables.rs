@@ -8,6 +8,8 @@ pub const VALUES: &[(&str, &[&str])] = &[
     ("format", &["--format", "pcap-micros"]),
     ("comment", &["--comment", "hello"]),
     ("compress", &["--compress", "zstd"]),
+    ("flows export-threads", &["--export-threads", "2", "-w", "more.parquet"]),
+    ("capture export-threads", &["--export-threads", "2", "--flows", "more.parquet"]),
     ("flows ipfix", &["--ipfix", "biflow", "-w", "more.ipfix"]),
     ("capture ipfix", &["--ipfix", "biflow", "--flows", "more.ipfix"]),
     ("index", &["--index"]),

@@ -34,6 +34,7 @@ const METER: &[&str] = &[
     "append",
     "ipfix",
     "ship",
+    "export_threads",
     "level",
     "first_packets",
     "idle",

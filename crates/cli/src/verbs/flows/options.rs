@@ -37,6 +37,10 @@ pub struct MeterArgs {
     /// rowbinary (for ClickHouse before 20), end=S (to wait in the end)
     #[arg(long, value_name = "WORD,...")]
     ship: Option<String>,
+    /// Threads that make columns of Parquet, and batches for --ship, of each target, beside those that meter [default: half of the
+    /// processors, 4 at most]; what is written is the same for any number
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=64))]
+    export_threads: Option<u8>,
     /// How much is recorded of each flow (default: counters; with --format zeek or zeek-tsv: tcp)
     #[arg(long, value_enum)]
     level: Option<Level>,
@@ -135,6 +139,18 @@ impl MeterArgs {
         if self.ipfix.is_some() && !is_in_folder && !targets.iter().any(is_ipfix) {
             return Err(usage("--ipfix means nothing here: no IPFIX is written"));
         }
+        let is_encoded = |target: &String| {
+            let format = || Format::of_path(target, how.format).map(|(format, _)| format);
+            export::is_shipped(target)
+                || !export::is_collector(target)
+                    && match export::is_folder(target) {
+                        true => !how.format.unwrap_or_else(Format::of_folder).lines,
+                        false => format().is_ok_and(|format| !format.lines),
+                    }
+        };
+        if self.export_threads.is_some() && !targets.iter().any(is_encoded) {
+            return Err(usage("--export-threads means nothing here: no Parquet is written, and nothing is shipped"));
+        }
         if self.ship.is_some() && !targets.iter().any(|target| export::is_shipped(target)) {
             return Err(usage("--ship means nothing here: no records go to kafka:// or clickhouse://"));
         }
@@ -157,6 +173,7 @@ impl MeterArgs {
             profile,
             rotate,
             append: self.append,
+            threads: self.export_threads.map_or_else(usual_threads, usize::from),
             standard_output: Some(standard_output),
             ship,
             told: Some(fail),
@@ -294,6 +311,11 @@ impl MeterArgs {
         }
         Ok(config)
     }
+}
+
+/// Threads that encode, unless somebody says how many.
+fn usual_threads() -> usize {
+    std::thread::available_parallelism().map_or(1, |all| (all.get() / 2).clamp(1, 4))
 }
 
 /// The standard library's own keys, which it asks the system for.

@@ -12,6 +12,8 @@ pub(super) struct Http {
     port: u16,
     over: Over,
     link: Option<Link>,
+    /// What went wrong with what was posted last.
+    failed: Option<Error>,
 }
 
 /// What came back.
@@ -26,14 +28,14 @@ pub(super) struct Answer {
 
 impl Http {
     pub fn new(host: &str, port: u16, over: Over) -> Self {
-        Http { host: host.to_owned(), port, over, link: None }
+        Http { host: host.to_owned(), port, over, link: None, failed: None }
     }
 
-    /// Posts a body. `head` has more lines, each with its end.
+    /// Posts a body, whose answer is waited for later. `head` has more lines, each with its end.
     ///
     /// # Errors
-    /// There is no answer: nobody knows whether the body was taken, unless there is no connection (`ConnectionRefused`).
-    pub fn post(&mut self, target: &str, head: &str, body: &[u8]) -> Result<Answer> {
+    /// There is no connection.
+    pub fn post(&mut self, target: &str, head: &str, body: &[u8]) -> Result<()> {
         if self.link.as_ref().is_some_and(|link| !link.is_quiet()) {
             self.link = None;
         }
@@ -45,11 +47,22 @@ impl Http {
         let (port, length) = (self.port, body.len());
         let text =
             format!("POST {target} HTTP/1.1\r\nHost: {bracketed}:{port}\r\n{head}Content-Length: {length}\r\n\r\n");
-        let sent = link.send(text.as_bytes()).and_then(|()| link.send(body));
-        let (answer, stays) = match (sent, answer(|| link.byte())) {
+        self.failed = link.send(text.as_bytes()).and_then(|()| link.send(body)).err();
+        self.link = Some(link);
+        Ok(())
+    }
+
+    /// The answer to what was posted.
+    ///
+    /// # Errors
+    /// There is none: nobody knows whether the body was taken.
+    pub fn answer(&mut self) -> Result<Answer> {
+        let none = || Error::new(ErrorKind::NotConnected, "nothing was asked");
+        let mut link = self.link.take().ok_or_else(none)?;
+        let (answer, stays) = match (self.failed.take(), answer(|| link.byte())) {
             (_, Ok(answer)) => answer,
             // What was said first says more.
-            (Err(error), _) | (Ok(()), Err(error)) => return Err(error),
+            (Some(error), _) | (None, Err(error)) => return Err(error),
         };
         if stays && sent_all(&answer) {
             self.link = Some(link);

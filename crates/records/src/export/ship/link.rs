@@ -113,11 +113,13 @@ impl Link {
     }
 
     fn read(&mut self, bytes: &mut [u8]) -> Result<usize> {
-        self.since = Instant::now();
         loop {
             match self.stream.read(bytes) {
                 Ok(0) => return Err(Error::new(ErrorKind::UnexpectedEof, "the other side closed the connection")),
-                Ok(count) => return Ok(count),
+                Ok(count) => {
+                    self.since = Instant::now();
+                    return Ok(count);
+                }
                 Err(error) => self.go_on(error)?,
             }
         }
