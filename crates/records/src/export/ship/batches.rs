@@ -25,15 +25,14 @@ impl Ship {
     /// Makes batches of flows, several at a time, which go into the spool in their order.
     pub(super) fn put(&mut self, mut flows: &[&Flow], lane: u16) -> Result<()> {
         while !flows.is_empty() {
-            let most = self.most.min(self.spool.longest());
             for (rows, bytes) in self.encode(flows) {
                 let (bytes, (own, rest)) = (bytes?, flows.split_at(rows));
-                if bytes.len() > most && rows > 1 {
+                if bytes.len() > self.most && rows > 1 {
                     // What was made of those behind it has other numbers now.
                     self.fits = rows / 2;
                     break;
                 }
-                if bytes.len() < most / 4 {
+                if bytes.len() < self.most / 4 {
                     self.fits = self.fits.saturating_mul(2);
                 }
                 self.add(own, lane, &bytes)?;
@@ -45,7 +44,7 @@ impl Ship {
 
     /// The next batches of flows, at most one for each thread: how many flows are in each, and its bytes.
     fn encode(&self, flows: &[&Flow]) -> Vec<(usize, Result<Vec<u8>>)> {
-        let (form, rows) = (self.form, self.rows.min(self.fits).max(1));
+        let (form, rows) = (self.form, self.rows.min(self.fits).min(self.spool.most_rows()).max(1));
         let origin =
             |at: usize| Origin { sensor: self.ship.sensor.clone(), run: self.run, batch: self.number + at as u64 };
         let chunks: Vec<&[&Flow]> = flows.chunks(rows).take(self.threads).collect();

@@ -199,7 +199,7 @@ impl Work {
         match refusal {
             Refusal::Again => Ok(None),
             Refusal::TooLong(why) => {
-                self.spool.shorter(waiting.batch.bytes);
+                self.spool.shorter(rows);
                 let bytes = self.spool.read(&waiting.batch)?;
                 let halves = bytes.and_then(|bytes| halves(&waiting.batch, &bytes).transpose()).transpose();
                 match halves {

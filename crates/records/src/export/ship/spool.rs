@@ -33,8 +33,8 @@ pub(super) struct Spool {
     _lock: File,
     /// Bytes of batches that there is room for.
     most: u64,
-    /// The most bytes of a batch, as far as the other side has shown.
-    longest: AtomicUsize,
+    /// The most records of a batch, as far as the other side has shown.
+    most_rows: AtomicUsize,
     state: Mutex<State>,
     /// A batch came or went.
     changed: Condvar,
@@ -84,7 +84,7 @@ impl Spool {
             folder,
             _lock: lock,
             most,
-            longest: AtomicUsize::new(usize::MAX),
+            most_rows: AtomicUsize::new(usize::MAX),
             state: Mutex::new(state),
             changed: Condvar::new(),
             #[cfg(test)]

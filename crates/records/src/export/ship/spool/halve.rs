@@ -8,14 +8,14 @@ use std::io::{ErrorKind, Result};
 use std::sync::atomic::Ordering;
 
 impl Spool {
-    /// The other side takes no batch of so many bytes: others are to be half as long.
-    pub fn shorter(&self, bytes: u64) {
-        self.longest.fetch_min((bytes / 2).max(1) as usize, Ordering::Relaxed);
+    /// The other side takes no batch of so many records: others are to have half as many.
+    pub fn shorter(&self, rows: u32) {
+        self.most_rows.fetch_min((rows / 2).max(1) as usize, Ordering::Relaxed);
     }
 
-    /// The most bytes of a batch, as far as that is known.
-    pub fn longest(&self) -> usize {
-        self.longest.load(Ordering::Relaxed)
+    /// The most records of a batch, as far as the other side has shown.
+    pub fn most_rows(&self) -> usize {
+        self.most_rows.load(Ordering::Relaxed)
     }
 
     /// Puts the halves of a batch in its place; false: there is no room for them.

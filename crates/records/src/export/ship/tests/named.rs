@@ -109,24 +109,24 @@ fn what_is_too_long_goes_in_parts() {
         let options = options(&root, &format!("{more}rows={rows},end=60"), format);
         let mut ship = super::super::ship(&target, &options).unwrap();
         // Which do not compress.
-        ship.write(&flows((0..all).map(|id| id * 0x9e37_79b9_7f4a_7c1)), Nanos(1)).unwrap();
+        ship.write(&flows((0..all).map(|id| id.wrapping_mul(0x9e37_79b9_7f4a_7c15))), Nanos(1)).unwrap();
         ship.finish(Ending::Complete).unwrap();
         let ledger = ledger(&ship);
         let (refused, there) = (ledger.total(Count::DeliverRefused), ledger.total(Count::DeliverAcknowledged));
         assert_eq!((refused, there, ledger.imbalances()), (0, all, vec![]), "{format}");
         assert_eq!((broker.problems(), ledger.total(Count::MaybeDuplicated)), (vec![], 0));
-        let rows = |message: &broker::Message| message.headers["rows"].parse::<u64>().unwrap();
+        let rows_of = |message: &broker::Message| message.headers["rows"].parse::<u64>().unwrap();
         let messages = broker.messages();
         if format == "jsonl" {
             let arrived = of_broker(&broker);
             assert!(arrived.len() as u64 == all && arrived.values().all(|times| *times == 1), "{arrived:?}");
         } else {
-            assert_eq!(messages.iter().map(rows).sum::<u64>(), all, "{format}");
+            assert_eq!(messages.iter().map(rows_of).sum::<u64>(), all, "{format}");
             assert!(messages.len() > 3 && messages.iter().all(|message| message.value.len() < limit));
         }
         let numbers: BTreeSet<&str> = messages.iter().map(|message| message.headers["batch"].as_str()).collect();
-        assert_eq!(numbers.len(), 2, "parts have the number of their batch");
-        assert!(ship.spool.longest() < limit, "those that come later are shorter at once");
+        assert!((2..messages.len()).contains(&numbers.len()), "parts have the number of their batch");
+        assert!((ship.spool.most_rows() as u64) < rows, "those that come later are shorter at once");
         std::fs::remove_dir_all(root).unwrap();
     }
     let root = scratch("long-one");
