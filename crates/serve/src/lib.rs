@@ -42,6 +42,7 @@ mod port;
 mod rates;
 mod running;
 pub mod scrape;
+mod secure;
 pub mod tester;
 pub mod top;
 
@@ -51,4 +52,5 @@ pub use http::serve;
 pub use measuring::{Bench, Measurer};
 pub use port::Opened;
 pub use scrape::{Door, Reply, scrape};
+pub use secure::Secure;
 pub use tester::Tester;

@@ -213,6 +213,7 @@ pub const APART: &[(&str, &str)] = &[
     ("ctl", "it asks another run, and stands alone"),
     ("metrics", "it listens for others"),
     ("ship", "each run has a number of its own, in every record"),
+    ("tls", "it takes files, and somebody else who speaks it"),
 ];
 
 /// What changes nothing that can be seen of a run over this file, and why it may be given all the same.

@@ -35,6 +35,7 @@ const METER: &[&str] = &[
     "ipfix",
     "ship",
     "export_threads",
+    "tls",
     "level",
     "first_packets",
     "idle",

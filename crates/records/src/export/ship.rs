@@ -27,7 +27,7 @@ mod tests;
 mod words;
 
 pub use self::spool::Lag;
-pub use self::words::Shipping;
+pub use self::words::{Sasl, Shipping};
 
 use self::batches::Gone;
 use self::form::{FORMS, Form, halves};
@@ -37,6 +37,7 @@ use self::spool::Spool;
 use self::state::Waiting;
 use self::target::{folder_of, target};
 use super::directory::Directory;
+use super::secure::{Secure, is_secure};
 use super::{Demand, Ending, Exporter, Options, at, in_order};
 use crate::encode::Format;
 use linerate_burst::{Account, Count, Ledger, Nanos, Stage};
@@ -90,7 +91,9 @@ impl From<Error> for Refusal {
     fn from(error: Error) -> Self {
         match error.kind() {
             // Not by the system.
-            ErrorKind::Unsupported if error.raw_os_error().is_none() => Refusal::ToMend(error.to_string()),
+            ErrorKind::Unsupported | ErrorKind::PermissionDenied if error.raw_os_error().is_none() => {
+                Refusal::ToMend(error.to_string())
+            }
             _ => Refusal::Later(error.to_string()),
         }
     }
@@ -98,7 +101,7 @@ impl From<Error> for Refusal {
 
 /// Whether records go to such a target by way of a spool.
 pub fn is_shipped(target: &str) -> bool {
-    matches!(super::scheme(target), Some("kafka" | "clickhouse"))
+    matches!(super::scheme(target), Some("kafka" | "kafka+tls" | "clickhouse" | "clickhouse+https"))
 }
 
 /// Finds out whether a target and what was chosen go together.
@@ -115,9 +118,17 @@ pub(super) fn check(name: &str, options: &Options) -> Result<()> {
         _ if options.compression.is_some() => {
             wrong("batches are compressed already, or not at all; --compress is for files")
         }
-        _ if name.starts_with("kafka") && target.user.is_some() => {
-            wrong("there is no signing in to Kafka here: leave the user out")
+        ship if name.starts_with("kafka") && target.user.is_some() != ship.sasl.is_some() => wrong(
+            "who signs in to Kafka has a name, and a way: kafka+tls://USER@HOST/TOPIC, and --ship sasl=scram-sha-512 or so",
+        ),
+        ship if ship.sasl.is_some() && !name.starts_with("kafka") => {
+            wrong("sasl= is for Kafka; ClickHouse has the user, and the password by --ship password=FILE")
         }
+        ship if ship.sasl == Some(Sasl::Plain) && !is_secure(name) => {
+            wrong("sasl=plain sends the password as it is: kafka+tls:// or sasl=scram-sha-256")
+        }
+        #[cfg(not(feature = "tls"))]
+        ship if ship.sasl.is_some() || is_secure(name) => super::secure::without(),
         _ if name.starts_with("clickhouse") && target.hosts.len() > 1 => {
             wrong("name one host: a batch that may have come is known to be there by that one alone")
         }
@@ -143,10 +154,11 @@ fn ship(name: &str, options: &Options) -> Result<Ship> {
     let over = Over::default();
     let is_kafka = name.starts_with("kafka");
     let password = ship.password.as_deref().map(password).transpose()?;
+    let secure = Secure::of(name, &options.tls)?;
     let destination: Box<dyn Destination> = if is_kafka {
-        Box::new(kafka::Kafka::new(&target, &ship.sensor, ship.lanes, over.clone())?)
+        Box::new(kafka::Kafka::new(&target, ship, over.clone(), kafka::Access::of(&target, ship, password, secure)?)?)
     } else {
-        Box::new(clickhouse::ClickHouse::new(&target, password, over.clone())?)
+        Box::new(clickhouse::ClickHouse::new(&target, password, over.clone(), &secure)?)
     };
     let spool = Arc::new(spool);
     let sender = Sender::new(name, Arc::clone(&spool), destination, over.clone(), told);
@@ -306,6 +318,7 @@ fn password(path: &Path) -> Result<String> {
 pub fn read_anything(bytes: &[u8]) {
     http::read_anything(bytes);
     kafka::read_anything(bytes);
+    form::read_anything(bytes);
     if let Some(line) = bytes.first_chunk() {
         let read = journal::Line::of(line);
         assert!(read.is_none_or(|read| journal::Line::of(&read.to_bytes()) == Some(read)));

@@ -10,7 +10,7 @@ use crate::view::terminal::{fail, records as standard_output};
 use linerate_engine::Meters;
 use linerate_meter::{Config, Protocols, Spread, Tunnels};
 use linerate_record::Compression;
-use linerate_records::export::Shipping;
+use linerate_records::export::{Shipping, Tls};
 use linerate_records::ipfix::Profile;
 use linerate_records::{Exporter, Format, Options, export};
 use std::hash::{BuildHasher, RandomState};
@@ -34,9 +34,14 @@ pub struct MeterArgs {
     ipfix: Option<String>,
     /// How records go to kafka:// and clickhouse://, with commas between: spool=DIR (where batches wait, on the disk; needed), size=SIZE
     /// (of all that wait; 4GiB), full=wait|drop-oldest, rows=N and age=S (of a batch), lanes=N (by flow), sensor=NAME, password=FILE,
-    /// rowbinary (for ClickHouse before 20), end=S (to wait in the end)
+    /// sasl=plain|scram-sha-256|scram-sha-512 (to sign in to Kafka), rowbinary (for ClickHouse before 20), end=S (to wait in the end)
     #[arg(long, value_name = "WORD,...")]
     ship: Option<String>,
+    /// Files in PEM for ipfix+tls://, kafka+tls:// and clickhouse+https://, with commas between: ca=FILE (who is believed to sign
+    /// certificates; of a collector that of clients, who then need one) [default: those of the system], cert=FILE and key=FILE
+    /// (our own; a collector needs them)
+    #[arg(long, value_name = "WORD,...")]
+    tls: Option<String>,
     /// Threads that make columns of Parquet, and batches for --ship, of each target, beside those that meter [default: half of the
     /// processors, 4 at most]; what is written is the same for any number
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=64))]
@@ -122,8 +127,19 @@ enum Which {
 }
 
 impl MeterArgs {
+    /// The files for TLS.
+    pub fn tls_files(&self) -> anyhow::Result<Tls> {
+        let tls = self.tls.as_deref().map(Tls::parse).transpose();
+        Ok(tls.map_err(|error| usage(format!("--tls: {error}")))?.unwrap_or_default())
+    }
+
     /// What is written as where, checked before anything is opened; `captures` says that capture files are written too.
     pub fn check(&self, targets: &[String], how: Written, captures: bool) -> anyhow::Result<()> {
+        self.check_beside(targets, how, captures, false)
+    }
+
+    /// The same; `listens` says that others connect to us by TLS.
+    pub fn check_beside(&self, targets: &[String], how: Written, captures: bool, listens: bool) -> anyhow::Result<()> {
         for (option, is_given) in [("--rotate", self.rotate.is_some() && !captures), ("--append", self.append)] {
             if is_given && !targets.iter().any(|target| export::is_folder(target)) {
                 return Err(usage(format!("{option} means nothing here: no folder is written to")));
@@ -148,6 +164,9 @@ impl MeterArgs {
                         false => format().is_ok_and(|format| !format.lines),
                     }
         };
+        if self.tls.is_some() && !targets.iter().any(|target| export::is_secure(target)) && !listens {
+            return Err(usage("--tls means nothing here: nobody is spoken with by TLS (ipfix+tls://, kafka+tls://)"));
+        }
         if self.export_threads.is_some() && !targets.iter().any(is_encoded) {
             return Err(usage("--export-threads means nothing here: no Parquet is written, and nothing is shipped"));
         }
@@ -175,6 +194,7 @@ impl MeterArgs {
             append: self.append,
             threads: self.export_threads.map_or_else(usual_threads, usize::from),
             standard_output: Some(standard_output),
+            tls: self.tls_files()?,
             ship,
             told: Some(fail),
         })

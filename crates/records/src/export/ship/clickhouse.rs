@@ -1,6 +1,7 @@
 //! ClickHouse: `INSERT` over HTTP, a batch each, under a token that makes a second one of the same batch no second one. Several are under way
 //! at a time, over as many connections: whichever is done first, each is known by its token.
 
+use super::super::secure::Secure;
 use super::form::Form;
 use super::http::{Answer, Http};
 use super::journal::Id;
@@ -62,7 +63,7 @@ pub(super) fn table(target: &Target) -> Result<String> {
 }
 
 impl ClickHouse {
-    pub fn new(target: &Target, password: Option<String>, over: Over) -> Result<Self> {
+    pub fn new(target: &Target, password: Option<String>, over: Over, secure: &Secure) -> Result<Self> {
         let table = table(target)?;
         let (host, port) = &target.hosts[0];
         let password = password.or_else(|| std::env::var(PASSWORD).ok());
@@ -74,7 +75,7 @@ impl ClickHouse {
             }
             head += &format!("{name}: {value}\r\n");
         }
-        let idle = (0..WINDOW).map(|_| Http::new(host, *port, over.clone())).collect();
+        let idle = (0..WINDOW).map(|_| Http::new(host, *port, over.clone(), secure.clone())).collect();
         Ok(ClickHouse { idle, busy: VecDeque::new(), table, head, unknown: 0, unanswered: BTreeSet::new() })
     }
 
@@ -103,7 +104,7 @@ impl Destination for ClickHouse {
         let Some(mut http) = self.idle.pop() else { return Err(Refusal::Again) };
         if let Err(error) = http.post(&target, &self.head, bytes) {
             self.idle.push(http);
-            return Err(Refusal::Later(error.to_string()));
+            return Err(error.into());
         }
         if !self.unanswered.insert(id) {
             spool.count(|tally| tally.resent += 1);

@@ -80,6 +80,14 @@ impl Form {
     }
 }
 
+/// Reads bytes as batches of rows.
+pub(super) fn read_anything(bytes: &[u8]) {
+    for form in [Form::Json, Form::RowBinary] {
+        let halves = form.split(bytes, 3);
+        assert!(halves.is_err() || halves.is_ok_and(|[one, other]| one.len() + other.len() == bytes.len()));
+    }
+}
+
 /// A batch as two; `None`: it is of one record, or halved too often.
 pub(super) fn halves(batch: &Batch, bytes: &[u8]) -> Result<Option<[(Batch, Vec<u8>); 2]>> {
     let (Some(ids), Some(form), 2..) = (batch.id.halves(), FORMS.get(usize::from(batch.form)), batch.rows) else {

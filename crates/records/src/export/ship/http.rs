@@ -1,5 +1,6 @@
 //! As much of HTTP/1.1 (RFC 9112) as posting a body takes: one connection that stays, answers with a length, in chunks, or to the end.
 
+use super::super::secure::Secure;
 use super::link::{Link, Over};
 use std::io::{Error, ErrorKind, Result};
 
@@ -11,6 +12,7 @@ pub(super) struct Http {
     host: String,
     port: u16,
     over: Over,
+    secure: Secure,
     link: Option<Link>,
     /// What went wrong with what was posted last.
     failed: Option<Error>,
@@ -27,8 +29,8 @@ pub(super) struct Answer {
 }
 
 impl Http {
-    pub fn new(host: &str, port: u16, over: Over) -> Self {
-        Http { host: host.to_owned(), port, over, link: None, failed: None }
+    pub fn new(host: &str, port: u16, over: Over, secure: Secure) -> Self {
+        Http { host: host.to_owned(), port, over, secure, link: None, failed: None }
     }
 
     /// Posts a body, whose answer is waited for later. `head` has more lines, each with its end.
@@ -36,12 +38,12 @@ impl Http {
     /// # Errors
     /// There is no connection.
     pub fn post(&mut self, target: &str, head: &str, body: &[u8]) -> Result<()> {
-        if self.link.as_ref().is_some_and(|link| !link.is_quiet()) {
+        if self.link.as_mut().is_some_and(|link| !link.is_quiet()) {
             self.link = None;
         }
         let mut link = match self.link.take() {
             Some(link) => link,
-            None => Link::open(&self.host, self.port, &self.over)?,
+            None => Link::open(&self.host, self.port, &self.over, &self.secure)?,
         };
         let bracketed = if self.host.contains(':') { format!("[{}]", self.host) } else { self.host.clone() };
         let (port, length) = (self.port, body.len());

@@ -7,7 +7,10 @@
 
 mod broker;
 mod flight;
+mod sign;
 mod wire;
+
+pub(super) use self::sign::Access;
 
 use self::broker::Broker;
 use self::flight::{Broken, Sent, told};
@@ -18,7 +21,7 @@ use super::link::Over;
 use super::spool::Spool;
 use super::state::Waiting;
 use super::target::Target;
-use super::{Destination, Refusal, now};
+use super::{Destination, Refusal, Shipping, now};
 use std::collections::{BTreeMap, VecDeque};
 use std::io::{Error, ErrorKind, Result};
 
@@ -38,6 +41,7 @@ pub(super) struct Kafka {
     sensor: String,
     lanes: u16,
     over: Over,
+    access: Access,
     /// Where the topic is, and since when that is known.
     place: Option<(Topic, u64)>,
     brokers: BTreeMap<i32, Broker>,
@@ -63,13 +67,14 @@ pub(super) fn topic(target: &Target) -> Result<String> {
 }
 
 impl Kafka {
-    pub fn new(target: &Target, sensor: &str, lanes: u16, over: Over) -> Result<Self> {
+    pub fn new(target: &Target, ship: &Shipping, over: Over, access: Access) -> Result<Self> {
         Ok(Kafka {
             hosts: target.hosts.clone(),
             topic: topic(target)?,
-            sensor: sensor.to_owned(),
-            lanes,
+            sensor: ship.sensor.clone(),
+            lanes: ship.lanes,
             over,
+            access,
             place: None,
             brokers: BTreeMap::new(),
             producer: None,
@@ -85,7 +90,7 @@ impl Kafka {
         if !self.brokers.contains_key(&ANY) {
             let mut last = Error::from(ErrorKind::NotFound);
             for (host, port) in &self.hosts {
-                match Broker::open(host, *port, &self.over) {
+                match Broker::open(host, *port, &self.over, &self.access) {
                     Ok(broker) => {
                         self.brokers.insert(ANY, broker);
                         break;
@@ -180,7 +185,7 @@ impl Kafka {
         };
         self.retain_quiet();
         if !self.brokers.contains_key(node) {
-            let broker = Broker::open(host, *port, &self.over).map_err(|error| {
+            let broker = Broker::open(host, *port, &self.over, &self.access).map_err(|error| {
                 self.place = None;
                 let advice = "; that is its address by its own account (advertised.listeners)";
                 Error::new(error.kind(), format!("{error}{advice}"))
@@ -297,6 +302,7 @@ pub(super) fn read_anything(bytes: &[u8]) {
         assert!(topic.leaders.len() * 4 <= bytes.len() && topic.brokers.len() * 4 <= bytes.len());
     }
     let (_, _, _) = (wire::versions(bytes), wire::producer(bytes), wire::produced(bytes, 0));
+    let (_, _) = (wire::mechanisms(bytes), wire::signed(bytes));
 }
 
 /// The id of the flow of a line.

@@ -1,6 +1,7 @@
 //! A connection to one broker: requests, and their answers in turn.
 
 use super::super::link::{Link, Over};
+use super::Access;
 use super::wire::{self, Ask, In};
 use std::io::{Error, ErrorKind, Result};
 
@@ -23,10 +24,10 @@ impl Broker {
     ///
     /// # Errors
     /// It cannot be reached; `Unsupported`: it does not.
-    pub fn open(host: &str, port: u16, over: &Over) -> Result<Self> {
+    pub fn open(host: &str, port: u16, over: &Over, access: &Access) -> Result<Self> {
         let name = format!("{host}:{port}");
-        let link =
-            Link::open(host, port, over).map_err(|error| Error::new(error.kind(), format!("{name}: {error}")))?;
+        let link = Link::open(host, port, over, &access.secure)
+            .map_err(|error| Error::new(error.kind(), format!("{name}: {error}")))?;
         let mut broker = Broker { link, number: 0, answered: 0, name };
         let answer = broker.ask(Ask::ApiVersions, &[])?;
         let (error, versions) = wire::versions(&answer).ok_or_else(|| broker.garbage())?;
@@ -39,11 +40,12 @@ impl Broker {
                 return Err(Error::new(ErrorKind::Unsupported, text));
             }
         }
+        access.sign_in(&mut broker).map_err(|error| broker.named(error))?;
         Ok(broker)
     }
 
     /// Whether it may still be there.
-    pub fn is_quiet(&self) -> bool {
+    pub fn is_quiet(&mut self) -> bool {
         self.link.is_quiet()
     }
 
