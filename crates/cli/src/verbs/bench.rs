@@ -164,16 +164,13 @@ enum Bench {
 }
 
 impl Bench {
-    /// As the user writes it.
     fn name(self) -> String {
         self.to_possible_value().map(|value| value.get_name().to_owned()).unwrap_or_default()
     }
 }
 
-/// Measures one table.
 type Measure = fn(Effort) -> anyhow::Result<Vec<Row>>;
 
-/// How much to measure.
 #[derive(Clone, Copy)]
 struct Effort {
     rounds: usize,

@@ -31,8 +31,7 @@ Examples:
   # from other hosts too: plain HTTP, so a network that nobody else is in
   linerate serve --port p1=eth1 --listen 0.0.0.0:8443 --token token.txt
   # by HTTPS, over any network
-  linerate serve --port p1=eth1 --listen 0.0.0.0:8443 --token token.txt \
-    --tls-cert lab.pem --tls-key lab.key
+  linerate serve --port p1=eth1 --tls-cert lab.pem --tls-key lab.key
 The page has all in a browser: streams with a live check, captures, flows,
 measurements. /api/v1 has the same for programs (docs/serve-api.md), beside the
 Open Traffic Generator API (docs/otg.md says what of it is supported).
