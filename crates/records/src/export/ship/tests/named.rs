@@ -109,7 +109,7 @@ fn what_is_too_long_goes_in_parts() {
         let options = options(&root, &format!("{more}rows={rows},end=60"), format);
         let mut ship = super::super::ship(&target, &options).unwrap();
         // Which do not compress.
-        ship.write(&flows((0..all).map(|id| id.wrapping_mul(0x9e37_79b9_7f4a_7c15))), Nanos(1)).unwrap();
+        ship.write(&flows((0..all).map(|id: u64| id.wrapping_mul(0x9e37_79b9_7f4a_7c15))), Nanos(1)).unwrap();
         ship.finish(Ending::Complete).unwrap();
         let ledger = ledger(&ship);
         let (refused, there) = (ledger.total(Count::DeliverRefused), ledger.total(Count::DeliverAcknowledged));
