@@ -50,25 +50,26 @@ const UNSAFE_FILES: &[&str] = &[
 ];
 
 /// Which crate may use which: the arrows of ARCHITECTURE.md.
-const ARROWS: [(&str, &[&str]); 25] = [
+const ARROWS: [(&str, &[&str]); 26] = [
     ("wire", &[]),
     ("burst", &[]),
     ("filter", &[]),
     ("lab", &[]),
+    ("tls", &[]),
     ("share", &["burst"]),
     ("record", &["burst"]),
     ("index", &["burst", "filter", "record"]),
     ("merge", &["burst"]),
     ("generate", &["burst", "wire"]),
     ("otg", &["burst", "generate", "wire"]),
-    ("serve", &["burst", "engine", "filter", "generate", "meter", "otg", "port", "print", "wire"]),
+    ("serve", &["burst", "engine", "filter", "generate", "meter", "otg", "port", "print", "tls", "wire"]),
     ("measure", &[]),
     ("names", &[]),
     ("meter", &["burst", "names", "wire"]),
     ("receive", &["burst", "wire"]),
     ("device", &["burst", "receive", "wire"]),
     ("switch", &["burst", "wire"]),
-    ("records", &["burst", "meter", "record", "wire"]),
+    ("records", &["burst", "meter", "record", "tls", "wire"]),
     ("query", &["burst", "meter", "record", "records"]),
     ("port", &["burst"]),
     ("print", &["wire"]),
@@ -97,11 +98,14 @@ const ARROWS: [(&str, &[&str]); 25] = [
 const HAS_A_THREAD: &[&str] = &[
     "crates/query/src/store.rs",
     "crates/records/src/queue.rs",
+    "crates/records/src/encode/parquet/workers.rs",
     "crates/records/src/export/line.rs",
     "crates/records/src/export/network.rs",
     "crates/records/src/export/ship.rs",
+    "crates/records/src/export/ship/batches.rs",
     "crates/records/src/export/ship/link.rs",
     "crates/records/src/export/ship/sender.rs",
+    "crates/records/src/ipfix/listen/secure.rs",
     "crates/record/src/compression/parallel.rs",
 ];
 

@@ -50,6 +50,12 @@ struct State {
     partitions: Vec<Partition>,
     producers: i64,
     down_until: Option<Instant>,
+    /// The most bytes of a batch (`message.max.bytes`).
+    longest: usize,
+    /// The port that it says it has.
+    advertised: Option<u16>,
+    /// Who has to sign in, and the password.
+    login: Option<(String, String)>,
     /// What no sound client sends.
     problems: Vec<String>,
 }
@@ -71,8 +77,17 @@ impl Broker {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let port = listener.local_addr().unwrap().port();
         let partitions = (0..partitions).map(|_| Partition::default()).collect();
-        let state =
-            State { topic: topic.to_owned(), partitions, producers: 1000, down_until: None, problems: Vec::new() };
+        let (topic, problems) = (topic.to_owned(), Vec::new());
+        let state = State {
+            topic,
+            partitions,
+            producers: 1000,
+            down_until: None,
+            longest: usize::MAX,
+            advertised: None,
+            login: None,
+            problems,
+        };
         let (state, stop, cuts) =
             (Arc::new(Mutex::new(state)), Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
         let moods: Moods = Arc::new(Mutex::new(Box::new(mood)));
@@ -111,6 +126,21 @@ impl Broker {
     /// Forgets all producers, as after a day without a batch.
     pub fn forget(&self) {
         self.state.lock().unwrap().partitions.iter_mut().for_each(|partition| partition.producers.clear());
+    }
+
+    /// Takes no longer batches than these.
+    pub fn limit(&self, longest: usize) {
+        self.state.lock().unwrap().longest = longest;
+    }
+
+    /// Says that it listens there.
+    pub fn advertise(&self, port: u16) {
+        self.state.lock().unwrap().advertised = Some(port);
+    }
+
+    /// Wants everybody to sign in by PLAIN.
+    pub fn sign_in(&self, user: &str, password: &str) {
+        self.state.lock().unwrap().login = Some((user.to_owned(), password.to_owned()));
     }
 
     /// Is away for so long.
@@ -183,6 +213,7 @@ fn serve(
 ) -> std::io::Result<()> {
     stream.set_read_timeout(Some(Duration::from_millis(20)))?;
     stream.set_nodelay(true)?;
+    let mut is_known = state.lock().unwrap().login.is_none();
     loop {
         let mut length = [0; 4];
         if !fill(&mut stream, &mut length, state, stop)? {
@@ -208,7 +239,17 @@ fn serve(
             }
             _ => {}
         }
-        let answer = answer(key, version, body, port, &mut state.lock().unwrap(), mood);
+        let answer = if matches!(key, 17 | 36) {
+            let (answer, is_good) = sign(key, body, state.lock().unwrap().login.as_ref());
+            is_known |= is_good;
+            answer
+        } else {
+            if !is_known && key != 18 {
+                state.lock().unwrap().problems.push(format!("asked for {key} without signing in"));
+                return Ok(());
+            }
+            answer(key, version, body, port, &mut state.lock().unwrap(), mood)
+        };
         let all = [&((answer.len() + 4) as i32).to_be_bytes()[..], &number.to_be_bytes(), &answer].concat();
         match mood {
             Mood::CutAfter => return Ok(()),
@@ -237,6 +278,19 @@ fn fill(stream: &mut TcpStream, bytes: &mut [u8], state: &Mutex<State>, stop: &A
     Ok(true)
 }
 
+/// Takes a message of signing in, and says whether it was the right one.
+fn sign(key: i16, mut body: In<'_>, login: Option<&(String, String)>) -> (Vec<u8>, bool) {
+    if key == 17 {
+        let error: i16 = if body.text().unwrap() == "PLAIN" { 0 } else { 33 };
+        return ([&error.to_be_bytes()[..], &1i32.to_be_bytes(), &text("PLAIN")].concat(), false);
+    }
+    let length = body.number(4) as usize;
+    let is_good =
+        login.is_some_and(|(user, password)| body.bytes(length) == format!("\0{user}\0{password}").as_bytes());
+    let error: i16 = if is_good { 0 } else { 58 };
+    ([&error.to_be_bytes()[..], &text("so it is"), &0i32.to_be_bytes()].concat(), is_good)
+}
+
 fn answer(key: i16, version: i64, mut body: In<'_>, port: u16, state: &mut State, mood: Mood) -> Vec<u8> {
     let error = match mood {
         Mood::Error(error) => error,
@@ -255,7 +309,7 @@ fn answer(key: i16, version: i64, mut body: In<'_>, port: u16, state: &mut State
             let name = body.text().unwrap();
             let (error, count) = if name == state.topic { (error, state.partitions.len()) } else { (3, 0) };
             let mut out = [&[0; 4][..], &1i32.to_be_bytes(), &7i32.to_be_bytes(), &text("127.0.0.1")].concat();
-            out.extend(i32::from(port).to_be_bytes());
+            out.extend(i32::from(state.advertised.unwrap_or(port)).to_be_bytes());
             out.extend((-1i16).to_be_bytes());
             out.extend(text("cluster"));
             out.extend(7i32.to_be_bytes());
@@ -287,6 +341,7 @@ fn answer(key: i16, version: i64, mut body: In<'_>, port: u16, state: &mut State
             let batch = body.bytes(length);
             let error = match error {
                 0 if name != state.topic || partition >= state.partitions.len() => 3,
+                0 if batch.len() > state.longest => 10,
                 0 => append(state, partition, batch),
                 error => error,
             };

@@ -131,6 +131,7 @@ fn demonstration_and_benchmarks_fit_too() {
         "flows",
         "flow-files",
         "query",
+        "export",
         "hand-over",
         "check",
         "memif",

@@ -110,6 +110,11 @@ fn the_quick_benchmarks_print_a_row_each() {
         assert_eq!(row["schema"], "linerate/bench/1");
         assert!(row["mpps"].as_f64().unwrap() > 0.0, "{row}");
     }
+    let rows = run(&["bench", "--quick", "--json", "export"]).good().output;
+    for case in ["ipfix in memory", "jsonl", "csv", "parquet, 2 threads", "parquet to kafka", "parquet to clickhouse"] {
+        assert!(rows.contains(case), "{case}: {rows}");
+    }
+    assert!(rows.lines().all(|row| row.contains(" us of CPU a record")), "{rows}");
     if is_root() && has_tools(&["tcpdump"]) {
         let rows = run(&["bench", "--quick", "--json", "capture"]).good().output;
         assert!(rows.lines().count() >= 9, "{rows}");

@@ -25,6 +25,8 @@ type Start = fn(Box<dyn Write + Send>, &Settings) -> io::Result<Box<dyn Encoder>
 pub struct Settings {
     /// Of IPFIX.
     pub profile: Profile,
+    /// Threads that make columns, where there are any; fewer than 2: the one that writes.
+    pub threads: usize,
 }
 
 /// Where rows are from, so that any store can tell whether it has all of them, and each once.

@@ -7,13 +7,15 @@ mod hours;
 mod line;
 mod network;
 mod part;
+pub(crate) mod secure;
 mod ship;
 mod stream;
 
 pub use self::line::reconnects;
+pub use self::secure::{Tls, is_secure};
 #[doc(hidden)]
 pub use self::ship::read_anything;
-pub use self::ship::{Lag, Shipping, is_shipped};
+pub use self::ship::{Lag, Sasl, Shipping, is_shipped};
 
 use crate::encode::{Format, Settings};
 use crate::ipfix::Profile;
@@ -136,8 +138,12 @@ pub struct Options {
     pub rotate: Duration,
     /// Whether a folder that has records already is added to.
     pub append: bool,
+    /// Threads that make columns and batches, of each target; the file is the same for any number.
+    pub threads: usize,
     /// How standard output is had, of which a program may want to know itself.
     pub standard_output: Option<fn() -> Box<dyn Write + Send>>,
+    /// Files for TLS, of targets that are spoken with by it.
+    pub tls: Tls,
     /// How records go to a broker or a database.
     pub ship: Shipping,
     /// Is told by other threads what people may want to know at once: the other side is away, a batch was refused.
@@ -152,7 +158,9 @@ impl Default for Options {
             profile: Profile::default(),
             rotate: Duration::from_secs(60),
             append: false,
+            threads: 1,
             standard_output: None,
+            tls: Tls::default(),
             ship: Shipping::default(),
             told: None,
         }
@@ -161,7 +169,7 @@ impl Default for Options {
 
 impl Options {
     fn settings(&self) -> Settings {
-        Settings { profile: self.profile }
+        Settings { profile: self.profile, threads: self.threads }
     }
 }
 
@@ -182,16 +190,22 @@ pub const PLACES: &[Place] = &[
     Place { usage: "DIR/", is: |target| scheme(target).is_none(), open: folder::open },
     Place { usage: IPFIX_UDP, is: |target| scheme(target) == Some("ipfix+udp"), open: network::ipfix_udp },
     Place { usage: IPFIX_TCP, is: |target| scheme(target) == Some("ipfix+tcp"), open: network::ipfix_tcp },
+    Place { usage: IPFIX_TLS, is: |target| scheme(target) == Some("ipfix+tls"), open: network::ipfix_tls },
     Place { usage: NETFLOW9, is: |target| scheme(target) == Some("netflow9+udp"), open: network::netflow9 },
-    Place { usage: KAFKA, is: |target| scheme(target) == Some("kafka"), open: ship::open },
-    Place { usage: CLICKHOUSE, is: |target| scheme(target) == Some("clickhouse"), open: ship::open },
+    Place { usage: KAFKA, is: |target| matches!(scheme(target), Some("kafka" | "kafka+tls")), open: ship::open },
+    Place {
+        usage: CLICKHOUSE,
+        is: |target| matches!(scheme(target), Some("clickhouse" | "clickhouse+https")),
+        open: ship::open,
+    },
 ];
 
 const IPFIX_UDP: &str = "ipfix+udp://HOST:PORT";
 const IPFIX_TCP: &str = "ipfix+tcp://HOST:PORT";
+const IPFIX_TLS: &str = "ipfix+tls://HOST:PORT";
 const NETFLOW9: &str = "netflow9+udp://HOST:PORT";
-const KAFKA: &str = "kafka://HOST:PORT/TOPIC";
-const CLICKHOUSE: &str = "clickhouse://HOST:PORT/TABLE";
+const KAFKA: &str = "kafka[+tls]://HOST:PORT/TOPIC";
+const CLICKHOUSE: &str = "clickhouse[+https]://HOST:PORT/TABLE";
 
 /// Whether a target is a collector, a broker or a database, elsewhere.
 pub fn is_collector(target: &str) -> bool {
@@ -320,7 +334,10 @@ mod tests {
             ("new/", "DIR/"),
             ("/", "DIR/"),
             ("netflow9+udp://a:1", NETFLOW9),
+            ("ipfix+tls://a", IPFIX_TLS),
             ("kafka://a,b:1/c", KAFKA),
+            ("kafka+tls://a/c", KAFKA),
+            ("clickhouse+https://a/b", CLICKHOUSE),
             ("clickhouse://a/b", CLICKHOUSE),
         ] {
             assert_eq!(place(target).unwrap().usage, usage, "{target}");

@@ -22,6 +22,8 @@ pub struct Guard {
     address: SocketAddr,
     /// Names of this host beside its addresses.
     names: Vec<String>,
+    /// Whether connections are by TLS.
+    is_secure: bool,
 }
 
 /// Why somebody may not: a status of HTTP, and a sentence.
@@ -30,7 +32,13 @@ pub type Refusal = (u16, &'static str);
 impl Guard {
     /// Of a server at this address; `names` are names that it is known by.
     pub fn new(token: Token, address: SocketAddr, names: Vec<String>) -> Self {
-        Guard { token, address, names }
+        Guard { token, address, names, is_secure: false }
+    }
+
+    /// The same where connections are by TLS.
+    #[must_use]
+    pub fn secure(self) -> Self {
+        Guard { is_secure: true, ..self }
     }
 
     /// Looks at the head of a request; `has_body` is whether its method brings a document.
@@ -61,8 +69,9 @@ impl Guard {
         if headers.get_all(HOST).iter().count() != 1 || !self.is_ours(host) {
             return Err((403, "the Host header names another host"));
         }
+        let scheme = if self.is_secure { "https" } else { "http" };
         if headers.contains_key(ORIGIN)
-            && text(headers, &ORIGIN).is_none_or(|origin| origin != format!("http://{host}"))
+            && text(headers, &ORIGIN).is_none_or(|origin| origin != format!("{scheme}://{host}"))
         {
             return Err((403, "pages of other origins may not ask"));
         }
@@ -81,7 +90,9 @@ impl Guard {
             Ok(address) => address == own || own.is_unspecified() || own.is_loopback() && address.is_loopback(),
             Err(_) => {
                 let is_local = name == "localhost" && (own.is_loopback() || own.is_unspecified());
-                is_local || self.names.iter().any(|known| known == name)
+                // By TLS a browser has seen a certificate for the name that it asks for: nobody has another name lead here.
+                let is_certified = self.is_secure && !name.is_empty();
+                is_local || is_certified || self.names.iter().any(|known| known == name)
             }
         }
     }
@@ -140,6 +151,20 @@ mod tests {
         assert_eq!(status(&[host, bearer, ("origin", "http://localhost:8443")], false), 200);
         for origin in ["http://evil.example", "null", "https://localhost:8443", "http://localhost:8444"] {
             assert_eq!(status(&[host, bearer, ("origin", origin)], false), 403, "{origin}");
+        }
+        let secure = guard.clone().secure();
+        let status_of = |all: &[(&'static str, &str)]| {
+            secure.check(&headers(all), false).map_or_else(|refusal| refusal.0, |()| 200)
+        };
+        let named = ("host", "lab.example:8443");
+        assert_eq!(status_of(&[named, bearer, ("origin", "https://lab.example:8443")]), 200);
+        for (host, origin) in [
+            ("lab.example:8443", "http://lab.example:8443"),
+            ("lab.example:8443", "https://evil.example"),
+            ("10.0.0.1", "https://10.0.0.1"),
+            ("", "https://"),
+        ] {
+            assert_eq!(status_of(&[("host", host), bearer, ("origin", origin)]), 403, "{host} {origin}");
         }
         for wrong in
             ["Bearer secre", "Bearer secrets", "Bearer ", "Basic secret", "Basic c2VjcmV0", "secret", "Digest x"]

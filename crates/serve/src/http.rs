@@ -5,6 +5,7 @@ use crate::desk::Desk;
 use crate::guard::Guard;
 use crate::own::{Page, figures};
 use crate::page;
+use crate::secure::Secure;
 use http_body_util::{BodyExt, Either, Full, Limited};
 use hyper::body::{Body, Bytes, Frame, Incoming};
 use hyper::header::{CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, HeaderName, HeaderValue, WWW_AUTHENTICATE};
@@ -53,6 +54,8 @@ const WATCHERS: usize = 16;
 struct Shared {
     desk: Arc<Desk>,
     guard: Guard,
+    #[cfg_attr(not(feature = "tls"), allow(dead_code, reason = "built without"))]
+    secure: Option<Secure>,
     long: Semaphore,
     watchers: Arc<Semaphore>,
     /// How often rates were noted: then whoever watches is told figures.
@@ -62,7 +65,7 @@ struct Shared {
     told: Box<dyn Fn(&str) + Send + Sync>,
 }
 
-/// Serves until stopping is requested, by a listener that does not block. `told` is called for each request that is refused.
+/// Serves until stopping is requested, by a listener that does not block; with `secure` by TLS alone. `told` is called for each request that is refused.
 ///
 /// # Errors
 /// If sockets cannot be waited for.
@@ -70,6 +73,7 @@ pub fn serve(
     listener: std::net::TcpListener,
     desk: Arc<Desk>,
     guard: Guard,
+    secure: Option<Secure>,
     stop: &Stop,
     told: impl Fn(&str) + Send + Sync + 'static,
 ) -> std::io::Result<()> {
@@ -80,7 +84,8 @@ pub fn serve(
         .build()?;
     let shared = Arc::new(Shared {
         desk,
-        guard,
+        guard: if secure.is_some() { guard.secure() } else { guard },
+        secure,
         long: Semaphore::new(1),
         watchers: Arc::new(Semaphore::new(WATCHERS)),
         ticked: watch::Sender::new(0),
@@ -128,6 +133,21 @@ async fn tick(shared: Arc<Shared>) {
 
 async fn connection(stream: TcpStream, shared: Arc<Shared>) {
     let _ = stream.set_nodelay(true);
+    #[cfg(feature = "tls")]
+    if let Some(secure) = &shared.secure {
+        let who = stream.peer_addr().map_or_else(|_| "somebody".to_owned(), |address| address.to_string());
+        match tokio::time::timeout(HEAD_LIMIT, secure.acceptor.accept(stream)).await {
+            Ok(Ok(stream)) => answer_to(TokioIo::new(stream), shared).await,
+            Ok(Err(error)) => (shared.told)(&format!("refused: {who}: {}", linerate_tls::told(error))),
+            Err(_) => (shared.told)(&format!("refused: {who}: it did not agree on TLS within 10 s")),
+        }
+        return;
+    }
+    answer_to(TokioIo::new(stream), shared).await;
+}
+
+/// Answers what comes over a connection.
+async fn answer_to(stream: impl hyper::rt::Read + hyper::rt::Write + Unpin, shared: Arc<Shared>) {
     let service = service_fn(move |request| {
         let shared = Arc::clone(&shared);
         async move { Ok::<_, Infallible>(respond(request, &shared).await) }
@@ -137,7 +157,7 @@ async fn connection(stream: TcpStream, shared: Arc<Shared>) {
         .timer(TokioTimer::new())
         .header_read_timeout(HEAD_LIMIT)
         .max_buf_size(64 << 10)
-        .serve_connection(TokioIo::new(stream), service)
+        .serve_connection(stream, service)
         .await;
 }
 

@@ -44,6 +44,7 @@ mod rates;
 pub mod recordings;
 mod running;
 pub mod scrape;
+mod secure;
 pub mod tester;
 pub mod top;
 
@@ -53,4 +54,5 @@ pub use http::serve;
 pub use measuring::{Bench, Measurer};
 pub use port::Opened;
 pub use scrape::{Door, Reply, scrape};
+pub use secure::Secure;
 pub use tester::Tester;

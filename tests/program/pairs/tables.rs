@@ -8,6 +8,8 @@ pub const VALUES: &[(&str, &[&str])] = &[
     ("format", &["--format", "pcap-micros"]),
     ("comment", &["--comment", "hello"]),
     ("compress", &["--compress", "zstd"]),
+    ("flows export-threads", &["--export-threads", "2", "-w", "more.parquet"]),
+    ("capture export-threads", &["--export-threads", "2", "--flows", "more.parquet"]),
     ("flows ipfix", &["--ipfix", "biflow", "-w", "more.ipfix"]),
     ("capture ipfix", &["--ipfix", "biflow", "--flows", "more.ipfix"]),
     ("index", &["--index"]),
@@ -212,6 +214,7 @@ pub const APART: &[(&str, &str)] = &[
     ("ctl", "it asks another run, and stands alone"),
     ("metrics", "it listens for others"),
     ("ship", "each run has a number of its own, in every record"),
+    ("tls", "it takes files, and somebody else who speaks it"),
 ];
 
 /// What changes nothing that can be seen of a run over this file, and why it may be given all the same.

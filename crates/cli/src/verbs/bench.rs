@@ -6,6 +6,8 @@ mod capture;
 mod check;
 mod disk;
 mod dissect;
+#[cfg(feature = "parquet")]
+mod export;
 mod files;
 mod flows;
 mod folder;
@@ -132,6 +134,9 @@ enum Bench {
     /// Stored flow records by keys and filters, over threads
     #[cfg(feature = "parquet")]
     Query,
+    /// Flow records on their way out, in each form, to a broker and to a database: records and processor time
+    #[cfg(feature = "parquet")]
+    Export,
     /// Time from a port to a reader in another process
     HandOver,
     /// Capturing and counting from a veth pair by every path, beside tcpdump and dumpcap
@@ -162,16 +167,13 @@ enum Bench {
 }
 
 impl Bench {
-    /// As the user writes it.
     fn name(self) -> String {
         self.to_possible_value().map(|value| value.get_name().to_owned()).unwrap_or_default()
     }
 }
 
-/// Measures one table.
 type Measure = fn(Effort) -> anyhow::Result<Vec<Row>>;
 
-/// How much to measure.
 #[derive(Clone, Copy)]
 struct Effort {
     rounds: usize,
@@ -226,6 +228,8 @@ pub fn run(args: &Args) -> anyhow::Result<Exit> {
         (Bench::FlowFiles, flows::files),
         #[cfg(feature = "parquet")]
         (Bench::Query, query::run),
+        #[cfg(feature = "parquet")]
+        (Bench::Export, export::run),
         (Bench::HandOver, burst::hand_overs),
         (Bench::Capture, capture::run),
         (Bench::Check, check::run),

@@ -71,6 +71,9 @@ Examples:
   # to a broker and to a database, each record once; batches wait in the folder
   linerate flows eth0 -w kafka://192.0.2.8/flows --ship spool=/var/spool/flows
   linerate flows eth0 -w clickhouse://192.0.2.7/flows --ship spool=/tmp/spool
+  # the same over TLS, and a collector of it
+  linerate flows eth0 -w ipfix+tls://192.0.2.9:4740 --tls ca=ca.pem
+  linerate flows --from ipfix+tls://:4740 --tls cert=a.pem,key=a.key -w flows/
   # what routers and others send, in a folder
   linerate flows --from ipfix://:4739 -w flows/
   # who sends most, by network; how much of which port every 5 minutes
@@ -92,8 +95,8 @@ pub struct Args {
     #[command(flatten)]
     input: InputArgs,
     /// Where records go: null, - for standard output, a file (its ending says the format), a folder, by date and hour, or a
-    /// collector, as ipfix+udp://HOST:4739, ipfix+tcp://HOST or netflow9+udp://HOST, or kafka://HOST:9092/TOPIC,
-    /// clickhouse://USER@HOST:8123/TABLE (with --ship spool=DIR); may be given several times
+    /// collector, as ipfix+udp://HOST:4739, ipfix+tcp://HOST, ipfix+tls://HOST:4740 or netflow9+udp://HOST, or kafka://HOST:9092/TOPIC,
+    /// clickhouse://USER@HOST:8123/TABLE, kafka+tls://, clickhouse+https:// (with --ship spool=DIR); may be given several times
     #[arg(short = 'w', long, value_name = "null|-|FILE|DIR/|URL", default_value = "null")]
     write: Vec<String>,
     /// What records are written as, whatever the names say (default: of a folder parquet, else jsonl)
@@ -129,7 +132,7 @@ pub fn run(args: &Args) -> anyhow::Result<Exit> {
     let mut config = args.meter.config(usual)?;
     let identity = args.receive.identity(&inputs)?;
     let how = Written { format, compression: args.compression() };
-    args.check_places(&inputs.specs, how)?;
+    args.check_places(&inputs.specs, how, false)?;
     let about = args.ask.shown(args.is_shown())?;
     let meters = args.meter.meters(&mut config, args.show.quiet)?;
     let snap = if inputs.filter.is_empty() { args.meter.snap() } else { 0 };
@@ -216,8 +219,8 @@ impl Args {
         self.compress.as_deref().and_then(|name| all.into_iter().find(|compression| compression.name() == name))
     }
 
-    /// Refuses places that cannot be meant.
-    fn check_places(&self, specs: &[Spec], how: Written) -> anyhow::Result<()> {
+    /// Refuses places that cannot be meant; `listens` says that others connect to us by TLS.
+    fn check_places(&self, specs: &[Spec], how: Written, listens: bool) -> anyhow::Result<()> {
         let targets = self.targets();
         for (option, is_given) in [("--format", self.format.is_some()), ("--compress", self.compress.is_some())] {
             if targets.is_empty() && is_given {
@@ -233,7 +236,7 @@ impl Args {
             return Err(usage("--csv and --write - are both for standard output: write records elsewhere"));
         }
         targets.iter().try_for_each(|target| check_output(specs, target))?;
-        self.meter.check(targets, how, false)
+        self.meter.check_beside(targets, how, false, listens)
     }
 }
 

@@ -34,6 +34,8 @@ const METER: &[&str] = &[
     "append",
     "ipfix",
     "ship",
+    "export_threads",
+    "tls",
     "level",
     "first_packets",
     "idle",

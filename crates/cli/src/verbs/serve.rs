@@ -15,7 +15,7 @@ use linerate_backends::{REGISTRY, open_rx, open_tx};
 use linerate_burst::LinkType;
 use linerate_engine::Stop;
 use linerate_port::{RxOptions, Spec, TxOptions};
-use linerate_serve::{Desk, Guard, Opened, Tester, Token};
+use linerate_serve::{Desk, Guard, Opened, Secure, Tester, Token};
 use std::io::Read;
 use std::net::{SocketAddr, TcpListener};
 use std::path::PathBuf;
@@ -33,6 +33,8 @@ Examples:
   # a person: open the page whose address is printed at the start
   # from other hosts too: plain HTTP, so a network that nobody else is in
   linerate serve --port p1=eth1 --listen 0.0.0.0:8443 --token token.txt
+  # by HTTPS, over any network
+  linerate serve --port p1=eth1 --tls-cert lab.pem --tls-key lab.key
 The page has all in a browser: streams with a live check, captures, flows,
 measurements. /api/v1 has the same for programs (docs/serve-api.md), beside the
 Open Traffic Generator API (docs/otg.md says what of it is supported).
@@ -56,6 +58,12 @@ pub struct Args {
     /// for the test reset of RFC 2544
     #[arg(long, value_name = "COMMAND")]
     reset_with: Option<String>,
+    /// A certificate in PEM, with those between it and its CA behind it: HTTPS in place of HTTP
+    #[arg(long, value_name = "FILE", requires = "tls_key")]
+    tls_cert: Option<PathBuf>,
+    /// The key of the certificate, in PEM, which nobody else may read
+    #[arg(long, value_name = "FILE", requires = "tls_cert")]
+    tls_key: Option<PathBuf>,
     /// Send into the interface of the default route too
     #[arg(long)]
     yes: bool,
@@ -76,6 +84,10 @@ const LINK: usize = 18;
 /// Serves until it is stopped.
 pub fn run(args: &Args) -> anyhow::Result<Exit> {
     let token = args.token()?;
+    let secure = match (&args.tls_cert, &args.tls_key) {
+        (Some(cert), Some(key)) => Some(Secure::new(cert, key).context("--tls-cert, --tls-key")?),
+        _ => None,
+    };
     let specs: Vec<&Spec> = args.ports.iter().map(|(_, spec)| spec).collect();
     for (index, (name, spec)) in args.ports.iter().enumerate() {
         if args.ports[..index].iter().any(|(other, other_spec)| other == name || other_spec == spec) {
@@ -122,7 +134,7 @@ pub fn run(args: &Args) -> anyhow::Result<Exit> {
     let measurer: Box<dyn linerate_serve::Measurer> = Box::new(super::measure::served::Served { resets });
     let files = files::Files { folder: args.files.clone() };
     let desk = Arc::new(Desk::new(Arc::clone(&tester), Some(measurer)).reading(Box::new(files)));
-    linerate_serve::serve(listener, desk, guard, &stop, told).context("the server ended")?;
+    linerate_serve::serve(listener, desk, guard, secure, &stop, told).context("the server ended")?;
     let tester = tester.lock().unwrap_or_else(PoisonError::into_inner);
     tester.stop();
     let mut exit = Exit::Done;
@@ -161,14 +173,15 @@ impl Args {
 
     /// Where it listens, and what a client has to say.
     fn announce(&self, address: SocketAddr, token: &Token) {
-        show(format_args!("listening on http://{address}\n"));
+        let scheme = if self.tls_cert.is_some() { "https" } else { "http" };
+        show(format_args!("listening on {scheme}://{address}\n"));
         if let (Token::Text(token), None) = (token, &self.token) {
-            show(format_args!("token {token}, as in http://:{token}@{address}\n"));
-            show(format_args!("page http://{address}/#token={token}\n"));
+            show(format_args!("token {token}, as in {scheme}://:{token}@{address}\n"));
+            show(format_args!("page {scheme}://{address}/#token={token}\n"));
         } else {
-            show(format_args!("page http://{address}/\n"));
+            show(format_args!("page {scheme}://{address}/\n"));
         }
-        if !self.quiet && !address.ip().is_loopback() {
+        if !self.quiet && self.tls_cert.is_none() && !address.ip().is_loopback() {
             tell("plain HTTP: whoever can read the network can read the token\n");
         }
     }

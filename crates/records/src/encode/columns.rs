@@ -10,6 +10,7 @@ use arrow_schema::{DataType, Field, Schema, TimeUnit};
 use linerate_burst::Nanos;
 use linerate_meter::{Flow, Level, Quality};
 use std::fmt::Write;
+use std::net::IpAddr;
 use std::sync::Arc;
 
 /// One column of a file.
@@ -75,9 +76,7 @@ impl Column {
                 texts(flows, |flow, text| get(flow, side).is_some_and(|name| text.write_str(name).is_ok()))
             }
             Get::Text(get) => texts(flows, |flow, text| get(flow, side).is_some_and(|of| text.write_str(&of).is_ok())),
-            Get::Address(get) => {
-                texts(flows, |flow, text| get(flow, side).is_some_and(|of| write!(text, "{of}").is_ok()))
-            }
+            Get::Address(get) => texts(flows, |flow, text| get(flow, side).is_some_and(|of| write_address(of, text))),
             Get::Mac(get) => texts(flows, |flow, text| get(flow, side).is_some_and(|of| write!(text, "{of}").is_ok())),
             Get::List(get) => lists(flows, |flow, list| get(flow, side, list)),
         }
@@ -108,8 +107,29 @@ fn item() -> Field {
     Field::new("element", DataType::UInt64, false)
 }
 
+/// An address: of IPv4 its digits one after the other, which takes a fifth of what the machinery for all formats does.
+fn write_address(address: IpAddr, text: &mut String) -> bool {
+    let IpAddr::V4(address) = address else { return write!(text, "{address}").is_ok() };
+    for (at, octet) in address.octets().into_iter().enumerate() {
+        if at > 0 {
+            text.push('.');
+        }
+        let digits = [octet / 100, octet / 10 % 10, octet % 10];
+        let first = if octet >= 100 {
+            0
+        } else if octet >= 10 {
+            1
+        } else {
+            2
+        };
+        digits[first..].iter().for_each(|digit| text.push(char::from(b'0' + digit)));
+    }
+    true
+}
+
 fn texts(flows: &[&Flow], get: impl Fn(&Flow, &mut String) -> bool) -> ArrayRef {
-    let (mut texts, mut text) = (StringBuilder::new(), String::new());
+    const USUAL: usize = 16;
+    let (mut texts, mut text) = (StringBuilder::with_capacity(flows.len(), flows.len() * USUAL), String::new());
     for flow in flows {
         text.clear();
         let is_there = get(flow, &mut text);
@@ -128,4 +148,18 @@ fn lists(flows: &[&Flow], get: impl Fn(&Flow, &mut Vec<u64>) -> bool) -> ArrayRe
         lists.append(!list.is_empty());
     }
     Arc::new(lists.finish())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_is_written_as_the_library_does() {
+        let all = (0..=255u8).map(|octet| IpAddr::from([octet, 255 - octet, 0, octet / 3]));
+        for address in all.chain([IpAddr::from([0; 16]), "2001:db8::1".parse().unwrap()]) {
+            let mut text = String::new();
+            assert!(write_address(address, &mut text) && text == address.to_string(), "{address} {text}");
+        }
+    }
 }

@@ -1,16 +1,21 @@
 //! Parquet: row group by row group. Nothing here opens a file.
 
+mod workers;
+
 use super::columns::{Column, columns};
 use super::{Encoder, Origin, Settings};
-use arrow_array::{ArrayRef, RecordBatch, StringArray, UInt32Array, UInt64Array};
+use arrow_array::{ArrayRef, StringArray, UInt32Array, UInt64Array};
 use arrow_schema::{DataType, Field, Schema, SchemaRef};
+use bytes::Bytes;
 use linerate_meter::Flow;
 use parquet::arrow::ArrowWriter;
-use parquet::arrow::arrow_writer::ArrowWriterOptions;
+use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
+use parquet::arrow::arrow_writer::{ArrowRowGroupWriterFactory, ArrowWriterOptions};
 use parquet::basic::{Compression, Encoding, ZstdLevel};
 use parquet::errors::ParquetError;
 use parquet::file::metadata::{KeyValue, SortingColumn};
 use parquet::file::properties::WriterProperties;
+use parquet::file::writer::SerializedFileWriter;
 use parquet::schema::types::ColumnPath;
 use std::io::{Error, Result, Write};
 use std::sync::Arc;
@@ -29,7 +34,10 @@ const BATCH: usize = 1024;
 pub struct Writer<W: Write + Send> {
     columns: Vec<Column>,
     schema: SchemaRef,
-    writer: ArrowWriter<W>,
+    writer: SerializedFileWriter<W>,
+    groups: ArrowRowGroupWriterFactory,
+    /// That make columns.
+    threads: usize,
     /// Where rows are from, and how many there are.
     origin: Option<(Origin, u32)>,
 }
@@ -63,7 +71,14 @@ impl<W: Write + Send> Writer<W> {
         let schema = Arc::new(Schema::new(fields));
         let options = ArrowWriterOptions::new().with_properties(properties(&columns)).with_skip_arrow_metadata(true);
         let writer = ArrowWriter::try_new_with_options(out, Arc::clone(&schema), options).map_err(io)?;
-        Ok(Writer { columns, schema, writer, origin })
+        let (writer, groups) = writer.into_serialized_writer().map_err(io)?;
+        Ok(Writer { columns, schema, writer, groups, threads: 1, origin })
+    }
+
+    /// Has so many threads make columns, this one among them. The bytes are the same for any number.
+    #[must_use]
+    pub fn threads(self, threads: usize) -> Self {
+        Writer { threads: threads.max(1), ..self }
     }
 
     /// Adds flows, in row groups of their own.
@@ -71,16 +86,31 @@ impl<W: Write + Send> Writer<W> {
     /// # Errors
     /// Those of writing.
     pub fn write(&mut self, flows: &[&Flow]) -> Result<()> {
-        for flows in flows.chunks(BATCH) {
-            let mut arrays: Vec<ArrayRef> = self.columns.iter().map(|column| column.array(flows)).collect();
-            if let Some((origin, rows)) = &mut self.origin {
-                arrays.extend(origin_of(origin, *rows, flows.len()));
-                *rows += flows.len() as u32;
+        flows.chunks(GROUP_ROWS).try_for_each(|flows| self.write_group(flows))
+    }
+
+    fn write_group(&mut self, flows: &[&Flow]) -> Result<()> {
+        let number = self.writer.flushed_row_groups().len();
+        let writers = self.groups.create_column_writers(number).map_err(io)?;
+        let (columns, origin) = (&self.columns, &self.origin);
+        let arrays = |column: usize, first: usize, flows: &[&Flow]| -> ArrayRef {
+            match (columns.get(column), origin) {
+                (Some(column), _) => column.array(flows),
+                (None, Some((origin, rows))) => {
+                    origin_of(origin, column - columns.len(), rows + first as u32, flows.len())
+                }
+                // There are no more columns then.
+                (None, None) => Arc::new(UInt64Array::from(vec![0; flows.len()])),
             }
-            let batch = RecordBatch::try_new(Arc::clone(&self.schema), arrays).map_err(Error::other)?;
-            self.writer.write(&batch).map_err(io)?;
+        };
+        let chunks = workers::encode(flows, self.schema.fields(), writers, self.threads, arrays)?;
+        let mut group = self.writer.next_row_group().map_err(io)?;
+        chunks.into_iter().try_for_each(|chunk| chunk.append_to_row_group(&mut group)).map_err(io)?;
+        group.close().map_err(io)?;
+        if let Some((_, rows)) = &mut self.origin {
+            *rows += flows.len() as u32;
         }
-        self.writer.flush().map_err(io)
+        Ok(())
     }
 
     /// Ends the file.
@@ -92,21 +122,45 @@ impl<W: Write + Send> Writer<W> {
     }
 }
 
+/// A file of rows that say where they are from as two: its first so many rows, and the others.
+///
+/// # Errors
+/// It is no such file.
+pub(crate) fn split(bytes: &[u8], rows: usize) -> Result<[Vec<u8>; 2]> {
+    let reader = ParquetRecordBatchReaderBuilder::try_new(Bytes::copy_from_slice(bytes)).map_err(io)?;
+    let schema = Arc::clone(reader.schema());
+    let of = columns();
+    let begin = || {
+        let options = ArrowWriterOptions::new().with_properties(properties(&of)).with_skip_arrow_metadata(true);
+        ArrowWriter::try_new_with_options(Vec::new(), Arc::clone(&schema), options).map_err(io)
+    };
+    let (mut one, mut other, mut left) = (begin()?, begin()?, rows);
+    for batch in reader.build().map_err(io)? {
+        let batch = batch.map_err(Error::other)?;
+        let own = left.min(batch.num_rows());
+        left -= own;
+        one.write(&batch.slice(0, own)).map_err(io)?;
+        other.write(&batch.slice(own, batch.num_rows() - own)).map_err(io)?;
+    }
+    Ok([one.into_inner().map_err(io)?, other.into_inner().map_err(io)?])
+}
+
 /// Columns that say where a row is from.
 const ORIGIN: [(&str, DataType); 4] =
     [("sensor", DataType::Utf8), ("run", DataType::UInt64), ("batch", DataType::UInt64), ("row", DataType::UInt32)];
 
-fn origin_of(origin: &Origin, rows: u32, count: usize) -> [ArrayRef; 4] {
-    [
-        Arc::new(StringArray::from(vec![origin.sensor.as_str(); count])),
-        Arc::new(UInt64Array::from(vec![origin.run; count])),
-        Arc::new(UInt64Array::from(vec![origin.batch; count])),
-        Arc::new((rows..).take(count).collect::<UInt32Array>()),
-    ]
+/// The values of one of these columns.
+fn origin_of(origin: &Origin, column: usize, rows: u32, count: usize) -> ArrayRef {
+    match column {
+        0 => Arc::new(StringArray::from(vec![origin.sensor.as_str(); count])),
+        1 => Arc::new(UInt64Array::from(vec![origin.run; count])),
+        2 => Arc::new(UInt64Array::from(vec![origin.batch; count])),
+        _ => Arc::new((rows..).take(count).collect::<UInt32Array>()),
+    }
 }
 
-pub(super) fn start(out: Box<dyn Write + Send>, _: &Settings) -> Result<Box<dyn Encoder>> {
-    Ok(Box::new(Writer::new(out)?))
+pub(super) fn start(out: Box<dyn Write + Send>, settings: &Settings) -> Result<Box<dyn Encoder>> {
+    Ok(Box::new(Writer::new(out)?.threads(settings.threads)))
 }
 
 impl Encoder for Writer<Box<dyn Write + Send>> {
@@ -147,5 +201,39 @@ fn io(error: ParquetError) -> Error {
             Err(error) => Error::other(error),
         },
         error => Error::other(error),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Whoever makes columns: the file is the same, byte for byte.
+    #[test]
+    fn threads_change_no_byte() {
+        let flow = |id: u64| {
+            let mut flow = crate::tests::flow();
+            flow.id = id.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+            flow.ends[0].port = id as u16;
+            flow.ends[1].address = std::net::Ipv4Addr::from((id % 777) as u32).into();
+            flow.sides[0].packets = id % 19;
+            flow
+        };
+        let flows: Vec<Flow> = (0..5000).map(flow).collect();
+        let flows: Vec<&Flow> = flows.iter().collect();
+        let file = |threads: usize, origin: Option<Origin>| {
+            let mut writer = Writer::over(Vec::new(), origin.map(|origin| (origin, 0))).unwrap().threads(threads);
+            writer.write(&flows[..3000]).unwrap();
+            writer.write(&[]).unwrap();
+            writer.write(&flows[3000..]).unwrap();
+            writer.finish().unwrap()
+        };
+        for origin in [None, Some(Origin { sensor: "s".into(), run: 1, batch: 2 })] {
+            let one = file(1, origin.clone());
+            assert!(one.len() > 50_000);
+            (2..6).for_each(|threads| assert!(file(threads, origin.clone()) == one, "{threads}"));
+        }
+        let empty = Writer::new(Vec::new()).unwrap().threads(3).finish().unwrap();
+        assert!(empty.starts_with(b"PAR1") && empty.ends_with(b"PAR1"));
     }
 }

@@ -52,6 +52,43 @@ pub fn rows_from(flows: &[&Flow], origin: &Origin) -> Vec<u8> {
     bytes
 }
 
+/// Where so many rows end; `None`: there are fewer.
+pub(crate) fn end_of(bytes: &[u8], rows: usize) -> Option<usize> {
+    let mut rest = bytes;
+    for _ in 0..rows {
+        // Behind the sensor: run, batch, row.
+        rest = behind_text(rest)?.get(20..)?;
+        for (field, _) in COLUMNS.iter() {
+            rest = match field.get {
+                Get::U8(_) => rest.get(1..)?,
+                Get::U16(_) => rest.get(2..)?,
+                Get::U32(_) => rest.get(4..)?,
+                Get::U64(_) | Get::Id(_) | Get::Time(_) => rest.get(8..)?,
+                Get::Address(_) => rest.get(16..)?,
+                Get::Name(_) | Get::Text(_) => behind_text(rest)?,
+                Get::F64(_) | Get::Bool(_) | Get::Mac(_) | Get::List(_) | Get::Quality(_) => rest,
+            };
+        }
+    }
+    Some(bytes.len() - rest.len())
+}
+
+fn behind_text(bytes: &[u8]) -> Option<&[u8]> {
+    let (mut length, mut at) = (0, 0);
+    loop {
+        let byte = *bytes.get(at)?;
+        length |= usize::from(byte & 0x7f) << (7 * at);
+        at += 1;
+        if byte < 0x80 {
+            return bytes.get(at + length..);
+        }
+        // No text is so long.
+        if at == 4 {
+            return None;
+        }
+    }
+}
+
 /// What is absent is 0, or empty.
 fn value(get: &Get, flow: &Flow, side: usize, bytes: &mut Vec<u8>) {
     match get {
@@ -114,6 +151,8 @@ mod tests {
         let numbers = [flow.first().0, 0, 1].map(u64::to_le_bytes).concat();
         assert_eq!((&one[222..246], one[246]), (&numbers[..], 17));
         assert_eq!(one[247..263], [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 192, 0, 2, 1]);
+        assert_eq!([0, 1, 2, 3].map(|rows| end_of(&bytes, rows)), [Some(0), Some(one.len()), Some(bytes.len()), None]);
+        assert!((0..one.len()).all(|cut| end_of(&one[..cut], 1).is_none()));
         assert!(one.ends_with(b"\x04idle"));
         assert!(names().starts_with("sensor, run, batch, row, first_time"));
     }

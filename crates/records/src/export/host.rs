@@ -22,6 +22,15 @@ pub(super) fn host_and_port(target: &str, usual: u16) -> Result<(&str, u16)> {
     if is_host && port != 0 { Ok((host, port)) } else { Err(wrong()) }
 }
 
+/// The port that the registry has.
+pub(super) fn usual_port(target: &str) -> u16 {
+    match () {
+        () if target.starts_with("netflow9") => 2055,
+        () if target.starts_with("ipfix+tls") => 4740,
+        () => 4739,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

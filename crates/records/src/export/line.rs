@@ -1,15 +1,16 @@
 //! Sockets to a collector.
 
-use rustix::io::Errno;
-use rustix::net::{RecvFlags, recv};
+use super::secure::{Secure, Stream};
 use std::io::{Error, ErrorKind, Read, Result, Write};
-use std::net::{Ipv4Addr, Ipv6Addr, Shutdown, SocketAddr, TcpStream, ToSocketAddrs, UdpSocket};
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream, ToSocketAddrs, UdpSocket};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 /// How long a collector may take nothing before it counts as gone.
 const PATIENCE: Duration = Duration::from_secs(30);
 const CONNECT: Duration = Duration::from_secs(3);
+/// How long it may take to agree on TLS.
+const AGREEING: Duration = Duration::from_secs(10);
 /// How long one that has everything may take to close.
 const CLOSING: Duration = Duration::from_secs(2);
 /// What the kernel keeps of datagrams that are on their way.
@@ -116,14 +117,16 @@ impl Line for Udp {
 
 /// A connection.
 pub(super) struct Tcp {
+    host: String,
     addresses: Vec<SocketAddr>,
-    stream: Option<TcpStream>,
+    secure: Secure,
+    stream: Option<Stream>,
 }
 
 impl Tcp {
-    pub fn open(host: &str, port: u16) -> Result<Self> {
+    pub fn open(host: &str, port: u16, secure: Secure) -> Result<Self> {
         will_reconnect();
-        let mut line = Tcp { addresses: addresses(host, port)?, stream: None };
+        let mut line = Tcp { host: host.to_owned(), addresses: addresses(host, port)?, secure, stream: None };
         line.connect()?;
         Ok(line)
     }
@@ -132,10 +135,18 @@ impl Tcp {
         let mut last = Error::from(ErrorKind::AddrNotAvailable);
         for address in &self.addresses {
             match TcpStream::connect_timeout(address, CONNECT) {
-                Ok(stream) => {
-                    stream.set_write_timeout(Some(Duration::from_secs(1)))?;
-                    self.stream = Some(stream);
-                    return Ok(());
+                Ok(socket) => {
+                    socket.set_write_timeout(Some(Duration::from_secs(1)))?;
+                    socket.set_read_timeout(Some(Duration::from_secs(1)))?;
+                    let begun = Instant::now();
+                    let begun = self.secure.begin(&self.host, socket, || begun.elapsed() < AGREEING);
+                    match begun.and_then(|mut stream| stream.heard().map(|()| stream)) {
+                        Ok(stream) => {
+                            self.stream = Some(stream);
+                            return Ok(());
+                        }
+                        Err(error) => last = error,
+                    }
                 }
                 Err(error) => last = error,
             }
@@ -148,8 +159,10 @@ impl Line for Tcp {
     fn send(&mut self, mut message: &[u8]) -> Result<()> {
         let Some(stream) = &mut self.stream else { return Err(ErrorKind::NotConnected.into()) };
         let mut since = Instant::now();
-        while !message.is_empty() {
-            match stream.write(message) {
+        loop {
+            let wrote = if message.is_empty() { stream.flush().map(|()| 0) } else { stream.write(message) };
+            match wrote {
+                Ok(_) if message.is_empty() => return Ok(()),
                 Ok(0) => return Err(ErrorKind::WriteZero.into()),
                 Ok(count) => {
                     message = &message[count..];
@@ -165,14 +178,14 @@ impl Line for Tcp {
                 }
             }
         }
-        Ok(())
     }
 
     fn again(&mut self) -> Result<bool> {
         self.stream = None;
         match self.connect() {
             Ok(()) => Ok(true),
-            Err(error) if is_away(&error) => Ok(false),
+            // What a certificate is by now, it may be no more later.
+            Err(error) if is_away(&error) || self.secure.is_on() => Ok(false),
             Err(error) => Err(error),
         }
     }
@@ -180,11 +193,7 @@ impl Line for Tcp {
     /// Collectors say nothing: that there is something to read, or an end, is the end. Without this what is written first
     /// into a connection that the other side has closed would be lost.
     fn is_refused(&mut self) -> bool {
-        let Some(stream) = &self.stream else { return true };
-        let is_closed = match recv(stream, &mut [0_u8; 16], RecvFlags::DONTWAIT) {
-            Ok((count, _)) => count == 0,
-            Err(error) => error != Errno::AGAIN && error != Errno::INTR,
-        };
+        let is_closed = self.stream.as_mut().is_none_or(Stream::is_closed);
         if is_closed {
             self.stream = None;
         }
@@ -200,8 +209,8 @@ impl Line for Tcp {
         let Some(mut stream) = self.stream.take() else { return };
         let until = Instant::now() + CLOSING;
         // One that does not close has its time, and nothing depends on it.
-        let _ = stream.shutdown(Shutdown::Write);
-        let _ = stream.set_read_timeout(Some(CLOSING));
+        stream.end();
+        let _ = stream.socket().set_read_timeout(Some(CLOSING));
         while Instant::now() < until && stream.read(&mut [0; 512]).is_ok_and(|count| count > 0) {}
     }
 }

@@ -4,8 +4,9 @@
 //! is no room for is lost by name, the oldest first. Over UDP nobody says what was read: a collector that is away is one whose host
 //! says that nobody listens there.
 
-use super::host::host_and_port;
+use super::host::{host_and_port, usual_port};
 use super::line::{Line, Tcp, Udp, is_away};
+use super::secure::Secure;
 use super::{Demand, Ending, Exporter, Options};
 use crate::ipfix::{Message, Packer, Profile, Statistics, Version};
 use linerate_burst::{Account, Count, Nanos};
@@ -65,7 +66,13 @@ pub(super) fn ipfix_udp(target: &str, options: &Options) -> Result<Box<dyn Expor
 }
 
 pub(super) fn ipfix_tcp(target: &str, options: &Options) -> Result<Box<dyn Exporter>> {
-    open(target, options, Version::Ipfix, |host, port| Ok(Box::new(Tcp::open(host, port)?)))
+    open(target, options, Version::Ipfix, |host, port| Ok(Box::new(Tcp::open(host, port, Secure::No)?)))
+}
+
+/// RFC 7011, 10.4 and 11: the collector shows a certificate for its name, and we show ours where one is named.
+pub(super) fn ipfix_tls(target: &str, options: &Options) -> Result<Box<dyn Exporter>> {
+    let secure = Secure::of(target, &options.tls)?;
+    open(target, options, Version::Ipfix, |host, port| Ok(Box::new(Tcp::open(host, port, secure)?)))
 }
 
 pub(super) fn netflow9(target: &str, options: &Options) -> Result<Box<dyn Exporter>> {
@@ -76,13 +83,13 @@ fn open(
     target: &str,
     options: &Options,
     version: Version,
-    connect: fn(&str, u16) -> Result<Box<dyn Line>>,
+    connect: impl FnOnce(&str, u16) -> Result<Box<dyn Line>>,
 ) -> Result<Box<dyn Exporter>> {
     let mut profile = Profile { version, ..options.profile };
-    if target.starts_with("ipfix+tcp") {
+    if target.starts_with("ipfix+t") {
         profile.most = MOST_OF_STREAM;
     }
-    let (host, port) = host_and_port(target, if version == Version::V9 { 2055 } else { 4739 })?;
+    let (host, port) = host_and_port(target, usual_port(target))?;
     let line = connect(host, port).map_err(|error| {
         let advice = match error.kind() {
             ErrorKind::ConnectionRefused => ": no collector listens there; start it first",

@@ -5,11 +5,12 @@
 //!  own thread:      spool, oldest first -> destination (kafka, clickhouse) -> acknowledged: a line, the file goes
 //! ```
 //!
-//! - `words`: what can be chosen; `link`, `http`: connections that are never waited for without end;
+//! - `batches`: flows as batches of bytes; `words`: what can be chosen; `link`, `http`: connections that are never waited for without end;
 //! - `spool`, `journal`: what lies on the disk, and what a death leaves there;
-//! - `sender`: one batch at a time, again and again until it is clear what became of it;
+//! - `sender`: a few batches at a time, again and again until it is clear what became of each;
 //! - `clickhouse`, `kafka`: how a batch that comes twice is told from two batches.
 
+mod batches;
 mod clickhouse;
 mod crc;
 mod form;
@@ -26,18 +27,19 @@ mod tests;
 mod words;
 
 pub use self::spool::Lag;
-pub use self::words::Shipping;
+pub use self::words::{Sasl, Shipping};
 
-use self::form::{FORMS, Form};
-use self::journal::{Batch, Id};
+use self::batches::Gone;
+use self::form::{FORMS, Form, halves};
 use self::link::Over;
 use self::sender::Sender;
 use self::spool::Spool;
 use self::state::Waiting;
 use self::target::{folder_of, target};
 use super::directory::Directory;
+use super::secure::{Secure, is_secure};
 use super::{Demand, Ending, Exporter, Options, at, in_order};
-use crate::encode::{Format, Origin};
+use crate::encode::Format;
 use linerate_burst::{Account, Count, Ledger, Nanos, Stage};
 use linerate_meter::{Flow, Level};
 use std::hash::{BuildHasher, RandomState};
@@ -45,19 +47,29 @@ use std::io::{Error, ErrorKind, Result};
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 use std::sync::Arc;
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// The most bytes of a message: brokers take 1,048,588, headers and all, unless they are told otherwise.
 const MOST_OF_MESSAGE: usize = 900_000;
-/// How often it is told that batches give way.
-const TELL: Duration = Duration::from_secs(10);
 /// How often the time is told: what an earlier run has left is sent as soon.
 const TICK: Duration = Duration::from_millis(100);
 
 /// Who takes batches.
 trait Destination: Send {
-    /// Delivers one, or finds out that it was; until then the same one comes again.
-    fn deliver(&mut self, spool: &Spool, waiting: &Waiting, bytes: &[u8]) -> std::result::Result<(), Refusal>;
+    /// How many may be under way at a time.
+    fn window(&self) -> usize;
+
+    /// Sends one; what became of it is asked for later.
+    fn begin(&mut self, spool: &Spool, waiting: &Waiting, bytes: &[u8]) -> std::result::Result<(), Refusal>;
+
+    /// Waits for what became of the oldest that is under way, which is this one. One that was not taken comes again.
+    fn end(&mut self, spool: &Spool, waiting: &Waiting) -> std::result::Result<(), Refusal>;
+
+    /// Something was not taken, and nothing is under way any more.
+    ///
+    /// # Errors
+    /// That cannot be noted.
+    fn settle(&mut self, spool: &Spool) -> Result<()>;
 }
 
 /// Why a batch was not taken.
@@ -65,6 +77,10 @@ trait Destination: Send {
 enum Refusal {
     /// It may be, later.
     Later(String),
+    /// It was not, as one before it was not: it goes again at once.
+    Again,
+    /// It is too long: parts of it may be.
+    TooLong(String),
     /// This one never will be.
     Never(String),
     /// None will be until somebody mends what is said.
@@ -75,7 +91,9 @@ impl From<Error> for Refusal {
     fn from(error: Error) -> Self {
         match error.kind() {
             // Not by the system.
-            ErrorKind::Unsupported if error.raw_os_error().is_none() => Refusal::ToMend(error.to_string()),
+            ErrorKind::Unsupported | ErrorKind::PermissionDenied if error.raw_os_error().is_none() => {
+                Refusal::ToMend(error.to_string())
+            }
             _ => Refusal::Later(error.to_string()),
         }
     }
@@ -83,7 +101,7 @@ impl From<Error> for Refusal {
 
 /// Whether records go to such a target by way of a spool.
 pub fn is_shipped(target: &str) -> bool {
-    matches!(super::scheme(target), Some("kafka" | "clickhouse"))
+    matches!(super::scheme(target), Some("kafka" | "kafka+tls" | "clickhouse" | "clickhouse+https"))
 }
 
 /// Finds out whether a target and what was chosen go together.
@@ -100,9 +118,17 @@ pub(super) fn check(name: &str, options: &Options) -> Result<()> {
         _ if options.compression.is_some() => {
             wrong("batches are compressed already, or not at all; --compress is for files")
         }
-        _ if name.starts_with("kafka") && target.user.is_some() => {
-            wrong("there is no signing in to Kafka here: leave the user out")
+        ship if name.starts_with("kafka") && target.user.is_some() != ship.sasl.is_some() => wrong(
+            "who signs in to Kafka has a name, and a way: kafka+tls://USER@HOST/TOPIC, and --ship sasl=scram-sha-512 or so",
+        ),
+        ship if ship.sasl.is_some() && !name.starts_with("kafka") => {
+            wrong("sasl= is for Kafka; ClickHouse has the user, and the password by --ship password=FILE")
         }
+        ship if ship.sasl == Some(Sasl::Plain) && !is_secure(name) => {
+            wrong("sasl=plain sends the password as it is: kafka+tls:// or sasl=scram-sha-256")
+        }
+        #[cfg(not(feature = "tls"))]
+        ship if ship.sasl.is_some() || is_secure(name) => super::secure::without(),
         _ if name.starts_with("clickhouse") && target.hosts.len() > 1 => {
             wrong("name one host: a batch that may have come is known to be there by that one alone")
         }
@@ -128,10 +154,11 @@ fn ship(name: &str, options: &Options) -> Result<Ship> {
     let over = Over::default();
     let is_kafka = name.starts_with("kafka");
     let password = ship.password.as_deref().map(password).transpose()?;
+    let secure = Secure::of(name, &options.tls)?;
     let destination: Box<dyn Destination> = if is_kafka {
-        Box::new(kafka::Kafka::new(&target, &ship.sensor, ship.lanes, over.clone())?)
+        Box::new(kafka::Kafka::new(&target, ship, over.clone(), kafka::Access::of(&target, ship, password, secure)?)?)
     } else {
-        Box::new(clickhouse::ClickHouse::new(&target, password, over.clone())?)
+        Box::new(clickhouse::ClickHouse::new(&target, password, over.clone(), &secure)?)
     };
     let spool = Arc::new(spool);
     let sender = Sender::new(name, Arc::clone(&spool), destination, over.clone(), told);
@@ -142,6 +169,8 @@ fn ship(name: &str, options: &Options) -> Result<Ship> {
         rows: ship.rows.unwrap_or(if is_kafka { 8192 } else { 1 << 16 }),
         age: ship.age.unwrap_or(Duration::from_secs(if is_kafka { 1 } else { 5 })),
         most: if is_kafka { MOST_OF_MESSAGE } else { usize::MAX },
+        threads: options.threads.max(1),
+        fits: usize::MAX,
         spool,
         sender,
         over,
@@ -162,6 +191,10 @@ struct Ship {
     rows: usize,
     age: Duration,
     most: usize,
+    /// That make batches.
+    threads: usize,
+    /// Records that were not too many for a batch.
+    fits: usize,
     spool: Arc<Spool>,
     sender: Sender,
     over: Over,
@@ -175,81 +208,6 @@ struct Ship {
     waited: Duration,
     /// What gave way.
     gone: Option<Gone>,
-}
-
-/// What gave way and was not told yet.
-#[derive(Default)]
-struct Gone {
-    batches: u64,
-    records: u64,
-    /// When something was told last.
-    told: Option<Instant>,
-}
-
-impl Ship {
-    /// Makes a batch of flows, or of each half of them where that would be too long.
-    fn put(&mut self, flows: &[&Flow], lane: u16) -> Result<()> {
-        let origin = Origin { sensor: self.ship.sensor.clone(), run: self.run, batch: self.number };
-        let bytes = self.form.encode(flows, origin)?;
-        if bytes.len() > self.most && flows.len() > 1 {
-            let (one, other) = flows.split_at(flows.len() / 2);
-            return self.put(one, lane).and_then(|()| self.put(other, lane));
-        }
-        let times = |of: fn(&Flow) -> Nanos| flows.iter().map(move |flow| of(flow).0);
-        let batch = Batch {
-            id: Id { run: self.run, number: self.number },
-            form: FORMS.iter().position(|form| *form == self.form).unwrap_or_default() as u8,
-            lane,
-            rows: flows.len() as u32,
-            bytes: 0,
-            crc: 0,
-            first: times(Flow::first).min().unwrap_or_default(),
-            last: times(Flow::last).max().unwrap_or_default(),
-            made: now(),
-        };
-        let mut full: Option<Instant> = None;
-        let has_room = loop {
-            if self.spool.add(batch, &bytes)? {
-                break true;
-            }
-            full.get_or_insert_with(Instant::now);
-            if !self.make_room()? {
-                break false;
-            }
-        };
-        self.waited += full.map_or(Duration::ZERO, |since| since.elapsed());
-        // One that is lost leaves a gap, which whoever asks for completeness finds.
-        self.number += 1;
-        if has_room {
-            self.spooled += flows.len() as u64;
-        } else {
-            self.no_room += flows.len() as u64;
-            (self.told)(format!("{}: no room in the spool for {} records: they are lost", self.name, flows.len()));
-        }
-        Ok(())
-    }
-
-    /// Waits, or has the oldest batch give way; false: there is nothing to wait for.
-    fn make_room(&mut self) -> Result<bool> {
-        if !self.ship.waits {
-            let Some(batch) = self.spool.drop_oldest()? else { return Ok(false) };
-            let gone = self.gone.get_or_insert_default();
-            (gone.batches, gone.records) = (gone.batches + 1, gone.records + u64::from(batch.rows));
-            // One a batch would be many.
-            if gone.told.is_none_or(|told| told.elapsed() >= TELL) {
-                let Gone { batches, records, .. } =
-                    std::mem::replace(gone, Gone { told: Some(Instant::now()), ..Gone::default() });
-                (self.told)(format!(
-                    "{}: {batches} of the oldest batches, of {records} records, gave way: the spool is full",
-                    self.name
-                ));
-            }
-            return Ok(true);
-        }
-        self.sender.failure()?;
-        self.spool.wait(TICK);
-        Ok(!self.over.is_now())
-    }
 }
 
 impl Exporter for Ship {
@@ -282,9 +240,7 @@ impl Exporter for Ship {
         for lane in 0..self.ship.lanes {
             let own = |flow: &&Flow| flow.id % u64::from(self.ship.lanes) == u64::from(lane);
             let of_lane: Vec<&Flow> = sorted.iter().copied().filter(own).collect();
-            for flows in of_lane.chunks(self.rows) {
-                self.put(flows, lane).map_err(|error| at(self.spool.path(), "no batch can be written", error))?;
-            }
+            self.put(&of_lane, lane).map_err(|error| at(self.spool.path(), "no batch can be written", error))?;
         }
         self.sender.failure()
     }
@@ -362,6 +318,7 @@ fn password(path: &Path) -> Result<String> {
 pub fn read_anything(bytes: &[u8]) {
     http::read_anything(bytes);
     kafka::read_anything(bytes);
+    form::read_anything(bytes);
     if let Some(line) = bytes.first_chunk() {
         let read = journal::Line::of(line);
         assert!(read.is_none_or(|read| journal::Line::of(&read.to_bytes()) == Some(read)));

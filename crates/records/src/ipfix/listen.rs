@@ -1,6 +1,10 @@
 //! Where messages come from: datagrams and connections at one port, and files (RFC 5655).
 
+#[cfg(feature = "tls")]
+mod secure;
+
 use super::collect::Collector;
+use crate::export::Tls;
 use linerate_meter::Flow;
 use linerate_record::plain;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -26,7 +30,8 @@ const WAIT_NS: i64 = 50_000_000;
 
 /// Takes messages at a port.
 pub struct Listener {
-    datagrams: UdpSocket,
+    /// Over TLS there are none.
+    datagrams: Option<UdpSocket>,
     listener: TcpListener,
     connections: Vec<Connection>,
     senders: HashMap<SocketAddr, u64>,
@@ -34,6 +39,8 @@ pub struct Listener {
     buffer: Vec<u8>,
     /// Connections that there was no room for.
     refused: u64,
+    #[cfg(feature = "tls")]
+    secure: Option<secure::Door>,
 }
 
 struct Connection {
@@ -41,6 +48,8 @@ struct Connection {
     session: u64,
     /// What came of a message that is not complete.
     bytes: Vec<u8>,
+    #[cfg(feature = "tls")]
+    secure: Option<secure::Inside>,
 }
 
 impl Listener {
@@ -49,8 +58,37 @@ impl Listener {
     /// # Errors
     /// There is no such address, or somebody else listens there.
     pub fn bind(at: &str) -> Result<Self> {
-        let wrong =
-            || Error::new(ErrorKind::InvalidInput, format!("{at:?}: write it as ipfix://HOST:PORT, or ipfix://:PORT"));
+        Listener::first_of(at, "ipfix", Listener::at)
+    }
+
+    /// The same over TLS (RFC 7011, 10.4 and 11), so by connections alone; with a CA exporters have to bring a certificate of it. `told` is
+    /// called with who was refused and why, now and then.
+    ///
+    /// # Errors
+    /// As of [`bind`](Listener::bind); a file cannot be read, or is not what it should be; `Unsupported`: there is no TLS here.
+    pub fn bind_secure(at: &str, tls: &Tls, told: fn(String)) -> Result<Self> {
+        #[cfg(feature = "tls")]
+        {
+            let door = secure::Door::new(tls, told)?;
+            let mut listener =
+                Listener::first_of(at, "ipfix+tls", |address| Listener::over(None, TcpListener::bind(address)?))?;
+            listener.secure = Some(door);
+            Ok(listener)
+        }
+        #[cfg(not(feature = "tls"))]
+        {
+            let _ = (at, tls, told);
+            crate::export::secure::without()
+        }
+    }
+
+    fn first_of(at: &str, scheme: &str, open: impl Fn(SocketAddr) -> Result<Self>) -> Result<Self> {
+        let wrong = || {
+            Error::new(
+                ErrorKind::InvalidInput,
+                format!("{at:?}: write it as {scheme}://HOST:PORT, or {scheme}://:PORT"),
+            )
+        };
         let (host, port) = at.rsplit_once(':').ok_or_else(wrong)?;
         let port: u16 = port.parse().map_err(|_| wrong())?;
         let host = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
@@ -61,12 +99,12 @@ impl Listener {
         };
         let mut last = wrong();
         for address in addresses {
-            match Listener::at(address) {
+            match open(address) {
                 Ok(listener) => return Ok(listener),
                 Err(error) => last = error,
             }
         }
-        Err(Error::new(last.kind(), format!("ipfix://{at}: {last}")))
+        Err(Error::new(last.kind(), format!("{scheme}://{at}: {last}")))
     }
 
     fn at(address: SocketAddr) -> Result<Self> {
@@ -77,10 +115,22 @@ impl Listener {
         if sockopt::set_socket_recv_buffer_size_force(&datagrams, BUFFER).is_err() {
             let _ = sockopt::set_socket_recv_buffer_size(&datagrams, BUFFER);
         }
+        Listener::over(Some(datagrams), listener)
+    }
+
+    fn over(datagrams: Option<UdpSocket>, listener: TcpListener) -> Result<Self> {
         listener.set_nonblocking(true)?;
-        let buffer = vec![0; 1 << 16];
-        let (connections, senders) = (Vec::new(), HashMap::new());
-        Ok(Listener { datagrams, listener, connections, senders, sessions: 0, buffer, refused: 0 })
+        Ok(Listener {
+            datagrams,
+            listener,
+            connections: Vec::new(),
+            senders: HashMap::new(),
+            sessions: 0,
+            buffer: vec![0; 1 << 16],
+            refused: 0,
+            #[cfg(feature = "tls")]
+            secure: None,
+        })
     }
 
     /// Where it listens.
@@ -88,7 +138,7 @@ impl Listener {
     /// # Errors
     /// The system does not say.
     pub fn address(&self) -> Result<SocketAddr> {
-        self.datagrams.local_addr()
+        self.listener.local_addr()
     }
 
     /// How many sent something.
@@ -125,26 +175,31 @@ impl Listener {
                     collector.end(|session| session == gone.session);
                 }
             }
+            #[cfg(feature = "tls")]
+            self.leave_slow();
         }
         // What had arrived by then.
         self.take_datagrams(LAST, collector, out)
     }
 
     fn wait(&self) -> Result<Ready> {
-        let mut fds = vec![PollFd::new(&self.datagrams, PollFlags::IN), PollFd::new(&self.listener, PollFlags::IN)];
-        fds.extend(self.connections.iter().map(|connection| PollFd::new(&connection.stream, PollFlags::IN)));
+        let mut fds = vec![PollFd::new(&self.listener, PollFlags::IN)];
+        fds.extend(self.connections.iter().map(|connection| PollFd::new(&connection.stream, connection.wanted())));
+        fds.extend(self.datagrams.iter().map(|datagrams| PollFd::new(datagrams, PollFlags::IN)));
         match poll(&mut fds, Some(&Timespec { tv_sec: 0, tv_nsec: WAIT_NS })) {
             Ok(_) | Err(Errno::INTR) => {}
             Err(error) => return Err(error.into()),
         }
         let is_ready: Vec<bool> = fds.iter().map(|fd| !fd.revents().is_empty()).collect();
-        let connections = (0..self.connections.len()).filter(|place| is_ready[place + 2]).collect();
-        Ok(Ready { datagrams: is_ready[0], listener: is_ready[1], connections })
+        let connections = (0..self.connections.len()).filter(|place| is_ready[place + 1]).collect();
+        let datagrams = is_ready.get(self.connections.len() + 1).copied().unwrap_or_default();
+        Ok(Ready { datagrams, listener: is_ready[0], connections })
     }
 
     fn take_datagrams(&mut self, most: usize, collector: &mut Collector, out: &mut dyn FnMut(&Flow)) -> Result<()> {
         for _ in 0..most {
-            let received = rustix::net::recvfrom(&self.datagrams, self.buffer.as_mut_slice(), RecvFlags::DONTWAIT);
+            let Some(datagrams) = &self.datagrams else { return Ok(()) };
+            let received = rustix::net::recvfrom(datagrams, self.buffer.as_mut_slice(), RecvFlags::DONTWAIT);
             let (bytes, from) = match received {
                 Ok((bytes, _, from)) => (bytes, from),
                 Err(Errno::AGAIN) => return Ok(()),
@@ -178,13 +233,31 @@ impl Listener {
                 self.refused += 1;
                 continue;
             }
+            #[cfg(feature = "tls")]
+            let secure = match self.begin_secure(&stream) {
+                Ok(secure) => secure,
+                Err(_) => {
+                    self.refused += 1;
+                    continue;
+                }
+            };
             self.sessions += 1;
-            self.connections.push(Connection { stream, session: self.sessions, bytes: Vec::new() });
+            self.connections.push(Connection {
+                stream,
+                session: self.sessions,
+                bytes: Vec::new(),
+                #[cfg(feature = "tls")]
+                secure,
+            });
         }
     }
 
     /// Takes what a connection has; false: it has ended, or what it says is no message.
     fn take_stream(&mut self, place: usize, collector: &mut Collector, out: &mut dyn FnMut(&Flow)) -> bool {
+        #[cfg(feature = "tls")]
+        if self.secure.is_some() {
+            return self.take_secure(place, collector, out);
+        }
         let connection = &mut self.connections[place];
         let received = recv(connection.stream.as_fd(), self.buffer.as_mut_slice(), RecvFlags::DONTWAIT);
         let count = match received {
@@ -200,6 +273,17 @@ impl Listener {
         }
         connection.bytes.extend_from_slice(&self.buffer[..count]);
         take_messages(&mut connection.bytes, connection.session, collector, out)
+    }
+}
+
+impl Connection {
+    /// What it is waited for.
+    fn wanted(&self) -> PollFlags {
+        #[cfg(feature = "tls")]
+        if self.secure.as_ref().is_some_and(|inside| inside.wants_write()) {
+            return PollFlags::IN | PollFlags::OUT;
+        }
+        PollFlags::IN
     }
 }
 

@@ -72,7 +72,7 @@ pub(super) fn run(effort: Effort) -> anyhow::Result<Vec<Row>> {
 }
 
 /// As flows of a network are: few hosts have much, ports of services, a moment after the one before.
-fn flow(number: u64) -> Flow {
+pub(super) fn flow(number: u64) -> Flow {
     let chance = |what: u64| draw(what, number);
     let host = (chance(1) % HOSTS).min(chance(2) % HOSTS);
     let mut flow = back::nothing();

@@ -41,11 +41,16 @@ pub(super) fn run(args: &Args, from: &Collected) -> anyhow::Result<Exit> {
     let format = args.format.as_deref().and_then(Format::named);
     let how = Written { format, compression: args.compression() };
     let specs: Vec<Spec> = from.files.iter().map(|path| Spec::file(path)).collect();
-    args.check_places(&specs, how)?;
+    args.check_places(&specs, how, from.listen.as_ref().is_some_and(|(_, is_secure)| *is_secure))?;
     let about = args.ask.shown(args.is_shown())?;
     let mut collector = Collector::new(Limits::default(), args.meter.enterprise()?);
     let identity = args.receive.identity_of(from.listen.is_some())?;
-    let mut listener = from.listen.as_deref().map(Listener::bind).transpose()?;
+    let mut listener = match &from.listen {
+        Some((at, true)) => Some(Listener::bind_secure(at, &args.meter.tls_files()?, |text| fail(shown(&text)))?),
+        Some((at, false)) => Some(Listener::bind(at)?),
+        None => None,
+    };
+    let scheme = if matches!(from.listen, Some((_, true))) { "ipfix+tls" } else { "ipfix" };
     identity.assume()?;
     let exporters = args.meter.exporters(args.targets(), how).map_err(|error| identity.explain(error))?;
     let mut drawing = args.ask.drawing()?;
@@ -53,7 +58,7 @@ pub(super) fn run(args: &Args, from: &Collected) -> anyhow::Result<Exit> {
     let notes: Vec<String> = identity.note().into_iter().chain(confine(&folders)).collect();
     let is_mixed = args.write.iter().any(|target| target == "-");
     let names: Vec<String> = match &listener {
-        Some(listener) => vec![format!("ipfix://{}", listener.address()?)],
+        Some(listener) => vec![format!("{scheme}://{}", listener.address()?)],
         None => Vec::new(),
     };
     let names: Vec<String> = names.into_iter().chain(from.files.iter().cloned()).collect();

@@ -10,7 +10,7 @@ use crate::view::terminal::{fail, records as standard_output};
 use linerate_engine::Meters;
 use linerate_meter::{Config, Protocols, Spread, Tunnels};
 use linerate_record::Compression;
-use linerate_records::export::Shipping;
+use linerate_records::export::{Shipping, Tls};
 use linerate_records::ipfix::Profile;
 use linerate_records::{Exporter, Format, Options, export};
 use std::hash::{BuildHasher, RandomState};
@@ -34,9 +34,18 @@ pub struct MeterArgs {
     ipfix: Option<String>,
     /// How records go to kafka:// and clickhouse://, with commas between: spool=DIR (where batches wait, on the disk; needed), size=SIZE
     /// (of all that wait; 4GiB), full=wait|drop-oldest, rows=N and age=S (of a batch), lanes=N (by flow), sensor=NAME, password=FILE,
-    /// rowbinary (for ClickHouse before 20), end=S (to wait in the end)
+    /// sasl=plain|scram-sha-256|scram-sha-512 (to sign in to Kafka), rowbinary (for ClickHouse before 20), end=S (to wait in the end)
     #[arg(long, value_name = "WORD,...")]
     ship: Option<String>,
+    /// Files in PEM for ipfix+tls://, kafka+tls:// and clickhouse+https://, with commas between: ca=FILE (who is believed to sign
+    /// certificates; of a collector that of clients, who then need one) [default: those of the system], cert=FILE and key=FILE
+    /// (our own; a collector needs them)
+    #[arg(long, value_name = "WORD,...")]
+    tls: Option<String>,
+    /// Threads that make columns of Parquet, and batches for --ship, of each target, beside those that meter [default: half of the
+    /// processors, 4 at most]; what is written is the same for any number
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=64))]
+    export_threads: Option<u8>,
     /// How much is recorded of each flow (default: counters; with --format zeek or zeek-tsv: tcp)
     #[arg(long, value_enum)]
     level: Option<Level>,
@@ -118,8 +127,19 @@ enum Which {
 }
 
 impl MeterArgs {
+    /// The files for TLS.
+    pub fn tls_files(&self) -> anyhow::Result<Tls> {
+        let tls = self.tls.as_deref().map(Tls::parse).transpose();
+        Ok(tls.map_err(|error| usage(format!("--tls: {error}")))?.unwrap_or_default())
+    }
+
     /// What is written as where, checked before anything is opened; `captures` says that capture files are written too.
     pub fn check(&self, targets: &[String], how: Written, captures: bool) -> anyhow::Result<()> {
+        self.check_beside(targets, how, captures, false)
+    }
+
+    /// The same; `listens` says that others connect to us by TLS.
+    pub fn check_beside(&self, targets: &[String], how: Written, captures: bool, listens: bool) -> anyhow::Result<()> {
         for (option, is_given) in [("--rotate", self.rotate.is_some() && !captures), ("--append", self.append)] {
             if is_given && !targets.iter().any(|target| export::is_folder(target)) {
                 return Err(usage(format!("{option} means nothing here: no folder is written to")));
@@ -134,6 +154,21 @@ impl MeterArgs {
         let is_in_folder = how.format.is_some_and(|format| format.name == "ipfix");
         if self.ipfix.is_some() && !is_in_folder && !targets.iter().any(is_ipfix) {
             return Err(usage("--ipfix means nothing here: no IPFIX is written"));
+        }
+        let is_encoded = |target: &String| {
+            let format = || Format::of_path(target, how.format).map(|(format, _)| format);
+            export::is_shipped(target)
+                || !export::is_collector(target)
+                    && match export::is_folder(target) {
+                        true => !how.format.unwrap_or_else(Format::of_folder).lines,
+                        false => format().is_ok_and(|format| !format.lines),
+                    }
+        };
+        if self.tls.is_some() && !targets.iter().any(|target| export::is_secure(target)) && !listens {
+            return Err(usage("--tls means nothing here: nobody is spoken with by TLS (ipfix+tls://, kafka+tls://)"));
+        }
+        if self.export_threads.is_some() && !targets.iter().any(is_encoded) {
+            return Err(usage("--export-threads means nothing here: no Parquet is written, and nothing is shipped"));
         }
         if self.ship.is_some() && !targets.iter().any(|target| export::is_shipped(target)) {
             return Err(usage("--ship means nothing here: no records go to kafka:// or clickhouse://"));
@@ -157,7 +192,9 @@ impl MeterArgs {
             profile,
             rotate,
             append: self.append,
+            threads: self.export_threads.map_or_else(usual_threads, usize::from),
             standard_output: Some(standard_output),
+            tls: self.tls_files()?,
             ship,
             told: Some(fail),
         })
@@ -294,6 +331,11 @@ impl MeterArgs {
         }
         Ok(config)
     }
+}
+
+/// Threads that encode, unless somebody says how many.
+fn usual_threads() -> usize {
+    std::thread::available_parallelism().map_or(1, |all| (all.get() / 2).clamp(1, 4))
 }
 
 /// The standard library's own keys, which it asks the system for.

@@ -49,7 +49,7 @@ pub(super) fn run(args: &Args, held: &Held) -> anyhow::Result<Exit> {
         files.extend(stored(Path::new(place))?);
     }
     let specs: Vec<Spec> = files.iter().filter_map(|file| Some(Spec::file(file.path.to_str()?))).collect();
-    args.check_places(&specs, how)?;
+    args.check_places(&specs, how, false)?;
     args.targets().iter().try_for_each(|target| is_apart(target, &held.places))?;
     let identity = args.receive.identity_of(false)?;
     let mut drawing = args.ask.drawing()?;

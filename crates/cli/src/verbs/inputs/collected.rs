@@ -9,8 +9,8 @@ use std::time::Duration;
 
 /// Where records come from that others have metered.
 pub(in super::super) struct Collected {
-    /// `HOST:PORT`.
-    pub listen: Option<String>,
+    /// `HOST:PORT`, and whether by TLS.
+    pub listen: Option<(String, bool)>,
     pub files: Vec<String>,
     pub duration: Option<Duration>,
 }
@@ -86,11 +86,14 @@ impl InputArgs {
         Ok(Some((place.clone(), filter, duration)))
     }
 
-    /// Where records of others come from (`ipfix://HOST:PORT`, files of IPFIX), if that is what is read.
+    /// Where records of others come from (`ipfix://HOST:PORT`, `ipfix+tls://HOST:PORT`, files of IPFIX), if that is what is read.
     pub fn collected(&self) -> anyhow::Result<Option<Collected>> {
-        let listen = |name: &String| name.strip_prefix("ipfix://").map(str::to_owned);
+        let listen = |name: &String| {
+            let plain = name.strip_prefix("ipfix://").map(|at| (at.to_owned(), false));
+            plain.or_else(|| name.strip_prefix("ipfix+tls://").map(|at| (at.to_owned(), true)))
+        };
         let is_file = |path: &&String| Compression::of_path(path).1.to_ascii_lowercase().ends_with(".ipfix");
-        let mut places: Vec<String> = self.ports.iter().filter_map(listen).collect();
+        let mut places: Vec<(String, bool)> = self.ports.iter().filter_map(listen).collect();
         let files: Vec<String> = self.read.iter().filter(is_file).cloned().collect();
         places.extend(self.words.first().and_then(listen));
         if places.is_empty() && files.is_empty() {

@@ -1,5 +1,7 @@
-//! ClickHouse: `INSERT` over HTTP, a batch each, under a token that makes a second one of the same batch no second one.
+//! ClickHouse: `INSERT` over HTTP, a batch each, under a token that makes a second one of the same batch no second one. Several are under way
+//! at a time, over as many connections: whichever is done first, each is known by its token.
 
+use super::super::secure::Secure;
 use super::form::Form;
 use super::http::{Answer, Http};
 use super::journal::Id;
@@ -9,6 +11,7 @@ use super::state::Waiting;
 use super::target::Target;
 use super::{Destination, Refusal};
 use crate::encode::rowbinary;
+use std::collections::{BTreeSet, VecDeque};
 use std::io::{Error, ErrorKind, Result};
 
 /// How often an answer that nobody knows is taken for one that may change.
@@ -29,14 +32,19 @@ const OF_BATCH: &[u32] = &[
 /// That somebody has to mend: no such table or column, no such user, nothing allowed.
 const TO_MEND: &[u32] = &[8, 10, 16, 47, 48, 60, 62, 73, 81, 115, 164, 192, 193, 194, 195, 291, 452, 497, 516];
 
+/// Inserts that are under way at a time, each over a connection of its own.
+const WINDOW: usize = 4;
+
 pub(super) struct ClickHouse {
-    http: Http,
+    /// That nobody waits at, and those that were posted to, the oldest first.
+    idle: Vec<Http>,
+    busy: VecDeque<Http>,
     table: String,
     head: String,
     /// Answers that nobody knows, for the same batch.
     unknown: u32,
-    /// The batch that was sent last without an answer.
-    unanswered: Option<Id>,
+    /// Batches that were sent, and may be there.
+    unanswered: BTreeSet<Id>,
 }
 
 /// Database and table, as they are named in a target.
@@ -55,7 +63,7 @@ pub(super) fn table(target: &Target) -> Result<String> {
 }
 
 impl ClickHouse {
-    pub fn new(target: &Target, password: Option<String>, over: Over) -> Result<Self> {
+    pub fn new(target: &Target, password: Option<String>, over: Over, secure: &Secure) -> Result<Self> {
         let table = table(target)?;
         let (host, port) = &target.hosts[0];
         let password = password.or_else(|| std::env::var(PASSWORD).ok());
@@ -67,7 +75,8 @@ impl ClickHouse {
             }
             head += &format!("{name}: {value}\r\n");
         }
-        Ok(ClickHouse { http: Http::new(host, *port, over), table, head, unknown: 0, unanswered: None })
+        let idle = (0..WINDOW).map(|_| Http::new(host, *port, over.clone(), secure.clone())).collect();
+        Ok(ClickHouse { idle, busy: VecDeque::new(), table, head, unknown: 0, unanswered: BTreeSet::new() })
     }
 
     /// Where a batch is posted to, which a run before may have written in another form.
@@ -86,23 +95,38 @@ impl ClickHouse {
 }
 
 impl Destination for ClickHouse {
-    fn deliver(&mut self, spool: &Spool, waiting: &Waiting, bytes: &[u8]) -> std::result::Result<(), Refusal> {
-        let target = self.place(Form::of(&waiting.batch)?, waiting.batch.id);
-        if self.unanswered.replace(waiting.batch.id) == Some(waiting.batch.id) {
+    fn window(&self) -> usize {
+        WINDOW
+    }
+
+    fn begin(&mut self, spool: &Spool, waiting: &Waiting, bytes: &[u8]) -> std::result::Result<(), Refusal> {
+        let (id, target) = (waiting.batch.id, self.place(Form::of(&waiting.batch)?, waiting.batch.id));
+        let Some(mut http) = self.idle.pop() else { return Err(Refusal::Again) };
+        if let Err(error) = http.post(&target, &self.head, bytes) {
+            self.idle.push(http);
+            return Err(error.into());
+        }
+        if !self.unanswered.insert(id) {
             spool.count(|tally| tally.resent += 1);
         }
-        let answer = self.http.post(&target, &self.head, bytes).map_err(|error| {
-            if error.kind() == ErrorKind::ConnectionRefused {
-                self.unanswered = None;
-            }
-            Refusal::Later(error.to_string())
-        })?;
-        self.unanswered = None;
-        let refusal = judge(&answer, &mut self.unknown);
+        self.busy.push_back(http);
+        Ok(())
+    }
+
+    fn end(&mut self, _: &Spool, waiting: &Waiting) -> std::result::Result<(), Refusal> {
+        let Some(mut http) = self.busy.pop_front() else { return Err(Refusal::Again) };
+        let answer = http.answer();
+        self.idle.push(http);
+        let refusal = judge(&answer.map_err(|error| Refusal::Later(error.to_string()))?, &mut self.unknown);
+        self.unanswered.remove(&waiting.batch.id);
         if !matches!(refusal, Err(Refusal::Later(_))) {
             self.unknown = 0;
         }
         refusal
+    }
+
+    fn settle(&mut self, _: &Spool) -> Result<()> {
+        Ok(())
     }
 }
 
@@ -156,6 +180,7 @@ mod tests {
                 Err(Refusal::Later(_)) => "later",
                 Err(Refusal::Never(_)) => "never",
                 Err(Refusal::ToMend(_)) => "to mend",
+                Err(other) => panic!("{other:?}"),
             }
         };
         let old = "Code: 242, e.displayText() = DB::Exception: Table is in readonly mode, e.what() = DB::Exception\n";

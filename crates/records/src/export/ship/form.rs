@@ -4,7 +4,7 @@ use super::Refusal;
 use super::journal::Batch;
 use crate::encode::{Origin, json, rowbinary};
 use linerate_meter::Flow;
-use std::io::Result;
+use std::io::{Error, ErrorKind, Result};
 
 /// What a batch is written as.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,11 +56,45 @@ impl Form {
                 writer.finish()
             }
             #[cfg(not(feature = "parquet"))]
-            Form::Parquet => {
-                Err(std::io::Error::new(std::io::ErrorKind::Unsupported, "this program was built without Parquet"))
-            }
+            Form::Parquet => Err(Error::new(ErrorKind::Unsupported, "this program was built without Parquet")),
             Form::Json => Ok(json::lines_from(flows, &origin)),
             Form::RowBinary => Ok(rowbinary::rows_from(flows, &origin)),
         }
     }
+
+    /// The first so many rows of a batch, and the others.
+    fn split(self, bytes: &[u8], rows: usize) -> Result<[Vec<u8>; 2]> {
+        let at = match self {
+            #[cfg(feature = "parquet")]
+            Form::Parquet => return crate::encode::parquet::split(bytes, rows),
+            #[cfg(not(feature = "parquet"))]
+            Form::Parquet => None,
+            Form::Json => {
+                bytes.iter().enumerate().filter(|(_, byte)| **byte == b'\n').nth(rows - 1).map(|(at, _)| at + 1)
+            }
+            Form::RowBinary => rowbinary::end_of(bytes, rows),
+        };
+        let none = || Error::new(ErrorKind::InvalidData, "there are fewer rows");
+        let (one, other) = at.and_then(|at| bytes.split_at_checked(at)).ok_or_else(none)?;
+        Ok([one.to_vec(), other.to_vec()])
+    }
+}
+
+/// Reads bytes as batches of rows.
+pub(super) fn read_anything(bytes: &[u8]) {
+    for form in [Form::Json, Form::RowBinary] {
+        let halves = form.split(bytes, 3);
+        assert!(halves.is_err() || halves.is_ok_and(|[one, other]| one.len() + other.len() == bytes.len()));
+    }
+}
+
+/// A batch as two; `None`: it is of one record, or halved too often.
+pub(super) fn halves(batch: &Batch, bytes: &[u8]) -> Result<Option<[(Batch, Vec<u8>); 2]>> {
+    let (Some(ids), Some(form), 2..) = (batch.id.halves(), FORMS.get(usize::from(batch.form)), batch.rows) else {
+        return Ok(None);
+    };
+    let rows = [batch.rows / 2, batch.rows - batch.rows / 2];
+    let [one, other] = form.split(bytes, rows[0] as usize)?;
+    let half = |which: usize| Batch { id: ids[which], rows: rows[which], ..*batch };
+    Ok(Some([(half(0), one), (half(1), other)]))
 }

@@ -1,5 +1,6 @@
 //! As much of HTTP/1.1 (RFC 9112) as posting a body takes: one connection that stays, answers with a length, in chunks, or to the end.
 
+use super::super::secure::Secure;
 use super::link::{Link, Over};
 use std::io::{Error, ErrorKind, Result};
 
@@ -11,7 +12,10 @@ pub(super) struct Http {
     host: String,
     port: u16,
     over: Over,
+    secure: Secure,
     link: Option<Link>,
+    /// What went wrong with what was posted last.
+    failed: Option<Error>,
 }
 
 /// What came back.
@@ -25,31 +29,42 @@ pub(super) struct Answer {
 }
 
 impl Http {
-    pub fn new(host: &str, port: u16, over: Over) -> Self {
-        Http { host: host.to_owned(), port, over, link: None }
+    pub fn new(host: &str, port: u16, over: Over, secure: Secure) -> Self {
+        Http { host: host.to_owned(), port, over, secure, link: None, failed: None }
     }
 
-    /// Posts a body. `head` has more lines, each with its end.
+    /// Posts a body, whose answer is waited for later. `head` has more lines, each with its end.
     ///
     /// # Errors
-    /// There is no answer: nobody knows whether the body was taken, unless there is no connection (`ConnectionRefused`).
-    pub fn post(&mut self, target: &str, head: &str, body: &[u8]) -> Result<Answer> {
-        if self.link.as_ref().is_some_and(|link| !link.is_quiet()) {
+    /// There is no connection.
+    pub fn post(&mut self, target: &str, head: &str, body: &[u8]) -> Result<()> {
+        if self.link.as_mut().is_some_and(|link| !link.is_quiet()) {
             self.link = None;
         }
         let mut link = match self.link.take() {
             Some(link) => link,
-            None => Link::open(&self.host, self.port, &self.over)?,
+            None => Link::open(&self.host, self.port, &self.over, &self.secure)?,
         };
         let bracketed = if self.host.contains(':') { format!("[{}]", self.host) } else { self.host.clone() };
         let (port, length) = (self.port, body.len());
         let text =
             format!("POST {target} HTTP/1.1\r\nHost: {bracketed}:{port}\r\n{head}Content-Length: {length}\r\n\r\n");
-        let sent = link.send(text.as_bytes()).and_then(|()| link.send(body));
-        let (answer, stays) = match (sent, answer(|| link.byte())) {
+        self.failed = link.send(text.as_bytes()).and_then(|()| link.send(body)).err();
+        self.link = Some(link);
+        Ok(())
+    }
+
+    /// The answer to what was posted.
+    ///
+    /// # Errors
+    /// There is none: nobody knows whether the body was taken.
+    pub fn answer(&mut self) -> Result<Answer> {
+        let none = || Error::new(ErrorKind::NotConnected, "nothing was asked");
+        let mut link = self.link.take().ok_or_else(none)?;
+        let (answer, stays) = match (self.failed.take(), answer(|| link.byte())) {
             (_, Ok(answer)) => answer,
             // What was said first says more.
-            (Err(error), _) | (Ok(()), Err(error)) => return Err(error),
+            (Some(error), _) | (None, Err(error)) => return Err(error),
         };
         if stays && sent_all(&answer) {
             self.link = Some(link);

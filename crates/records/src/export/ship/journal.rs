@@ -9,8 +9,11 @@
 //! noted where there is no room at all, and a line is never torn by a length that changes. A line of zeros is the end. What is of no
 //! more use goes when the file is written anew, under another name that takes its place.
 
+mod line;
+
+pub(super) use self::line::{Assigned, Batch, Id, Line, Outcome};
+
 use super::super::directory::Directory;
-use super::crc::crc32c;
 use rustix::fs::OFlags;
 use std::fs::File;
 use std::io::{Error, ErrorKind, Read, Result};
@@ -24,156 +27,6 @@ const RESERVE: u64 = 256;
 const MOST: u64 = 1 << 30;
 const NAME: &str = "journal";
 const NEW: &str = "journal.new";
-const MAGIC: [u8; 16] = *b"linerate spool 1";
-
-/// Which batch: no two of any sensors have the same.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Id {
-    /// 64 random bits of a run.
-    pub run: u64,
-    /// Counts up in a run, from 0.
-    pub number: u64,
-}
-
-/// A batch as it lies in the spool.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Batch {
-    pub id: Id,
-    /// What it is written as, and which part of the flows it is of.
-    pub form: u8,
-    pub lane: u16,
-    /// Records.
-    pub rows: u32,
-    /// Of its file: bytes, and their check.
-    pub bytes: u64,
-    pub crc: u32,
-    /// The first packet of all its flows and the last one, and when it was made: ns since 1970.
-    pub first: u64,
-    pub last: u64,
-    pub made: u64,
-}
-
-/// The place of a batch in what Kafka is sent.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Assigned {
-    pub partition: i32,
-    pub producer: i64,
-    pub epoch: i16,
-    pub sequence: i32,
-    /// Messages, each of which has a sequence number.
-    pub count: u32,
-    /// ns since 1970.
-    pub at: u64,
-}
-
-/// What became of a batch.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Outcome {
-    /// The other side has it.
-    Delivered = 1,
-    /// It gave way to others.
-    Dropped = 2,
-    /// The other side will never take it.
-    Refused = 3,
-    /// Its file is not what it was.
-    Damaged = 4,
-}
-
-/// A line.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Line {
-    Begin,
-    Made(Batch),
-    /// It is about to be sent, as this.
-    Sent(Id, Assigned),
-    Done(Id, Outcome),
-    /// What comes next in a partition: `count` is 0.
-    Next(Assigned),
-}
-
-impl Line {
-    pub fn to_bytes(self) -> [u8; LINE] {
-        let mut line = [0; LINE];
-        let mut put = |at: usize, bytes: &[u8]| line[at..at + bytes.len()].copy_from_slice(bytes);
-        let mut head = |kind: u8, what: u8, id: Id| {
-            put(4, &[kind, what]);
-            put(8, &id.run.to_le_bytes());
-            put(16, &id.number.to_le_bytes());
-        };
-        let none = Id { run: 0, number: 0 };
-        match self {
-            Line::Begin => {
-                head(1, 0, none);
-                put(24, &MAGIC);
-            }
-            Line::Made(batch) => {
-                head(2, batch.form, batch.id);
-                put(6, &batch.lane.to_le_bytes());
-                put(24, &batch.rows.to_le_bytes());
-                put(28, &batch.crc.to_le_bytes());
-                for (at, word) in [(32, batch.bytes), (40, batch.first), (48, batch.last), (56, batch.made)] {
-                    put(at, &word.to_le_bytes());
-                }
-            }
-            Line::Done(id, outcome) => head(4, outcome as u8, id),
-            Line::Sent(_, assigned) | Line::Next(assigned) => {
-                match self {
-                    Line::Sent(id, _) => head(3, 0, id),
-                    _ => head(5, 0, none),
-                }
-                put(24, &assigned.partition.to_le_bytes());
-                put(28, &assigned.epoch.to_le_bytes());
-                put(32, &assigned.producer.to_le_bytes());
-                put(40, &assigned.sequence.to_le_bytes());
-                put(44, &assigned.count.to_le_bytes());
-                put(48, &assigned.at.to_le_bytes());
-            }
-        }
-        let crc = crc32c(&line[4..]);
-        line[..4].copy_from_slice(&crc.to_le_bytes());
-        line
-    }
-
-    /// `None`: it is no line.
-    pub fn of(line: &[u8; LINE]) -> Option<Line> {
-        let word = |at: usize| u32::from_le_bytes([line[at], line[at + 1], line[at + 2], line[at + 3]]);
-        let long = |at: usize| u64::from(word(at)) | u64::from(word(at + 4)) << 32;
-        if word(0) != crc32c(&line[4..]) {
-            return None;
-        }
-        let id = Id { run: long(8), number: long(16) };
-        let assigned = Assigned {
-            partition: word(24) as i32,
-            epoch: word(28) as i16,
-            producer: long(32) as i64,
-            sequence: word(40) as i32,
-            count: word(44),
-            at: long(48),
-        };
-        match line[4] {
-            1 if line[24..40] == MAGIC => Some(Line::Begin),
-            2 => Some(Line::Made(Batch {
-                id,
-                form: line[5],
-                lane: u16::from_le_bytes([line[6], line[7]]),
-                rows: word(24),
-                crc: word(28),
-                bytes: long(32),
-                first: long(40),
-                last: long(48),
-                made: long(56),
-            })),
-            3 => Some(Line::Sent(id, assigned)),
-            4 => {
-                let all = [Outcome::Delivered, Outcome::Dropped, Outcome::Refused, Outcome::Damaged];
-                let outcome = all.into_iter().find(|outcome| *outcome as u8 == line[5])?;
-                Some(Line::Done(id, outcome))
-            }
-            5 => Some(Line::Next(assigned)),
-            _ => None,
-        }
-    }
-}
 
 /// The file.
 pub(super) struct Journal {
@@ -316,9 +169,9 @@ mod tests {
         prop_oneof![
             batch.prop_map(Line::Made),
             (id(), assigned.clone()).prop_map(|(id, assigned)| Line::Sent(id, assigned)),
-            (id(), 0..4usize).prop_map(|(id, which)| Line::Done(
+            (id(), 0..5usize).prop_map(|(id, which)| Line::Done(
                 id,
-                [Outcome::Delivered, Outcome::Dropped, Outcome::Refused, Outcome::Damaged][which]
+                [Outcome::Delivered, Outcome::Dropped, Outcome::Refused, Outcome::Damaged, Outcome::Halved][which]
             )),
             assigned.prop_map(Line::Next),
         ]
@@ -354,6 +207,23 @@ mod tests {
             prop_assert_eq!(found.lines, wanted);
             std::fs::remove_dir_all(root).unwrap();
         }
+    }
+
+    #[test]
+    fn halves_have_names_of_their_own() {
+        let mut all = vec![Id { run: 1, number: 5 }];
+        let mut at = 0;
+        while all.len() < 100 {
+            all.extend(all[at].halves().unwrap());
+            at += 1;
+        }
+        assert!(all.iter().all(|id| id.parts().0 == 5 && id.run == 1));
+        assert!((0..100).all(|one| (0..one).all(|other| all[one] != all[other])));
+        let whole_of_halves = |id: &Id| id.halves().unwrap().iter().all(|half| half.whole() == Some(*id));
+        assert!(all.iter().all(whole_of_halves) && all[0].whole().is_none());
+        assert_eq!((all[0].parts().1, all[1].parts().1, all[4].parts().1), (0, 2, 5));
+        let deepest = std::iter::successors(Some(all[0]), |id| id.halves().map(|halves| halves[1]));
+        assert_eq!(deepest.count(), 24);
     }
 
     #[test]

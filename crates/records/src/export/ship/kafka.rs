@@ -1,13 +1,19 @@
 //! Kafka: an idempotent producer whose numbers lie in the spool.
 //!
 //! A broker appends a batch once by its producer id, epoch and sequence number, whoever sends it again, and over which connection. These are
-//! noted on the disk before a batch is sent, so that a process that died sends it again as what it was. One batch is under way at a time:
-//! so at most one is of unknown fate, and a batch that a broker refuses leaves no gap in the numbers.
+//! noted on the disk before a batch is sent, so that a process that died sends it again as what it was. A broker remembers the last five of a
+//! producer in a partition: so many are under way at a time, in the order of their numbers. Where one of them is not taken those behind it are
+//! not either (their numbers leave a gap), and all are sent again in order; where it never will be, those behind it get its numbers.
 
 mod broker;
+mod flight;
+mod sign;
 mod wire;
 
+pub(super) use self::sign::Access;
+
 use self::broker::Broker;
+use self::flight::{Broken, Sent, told};
 use self::wire::{Ask, Topic};
 use super::form::Form;
 use super::journal::Assigned;
@@ -15,14 +21,18 @@ use super::link::Over;
 use super::spool::Spool;
 use super::state::Waiting;
 use super::target::Target;
-use super::{Destination, Refusal, now};
-use std::collections::BTreeMap;
+use super::{Destination, Refusal, Shipping, now};
+use std::collections::{BTreeMap, VecDeque};
 use std::io::{Error, ErrorKind, Result};
 
 /// How long a broker knows a producer that says nothing (`producer.id.expiration.ms`, a day), with something to spare, in ns.
 const KNOWN: u64 = 20 * 3600 * 1_000_000_000;
 /// How long it is believed where partitions are, in ns.
 const FRESH: u64 = 300 * 1_000_000_000;
+/// Batches that are under way at a time: as many as a broker remembers.
+const WINDOW: usize = 5;
+/// The connection that is asked for what each broker knows.
+const ANY: i32 = i32::MIN;
 
 pub(super) struct Kafka {
     /// Where to begin.
@@ -31,11 +41,18 @@ pub(super) struct Kafka {
     sensor: String,
     lanes: u16,
     over: Over,
+    access: Access,
     /// Where the topic is, and since when that is known.
     place: Option<(Topic, u64)>,
     brokers: BTreeMap<i32, Broker>,
     /// Of this run, for partitions in which nothing is known of an earlier one.
     producer: Option<(i64, i16)>,
+    /// What was sent, the oldest first.
+    sent: VecDeque<Sent>,
+    /// What went wrong in a partition while others are under way.
+    broken: BTreeMap<i32, Broken>,
+    /// Connections and places are to be looked up anew.
+    is_stale: bool,
 }
 
 /// The topic of a target.
@@ -50,44 +67,48 @@ pub(super) fn topic(target: &Target) -> Result<String> {
 }
 
 impl Kafka {
-    pub fn new(target: &Target, sensor: &str, lanes: u16, over: Over) -> Result<Self> {
+    pub fn new(target: &Target, ship: &Shipping, over: Over, access: Access) -> Result<Self> {
         Ok(Kafka {
             hosts: target.hosts.clone(),
             topic: topic(target)?,
-            sensor: sensor.to_owned(),
-            lanes,
+            sensor: ship.sensor.clone(),
+            lanes: ship.lanes,
             over,
+            access,
             place: None,
             brokers: BTreeMap::new(),
             producer: None,
+            sent: VecDeque::new(),
+            broken: BTreeMap::new(),
+            is_stale: false,
         })
     }
 
     /// Any broker, to ask for what each of them knows.
     fn any(&mut self) -> Result<&mut Broker> {
-        self.brokers.retain(|_, broker| broker.is_quiet());
-        if self.brokers.is_empty() {
+        self.retain_quiet();
+        if !self.brokers.contains_key(&ANY) {
             let mut last = Error::from(ErrorKind::NotFound);
             for (host, port) in &self.hosts {
-                match Broker::open(host, *port, &self.over) {
+                match Broker::open(host, *port, &self.over, &self.access) {
                     Ok(broker) => {
-                        self.brokers.insert(i32::MIN, broker);
+                        self.brokers.insert(ANY, broker);
                         break;
                     }
                     Err(error) => last = error,
                 }
             }
-            if self.brokers.is_empty() {
+            if !self.brokers.contains_key(&ANY) {
                 return Err(last);
             }
         }
-        self.brokers.values_mut().next().ok_or_else(|| ErrorKind::NotFound.into())
+        self.brokers.get_mut(&ANY).ok_or_else(|| ErrorKind::NotFound.into())
     }
 
-    /// Forgets connections and places: they are looked up anew.
-    fn anew(&mut self) {
-        self.place = None;
-        self.brokers.clear();
+    /// Leaves connections alone that nothing has come from unasked.
+    fn retain_quiet(&mut self) {
+        let sent = &self.sent;
+        self.brokers.retain(|node, broker| sent.iter().any(|sent| sent.node == *node) || broker.is_quiet());
     }
 
     fn place(&mut self) -> std::result::Result<Topic, Refusal> {
@@ -155,23 +176,23 @@ impl Kafka {
     }
 
     /// The broker that leads a partition.
-    fn leader(&mut self, topic: &Topic, partition: i32) -> std::result::Result<&mut Broker, Refusal> {
+    fn leader(&mut self, topic: &Topic, partition: i32) -> std::result::Result<(i32, &mut Broker), Refusal> {
         let leader = topic.leaders.iter().find(|(own, _)| *own == partition).map(|(_, leader)| *leader);
         let place = topic.brokers.iter().find(|(node, ..)| Some(*node) == leader);
         let Some((node, host, port)) = place else {
             self.place = None;
             return Err(Refusal::Later(format!("partition {partition} has no leader at the moment")));
         };
-        self.brokers.retain(|_, broker| broker.is_quiet());
+        self.retain_quiet();
         if !self.brokers.contains_key(node) {
-            let broker = Broker::open(host, *port, &self.over).map_err(|error| {
+            let broker = Broker::open(host, *port, &self.over, &self.access).map_err(|error| {
                 self.place = None;
                 let advice = "; that is its address by its own account (advertised.listeners)";
                 Error::new(error.kind(), format!("{error}{advice}"))
             })?;
             self.brokers.insert(*node, broker);
         }
-        self.brokers.get_mut(node).ok_or_else(|| Refusal::Later("no leader".into()))
+        self.brokers.get_mut(node).map(|broker| (*node, broker)).ok_or_else(|| Refusal::Later("no leader".into()))
     }
 
     /// The messages of a batch: one, but of lines each is one, by its flow where flows have lanes.
@@ -186,6 +207,7 @@ impl Kafka {
         }
     }
 
+    /// Sends a batch, whose answer comes later.
     fn send(&mut self, spool: &Spool, waiting: &Waiting, bytes: &[u8]) -> std::result::Result<(), Refusal> {
         let form = Form::of(&waiting.batch)?;
         let messages = self.messages(form, waiting, bytes);
@@ -195,7 +217,7 @@ impl Kafka {
             ("format", form.name().to_owned()),
             ("sensor", self.sensor.clone()),
             ("run", format!("{:016x}", batch.id.run)),
-            ("batch", batch.id.number.to_string()),
+            ("batch", batch.id.parts().0.to_string()),
             ("rows", batch.rows.to_string()),
             ("first", batch.first.to_string()),
             ("last", batch.last.to_string()),
@@ -205,6 +227,7 @@ impl Kafka {
             let is_there = topic.leaders.iter().any(|(partition, _)| *partition == assigned.partition);
             is_there && now().saturating_sub(assigned.at) < KNOWN
         };
+        let is_again = waiting.assigned.is_some();
         let assigned = match waiting.assigned {
             Some(assigned) if is_known(&assigned) => {
                 spool.count(|tally| tally.resent += 1);
@@ -213,59 +236,63 @@ impl Kafka {
             earlier => {
                 if earlier.is_some() {
                     // Whether it came nobody can find out any more.
-                    self.give_up(spool, waiting);
+                    self.give_up(spool, batch.rows);
                 }
                 self.assign(spool, waiting, &topic, messages.len() as u32)?
             }
         };
         let records = wire::batch(&assigned, (batch.last / 1_000_000) as i64, &headers, &messages);
         let body = wire::produce(&self.topic, assigned.partition, &records);
-        let broker = self.leader(&topic, assigned.partition)?;
+        let (node, broker) = self.leader(&topic, assigned.partition)?;
         spool.step()?;
-        let answer = broker.ask(Ask::Produce, &body)?;
-        spool.step()?;
-        let error = wire::produced(&answer, assigned.partition).ok_or_else(|| broker.garbage())?;
-        match error {
-            // 46: it is there already.
-            0 | 46 => Ok(()),
-            10 | 18 | 32 | 87 => {
-                spool.take_back(assigned)?;
-                Err(Refusal::Never(told(error)))
-            }
-            17 | 29 | 31 => Err(Refusal::ToMend(told(error))),
-            // It knows other numbers than these.
-            45 | 47 | 49 | 59 | 90 => {
-                if waiting.assigned.is_some() {
-                    self.give_up(spool, waiting);
-                } else {
-                    spool.forget();
-                    self.producer = None;
-                }
-                spool.unassign(batch.id);
-                Err(Refusal::Later(format!("{}; from now on by a new producer id", told(error))))
-            }
-            error => {
-                self.place = None;
-                Err(Refusal::Later(told(error)))
-            }
-        }
-    }
-
-    /// A batch goes on under new numbers though it may have been appended under the old ones.
-    fn give_up(&mut self, spool: &Spool, waiting: &Waiting) {
-        spool.forget();
-        spool.count(|tally| tally.maybe_duplicated += u64::from(waiting.batch.rows));
-        self.producer = None;
+        broker.begin(Ask::Produce, &body)?;
+        self.sent.push_back(Sent { id: batch.id, assigned, node, is_again });
+        Ok(())
     }
 }
 
 impl Destination for Kafka {
-    fn deliver(&mut self, spool: &Spool, waiting: &Waiting, bytes: &[u8]) -> std::result::Result<(), Refusal> {
-        let sent = self.send(spool, waiting, bytes);
-        if let Err(Refusal::Later(_)) = sent {
-            self.anew();
+    fn window(&self) -> usize {
+        WINDOW
+    }
+
+    fn begin(&mut self, spool: &Spool, waiting: &Waiting, bytes: &[u8]) -> std::result::Result<(), Refusal> {
+        let begun = self.send(spool, waiting, bytes);
+        self.is_stale |= matches!(begun, Err(Refusal::Later(_)));
+        begun
+    }
+
+    fn end(&mut self, spool: &Spool, waiting: &Waiting) -> std::result::Result<(), Refusal> {
+        let Some(sent) = self.sent.pop_front() else { return Err(Refusal::Again) };
+        let (rows, is_behind) = (waiting.batch.rows, self.broken.contains_key(&sent.assigned.partition));
+        match self.answer(spool, &sent) {
+            Ok(error) if is_behind => self.judge_behind(spool, &sent, rows, Some(error)),
+            Ok(error) => self.judge(spool, &sent, rows, error),
+            Err(_) if is_behind => self.judge_behind(spool, &sent, rows, None),
+            Err(refusal) => {
+                self.broken.insert(sent.assigned.partition, Broken::Later);
+                self.is_stale = true;
+                Err(refusal)
+            }
         }
-        sent
+    }
+
+    fn settle(&mut self, spool: &Spool) -> Result<()> {
+        for broken in std::mem::take(&mut self.broken).into_values() {
+            if let Broken::Refused { assigned, is_heard } = broken {
+                spool.take_back(assigned)?;
+                if !is_heard {
+                    // Some may lie before the broker still: under another producer they stay refused.
+                    spool.forget();
+                    self.producer = None;
+                }
+            }
+        }
+        if std::mem::take(&mut self.is_stale) {
+            self.place = None;
+            self.brokers.clear();
+        }
+        Ok(())
     }
 }
 
@@ -275,6 +302,7 @@ pub(super) fn read_anything(bytes: &[u8]) {
         assert!(topic.leaders.len() * 4 <= bytes.len() && topic.brokers.len() * 4 <= bytes.len());
     }
     let (_, _, _) = (wire::versions(bytes), wire::producer(bytes), wire::produced(bytes, 0));
+    let (_, _) = (wire::mechanisms(bytes), wire::signed(bytes));
 }
 
 /// The id of the flow of a line.
@@ -282,27 +310,4 @@ fn id_of(line: &[u8]) -> Option<Vec<u8>> {
     const BEFORE: &[u8] = b"\"id\":\"";
     let at = line.windows(BEFORE.len()).position(|window| window == BEFORE)? + BEFORE.len();
     line.get(at..at + 16).map(<[u8]>::to_vec)
-}
-
-/// An error of a broker, for people.
-fn told(error: i16) -> String {
-    let what = match error {
-        2 => "the broker found the batch damaged",
-        3 => "the topic is not there, or not yet",
-        5 | 6 => "the partition has another leader",
-        7 => "the replicas took too long",
-        10 => "the batch is longer than message.max.bytes: --ship rows=N makes shorter ones",
-        14 | 15 => "the coordinator is loading",
-        18 => "the batch is longer than a segment",
-        19 => "too few replicas are in sync",
-        20 => "appended by too few replicas",
-        29 => "this sensor may not write to the topic",
-        31 => "this sensor may not write idempotently",
-        45 | 59 => "the broker knows other sequence numbers of this producer",
-        47 | 90 => "the broker knows a later epoch of this producer",
-        56 => "a disk of the broker failed, or is full",
-        87 => "the broker takes no such record",
-        _ => "the broker refused",
-    };
-    format!("{what} (error {error})")
 }

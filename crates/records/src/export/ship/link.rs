@@ -1,7 +1,6 @@
 //! A connection that is never waited for without end: each message has its patience, and all end with the run.
 
-use rustix::io::Errno;
-use rustix::net::{RecvFlags, recv};
+use super::super::secure::{Secure, Stream};
 use std::io::{Error, ErrorKind, Read, Result, Write};
 use std::net::{TcpStream, ToSocketAddrs};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -10,6 +9,8 @@ use std::time::{Duration, Instant};
 /// How long one that says nothing is waited for, and one that is not there.
 const PATIENCE: Duration = Duration::from_secs(30);
 const CONNECT: Duration = Duration::from_secs(3);
+/// How long it may take to agree on TLS.
+const AGREEING: Duration = Duration::from_secs(10);
 /// How often it is looked whether the run has ended.
 const SLICE: Duration = Duration::from_millis(100);
 /// The most bytes that are read ahead.
@@ -40,7 +41,7 @@ impl Over {
 }
 
 pub(super) struct Link {
-    stream: TcpStream,
+    stream: Stream,
     over: Over,
     /// Read and not taken yet.
     ahead: Vec<u8>,
@@ -52,7 +53,7 @@ impl Link {
     ///
     /// # Errors
     /// That of the last address of the host.
-    pub fn open(host: &str, port: u16, over: &Over) -> Result<Self> {
+    pub fn open(host: &str, port: u16, over: &Over, secure: &Secure) -> Result<Self> {
         let mut last = Error::new(ErrorKind::NotFound, "the host has no address");
         for address in (host, port).to_socket_addrs()? {
             let patience = over.left().unwrap_or(CONNECT).clamp(SLICE, CONNECT);
@@ -61,7 +62,10 @@ impl Link {
                     stream.set_read_timeout(Some(SLICE))?;
                     stream.set_write_timeout(Some(SLICE))?;
                     stream.set_nodelay(true)?;
-                    return Ok(Link { stream, over: over.clone(), ahead: Vec::new(), since: Instant::now() });
+                    let since = Instant::now();
+                    let goes_on = || since.elapsed() < AGREEING && !over.is_now();
+                    let stream = secure.begin(host, stream, goes_on)?;
+                    return Ok(Link { stream, over: over.clone(), ahead: Vec::new(), since });
                 }
                 Err(error) => last = error,
             }
@@ -72,8 +76,10 @@ impl Link {
     /// Sends all of it.
     pub fn send(&mut self, mut bytes: &[u8]) -> Result<()> {
         self.since = Instant::now();
-        while !bytes.is_empty() {
-            match self.stream.write(bytes) {
+        loop {
+            let wrote = if bytes.is_empty() { self.stream.flush().map(|()| 0) } else { self.stream.write(bytes) };
+            match wrote {
+                Ok(_) if bytes.is_empty() => return Ok(()),
                 Ok(0) => return Err(ErrorKind::WriteZero.into()),
                 Ok(count) => {
                     bytes = &bytes[count..];
@@ -82,7 +88,6 @@ impl Link {
                 Err(error) => self.go_on(error)?,
             }
         }
-        Ok(())
     }
 
     /// The next byte.
@@ -107,17 +112,18 @@ impl Link {
     }
 
     /// Whether nothing has come, and the other side has not closed.
-    pub fn is_quiet(&self) -> bool {
-        let looked = recv(&self.stream, &mut [0_u8; 1], RecvFlags::DONTWAIT | RecvFlags::PEEK);
-        self.ahead.is_empty() && matches!(looked, Err(Errno::AGAIN | Errno::INTR))
+    pub fn is_quiet(&mut self) -> bool {
+        self.ahead.is_empty() && self.stream.is_quiet()
     }
 
     fn read(&mut self, bytes: &mut [u8]) -> Result<usize> {
-        self.since = Instant::now();
         loop {
             match self.stream.read(bytes) {
                 Ok(0) => return Err(Error::new(ErrorKind::UnexpectedEof, "the other side closed the connection")),
-                Ok(count) => return Ok(count),
+                Ok(count) => {
+                    self.since = Instant::now();
+                    return Ok(count);
+                }
                 Err(error) => self.go_on(error)?,
             }
         }

@@ -1,11 +1,15 @@
-//! The thread that takes batches out of a spool, one after the other, to who is to have them.
+//! The thread that takes batches out of a spool, the oldest first, to who is to have them; several are under way at a time.
+//!
+//! Once something goes wrong with one of them nothing new is sent until it is clear what became of all that are under way; then those that
+//! were not taken go again, the oldest first.
 
 use super::journal::Outcome;
 use super::link::Over;
 use super::spool::Spool;
-use super::state::Waiting;
-use super::{Destination, Refusal};
+use super::state::{Waiting, stem_of};
+use super::{Destination, Refusal, halves};
 use linerate_burst::died::survive;
+use std::collections::VecDeque;
 use std::io::{Error, ErrorKind, Result};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -36,6 +40,8 @@ struct Work {
     told: fn(String),
     failure: Arc<Mutex<Option<Error>>>,
     closed: Arc<AtomicBool>,
+    /// Sent, and not known to be there.
+    under_way: VecDeque<Waiting>,
     /// Nothing is taken.
     away: Option<Away>,
     wait: Duration,
@@ -60,6 +66,7 @@ impl Sender {
             told,
             failure: Arc::clone(&failure),
             closed: Arc::clone(&closed),
+            under_way: VecDeque::new(),
             away: None,
             wait: FIRST_WAIT,
             has_delivered: false,
@@ -109,54 +116,117 @@ impl Work {
         loop {
             // In this order: what came before it was closed is found.
             let (is_closed, left) = (self.closed.load(Ordering::Acquire), self.over.left());
-            match self.spool.first(left.unwrap_or(LOOK).min(LOOK)) {
+            if left.is_some_and(|left| left.is_zero()) && self.under_way.is_empty() {
+                return;
+            }
+            let has_room = self.under_way.len() < self.destination.window() && !self.over.is_now();
+            let patience = if self.under_way.is_empty() { left.unwrap_or(LOOK).min(LOOK) } else { Duration::ZERO };
+            let next = if has_room { self.spool.first(patience) } else { None };
+            let done = match next {
+                Some(waiting) => self.begin(waiting),
+                None if !self.under_way.is_empty() => self.end_one(),
                 None if is_closed => return,
-                _ if left.is_some_and(|left| left.is_zero()) => return,
-                None => {}
-                Some(waiting) => {
-                    if let Err(error) = self.deliver(&waiting) {
-                        return self.fail(error);
-                    }
-                }
+                None => Ok(()),
+            };
+            if let Err(error) = done {
+                return self.fail(error);
             }
         }
     }
 
-    fn deliver(&mut self, waiting: &Waiting) -> Result<()> {
-        let (batch, id) = (&waiting.batch, waiting.batch.id);
-        let rows = batch.rows;
+    fn begin(&mut self, waiting: Waiting) -> Result<()> {
+        let batch = &waiting.batch;
         let Some(bytes) = self.spool.read(batch)? else {
             self.tell(format_args!(
-                "batch {:016x}-{} is not what was written: {rows} records are lost",
-                id.run, id.number
+                "batch {} is not what was written: {} records are lost",
+                stem_of(batch.id),
+                batch.rows
             ));
-            return self.leave(waiting, Outcome::Damaged);
+            return self.leave(&waiting, Outcome::Damaged);
         };
-        match self.destination.deliver(&self.spool, waiting, &bytes) {
+        match self.destination.begin(&self.spool, &waiting, &bytes) {
             Ok(()) => {
-                self.leave(waiting, Outcome::Delivered)?;
-                if let Some(Away { since, is_told: true, .. }) = self.away.take() {
-                    self.tell(format_args!("is there again, after {:.0} s", since.elapsed().as_secs_f64()));
-                }
-                (self.has_delivered, self.wait) = (true, FIRST_WAIT);
+                self.under_way.push_back(waiting);
                 Ok(())
             }
-            Err(Refusal::Never(why)) => {
-                let text = format!("batch {:016x}-{} of {rows} records is refused and set aside", id.run, id.number);
-                self.tell(format_args!("{text}: {why}"));
-                self.leave(waiting, Outcome::Refused)
+            Err(refusal) => self.settle(waiting, refusal),
+        }
+    }
+
+    /// Waits for what became of the oldest that is under way.
+    fn end_one(&mut self) -> Result<()> {
+        let Some(waiting) = self.under_way.pop_front() else { return Ok(()) };
+        match self.destination.end(&self.spool, &waiting) {
+            Ok(()) => self.delivered(&waiting),
+            Err(refusal) => self.settle(waiting, refusal),
+        }
+    }
+
+    /// One was not taken: waits for what becomes of all others that are under way, and does what is to be done about each.
+    fn settle(&mut self, waiting: Waiting, refusal: Refusal) -> Result<()> {
+        let mut refused = vec![(waiting, refusal)];
+        while let Some(waiting) = self.under_way.pop_front() {
+            match self.destination.end(&self.spool, &waiting) {
+                Ok(()) => self.delivered(&waiting)?,
+                Err(refusal) => refused.push((waiting, refusal)),
             }
+        }
+        let settled = self.destination.settle(&self.spool);
+        let mut why = settled.err().map(|error| error.to_string());
+        for (waiting, refusal) in refused {
+            let later = self.refused(&waiting, refusal)?;
+            self.spool.release(waiting.batch.id);
+            why = why.or(later);
+        }
+        if let Some(why) = why {
+            self.wait_after(why);
+        }
+        Ok(())
+    }
+
+    fn delivered(&mut self, waiting: &Waiting) -> Result<()> {
+        self.leave(waiting, Outcome::Delivered)?;
+        if let Some(Away { since, is_told: true, .. }) = self.away.take() {
+            self.tell(format_args!("is there again, after {:.0} s", since.elapsed().as_secs_f64()));
+        }
+        (self.has_delivered, self.wait) = (true, FIRST_WAIT);
+        Ok(())
+    }
+
+    /// What is done about a batch that was not taken; why it is to be waited, if it is.
+    fn refused(&mut self, waiting: &Waiting, refusal: Refusal) -> Result<Option<String>> {
+        let (rows, name) = (waiting.batch.rows, stem_of(waiting.batch.id));
+        match refusal {
+            Refusal::Again => Ok(None),
+            Refusal::TooLong(why) => {
+                self.spool.shorter(rows);
+                let bytes = self.spool.read(&waiting.batch)?;
+                let halves = bytes.and_then(|bytes| halves(&waiting.batch, &bytes).transpose()).transpose();
+                match halves {
+                    Ok(Some(halves)) => {
+                        self.tell(format_args!("batch {name} of {rows} records is sent as halves: {why}"));
+                        let is_done = self.spool.halve(&waiting.batch, halves)?;
+                        Ok((!is_done).then(|| "no room in the spool for halves of a batch that is too long".to_owned()))
+                    }
+                    Ok(None) => self.set_aside(waiting, &why),
+                    Err(error) => self.set_aside(waiting, &format!("{why}; and it cannot be halved: {error}")),
+                }
+            }
+            Refusal::Never(why) => self.set_aside(waiting, &why),
             // Who has just begun wants to know it.
-            Err(Refusal::ToMend(why)) if !self.has_delivered => {
+            Refusal::ToMend(why) if !self.has_delivered => {
                 let text =
                     format!("{}: {why}; what was not delivered stays in {}", self.name, self.spool.path().display());
                 Err(Error::new(ErrorKind::PermissionDenied, text))
             }
-            Err(Refusal::Later(why) | Refusal::ToMend(why)) => {
-                self.wait_after(why);
-                Ok(())
-            }
+            Refusal::Later(why) | Refusal::ToMend(why) => Ok(Some(why)),
         }
+    }
+
+    fn set_aside(&mut self, waiting: &Waiting, why: &str) -> Result<Option<String>> {
+        let (rows, name) = (waiting.batch.rows, stem_of(waiting.batch.id));
+        self.tell(format_args!("batch {name} of {rows} records is refused and set aside: {why}"));
+        self.leave(waiting, Outcome::Refused).map(|()| None)
     }
 
     /// A batch leaves the spool; where that cannot be noted it is tried again.

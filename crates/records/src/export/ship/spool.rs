@@ -4,6 +4,8 @@
 //! then it is counted and sent. What a process or a machine that dies costs is what had not got that far. A file without a line is half
 //! a batch of such a death: it is found and named at the next start. A batch leaves by a line that says why, then its file goes.
 
+mod halve;
+
 use super::super::directory::Directory;
 use super::crc::crc32c;
 use super::journal::{Assigned, Batch, Id, Journal, Line, Outcome};
@@ -15,6 +17,7 @@ use std::collections::BTreeSet;
 use std::fs::File;
 use std::io::{Error, ErrorKind, Read, Result, Write};
 use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::atomic::AtomicUsize;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -30,6 +33,8 @@ pub(super) struct Spool {
     _lock: File,
     /// Bytes of batches that there is room for.
     most: u64,
+    /// The most records of a batch, as far as the other side has shown.
+    most_rows: AtomicUsize,
     state: Mutex<State>,
     /// A batch came or went.
     changed: Condvar,
@@ -79,6 +84,7 @@ impl Spool {
             folder,
             _lock: lock,
             most,
+            most_rows: AtomicUsize::new(usize::MAX),
             state: Mutex::new(state),
             changed: Condvar::new(),
             #[cfg(test)]
@@ -175,15 +181,21 @@ impl Spool {
         self.folder.sync()
     }
 
-    /// The oldest, which is under way from now on; `None` if there is none for so long.
+    /// The oldest that is not under way, which it is from now on; `None` if there is none for so long.
     pub fn first(&self, patience: Duration) -> Option<Waiting> {
         let state = self.lock();
-        let is_none = |state: &mut State| state.waiting.is_empty();
+        let is_none = |state: &mut State| state.waiting.len() == state.under_way.len();
         let mut state =
             self.changed.wait_timeout_while(state, patience, is_none).unwrap_or_else(PoisonError::into_inner).0;
-        let first = state.waiting.front().copied()?;
-        state.under_way = Some(first.batch.id);
+        let is_free = |waiting: &&Waiting| !state.under_way.contains(&waiting.batch.id);
+        let first = state.waiting.iter().find(is_free).copied()?;
+        state.under_way.insert(first.batch.id);
         Some(first)
+    }
+
+    /// A batch was not delivered, and is under way no more.
+    pub fn release(&self, id: Id) {
+        self.lock().under_way.remove(&id);
     }
 
     /// What is in a batch; `None` if that is not what was written.
@@ -217,15 +229,24 @@ impl Spool {
 
     /// A batch goes under other numbers the next time.
     pub fn unassign(&self, id: Id) {
-        let mut state = self.lock();
-        state.waiting.iter_mut().filter(|waiting| waiting.batch.id == id).for_each(|waiting| waiting.assigned = None);
+        self.lock().unassign(id);
     }
 
-    /// The numbers of a batch that was refused are free again.
+    /// The numbers of a batch that was refused are free again, and those of batches that were to come behind it: none of these is there.
     pub fn take_back(&self, assigned: Assigned) -> Result<()> {
         let next = Assigned { count: 0, ..assigned };
         let mut state = self.lock();
-        state.note(self, &[Line::Next(next)], false)?;
+        let is_behind = |other: &Assigned| {
+            let numbers = |of: &Assigned| (of.partition, of.producer, of.epoch);
+            // Numbers begin anew behind the last.
+            numbers(other) == numbers(&assigned) && other.sequence.wrapping_sub(assigned.sequence) & i32::MAX < 1 << 30
+        };
+        let behind = state.waiting.iter().filter(|waiting| waiting.assigned.as_ref().is_some_and(is_behind));
+        let behind: Vec<Id> = behind.map(|waiting| waiting.batch.id).collect();
+        // In this order: half of it leaves nothing that has no number before it.
+        let lines = behind.iter().map(|id| Line::Sent(*id, next)).chain([Line::Next(next)]);
+        state.note(self, &lines.collect::<Vec<_>>(), false)?;
+        behind.iter().for_each(|id| state.unassign(*id));
         state.next.insert(next.partition, next);
         Ok(())
     }
@@ -245,18 +266,20 @@ impl Spool {
         let Some(Waiting { batch, .. }) = state.waiting.remove(at) else { return Ok(()) };
         let (rows, name) = (u64::from(batch.rows), name_of(&batch));
         state.bytes -= batch.bytes;
-        state.under_way = state.under_way.filter(|under_way| *under_way != id);
+        state.under_way.remove(&id);
         let tally = &mut state.tally;
         match outcome {
             Outcome::Delivered => (tally.delivered, tally.batches) = (tally.delivered + rows, tally.batches + 1),
             Outcome::Dropped => tally.dropped += rows,
             Outcome::Refused => tally.refused += rows,
             Outcome::Damaged => tally.damaged += rows,
+            // That is a matter of its own.
+            Outcome::Halved => {}
         }
         state.shorten(self);
         drop(state);
         match outcome {
-            Outcome::Delivered | Outcome::Dropped => {
+            Outcome::Delivered | Outcome::Dropped | Outcome::Halved => {
                 // What stays is removed at the next start.
                 let _ = self.folder.remove(name.as_ref());
             }
@@ -270,7 +293,7 @@ impl Spool {
     /// Has the oldest batch give way that is not under way; `None`: there is none.
     pub fn drop_oldest(&self) -> Result<Option<Batch>> {
         let state = self.lock();
-        let free = |waiting: &&Waiting| waiting.assigned.is_none() && state.under_way != Some(waiting.batch.id);
+        let free = |waiting: &&Waiting| waiting.assigned.is_none() && !state.under_way.contains(&waiting.batch.id);
         let Some(Waiting { batch, .. }) = state.waiting.iter().find(free).copied() else { return Ok(None) };
         drop(state);
         self.done(batch.id, Outcome::Dropped).map(|()| Some(batch))

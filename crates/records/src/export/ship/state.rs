@@ -15,8 +15,8 @@ pub(super) struct State {
     pub next: BTreeMap<i32, Assigned>,
     /// Names of batches that have left, while the folder is looked through.
     pub left: BTreeSet<String>,
-    /// It is being sent: it cannot give way.
-    pub under_way: Option<Id>,
+    /// They are being sent: none of them can give way.
+    pub under_way: BTreeSet<Id>,
     pub tally: Tally,
 }
 
@@ -55,6 +55,7 @@ impl State {
             match *line {
                 Line::Begin => {}
                 Line::Made(batch) => self.waiting.push_back(Waiting { batch, assigned: None }),
+                Line::Sent(id, Assigned { count: 0, .. }) => self.unassign(id),
                 Line::Sent(id, assigned) => {
                     self.next.insert(assigned.partition, after(assigned));
                     if let Some(waiting) = self.waiting.iter_mut().find(|waiting| waiting.batch.id == id) {
@@ -71,6 +72,14 @@ impl State {
                 }
             }
         }
+        // Of a run that died while it halved a batch the whole one is there: what has no line is removed.
+        let all: BTreeSet<Id> = self.waiting.iter().map(|waiting| waiting.batch.id).collect();
+        self.waiting.retain(|waiting| waiting.batch.id.whole().is_none_or(|whole| !all.contains(&whole)));
+    }
+
+    /// A batch goes under other numbers the next time.
+    pub fn unassign(&mut self, id: Id) {
+        self.waiting.iter_mut().filter(|waiting| waiting.batch.id == id).for_each(|waiting| waiting.assigned = None);
     }
 
     /// Notes something, on the disk.
@@ -104,7 +113,7 @@ impl State {
             bytes: 0,
             next: BTreeMap::new(),
             left: BTreeSet::new(),
-            under_way: None,
+            under_way: BTreeSet::new(),
             tally: Tally::default(),
         }
     }
@@ -118,7 +127,14 @@ pub(super) fn after(assigned: Assigned) -> Assigned {
 
 pub(super) fn name_of(batch: &Batch) -> String {
     let ending = FORMS.get(usize::from(batch.form)).map_or("batch", |form| form.ending());
-    format!("{:016x}-{:08}.{ending}", batch.id.run, batch.id.number)
+    format!("{}.{ending}", stem_of(batch.id))
+}
+
+/// What a batch is called: its run, its number, and which part of that it is, if it is one.
+pub(super) fn stem_of(id: Id) -> String {
+    let (number, part) = id.parts();
+    let part = if part == 0 { String::new() } else { format!("-{part}") };
+    format!("{:016x}-{number:08}{part}", id.run)
 }
 
 /// Whether a file may be a batch by its name.
@@ -129,7 +145,7 @@ pub(super) fn is_batch(name: &str) -> bool {
     let number = number.split('.').next().unwrap_or_default();
     run.len() == 16
         && stem.len() >= 25
-        && stem.bytes().all(|byte| byte.is_ascii_hexdigit() || byte == b'-')
-        && number.bytes().all(|byte| byte.is_ascii_digit())
+        && run.bytes().all(|byte| byte.is_ascii_hexdigit())
+        && number.bytes().all(|byte| byte.is_ascii_digit() || byte == b'-')
         && (ending == "batch" || FORMS.iter().any(|form| form.ending() == ending))
 }

@@ -27,7 +27,12 @@ pub(super) fn target(name: &str) -> Result<Target> {
     if user.is_some_and(|user| user.is_empty() || user.bytes().any(|byte| byte.is_ascii_control())) {
         return Err(wrong());
     }
-    let usual = if scheme == "kafka" { 9092 } else { 8123 };
+    let usual = match scheme {
+        "kafka" => 9092,
+        "kafka+tls" => 9093,
+        "clickhouse+https" => 8443,
+        _ => 8123,
+    };
     let host = |host: &str| {
         let whole = format!("{scheme}://{host}");
         let (host, port) = host_and_port(&whole, usual).map_err(|_| wrong())?;

@@ -4,6 +4,17 @@ use std::io::{Error, ErrorKind, Result};
 use std::path::PathBuf;
 use std::time::Duration;
 
+/// How one signs in to a broker of Kafka.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sasl {
+    /// The password as it is (RFC 4616).
+    Plain,
+    /// The password itself is not sent (RFC 7677).
+    ScramSha256,
+    /// The same with SHA-512.
+    ScramSha512,
+}
+
 /// How records go to a broker or a database.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Shipping {
@@ -23,6 +34,8 @@ pub struct Shipping {
     pub sensor: String,
     /// The file that has the password.
     pub password: Option<PathBuf>,
+    /// How one signs in to Kafka.
+    pub sasl: Option<Sasl>,
     /// Batches are RowBinary, for ClickHouse before 21.
     pub rowbinary: bool,
     /// How long a run waits in the end for what is not delivered.
@@ -40,6 +53,7 @@ impl Default for Shipping {
             lanes: 1,
             sensor: host(),
             password: None,
+            sasl: None,
             rowbinary: false,
             end: Duration::from_secs(5),
         }
@@ -50,11 +64,10 @@ impl Default for Shipping {
 const LEAST: u64 = 16 << 20;
 /// The most records of a batch: as many as gather at most; of a million ClickHouse would make several blocks.
 const MOST_ROWS: u64 = 1 << 17;
-const WORDS: &str =
-    "spool=DIR, size=SIZE, full=wait|drop-oldest, rows=N, age=S, lanes=N, sensor=NAME, password=FILE, rowbinary, end=S";
+const WORDS: &str = "spool=DIR, size=SIZE, full=wait|drop-oldest, rows=N, age=S, lanes=N, sensor=NAME, password=FILE, sasl=WORD, rowbinary, end=S";
 
 impl Shipping {
-    /// As it is written: `spool=DIR,size=SIZE,full=wait|drop-oldest,rows=N,age=S,lanes=N,sensor=NAME,password=FILE,rowbinary,end=S`,
+    /// As it is written: `spool=DIR,size=SIZE,full=wait|drop-oldest,rows=N,age=S,lanes=N,sensor=NAME,password=FILE,sasl=WORD,rowbinary,end=S`,
     /// each of them or none.
     ///
     /// # Errors
@@ -90,6 +103,10 @@ impl Shipping {
                 ("sensor", Some(value)) if is_name(value) => shipping.sensor = value.to_owned(),
                 ("sensor", _) => return Err(wrong("sensor=NAME, of 1 to 64 letters, digits, dots, - and _")),
                 ("password", Some(value)) => shipping.password = Some(value.into()),
+                ("sasl", Some("plain")) => shipping.sasl = Some(Sasl::Plain),
+                ("sasl", Some("scram-sha-256")) => shipping.sasl = Some(Sasl::ScramSha256),
+                ("sasl", Some("scram-sha-512")) => shipping.sasl = Some(Sasl::ScramSha512),
+                ("sasl", _) => return Err(wrong("sasl=plain, scram-sha-256 or scram-sha-512")),
                 ("rowbinary", None) if word == "rowbinary" => shipping.rowbinary = true,
                 ("end", _) => shipping.end = span(0.0)?,
                 _ => return Err(wrong(&format!("is none of {WORDS}"))),
@@ -130,7 +147,7 @@ mod tests {
 
     #[test]
     fn words_are_read_and_wrong_ones_told() {
-        let all = "spool=/var/spool/a b,size=50GiB,full=wait,rows=1000,age=0.5,lanes=4,sensor=site-1.a,password=/etc/p,rowbinary,end=0";
+        let all = "spool=/var/spool/a b,size=50GiB,full=wait,rows=1000,age=0.5,lanes=4,sensor=site-1.a,password=/etc/p,sasl=scram-sha-512,rowbinary,end=0";
         let shipping = Shipping::parse(all).unwrap();
         let wanted = Shipping {
             spool: Some("/var/spool/a b".into()),
@@ -141,6 +158,7 @@ mod tests {
             lanes: 4,
             sensor: "site-1.a".into(),
             password: Some("/etc/p".into()),
+            sasl: Some(Sasl::ScramSha512),
             rowbinary: true,
             end: Duration::ZERO,
         };
@@ -162,6 +180,8 @@ mod tests {
             "sensor=a b",
             "sensor=",
             "rowbinary=1",
+            "sasl",
+            "sasl=md5",
             "end=1e9",
             "kafka",
         ] {

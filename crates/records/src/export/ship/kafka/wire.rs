@@ -13,6 +13,10 @@ pub(super) enum Ask {
     Metadata,
     ApiVersions,
     InitProducerId,
+    #[cfg_attr(not(feature = "tls"), allow(dead_code, reason = "built without"))]
+    SaslHandshake,
+    #[cfg_attr(not(feature = "tls"), allow(dead_code, reason = "built without"))]
+    SaslAuthenticate,
 }
 
 impl Ask {
@@ -22,6 +26,8 @@ impl Ask {
             Ask::Metadata => 3,
             Ask::ApiVersions => 18,
             Ask::InitProducerId => 22,
+            Ask::SaslHandshake => 17,
+            Ask::SaslAuthenticate => 36,
         }
     }
 
@@ -30,7 +36,8 @@ impl Ask {
             Ask::Produce => 7,
             Ask::Metadata => 4,
             Ask::ApiVersions => 0,
-            Ask::InitProducerId => 1,
+            Ask::InitProducerId | Ask::SaslHandshake => 1,
+            Ask::SaslAuthenticate => 0,
         }
     }
 }
@@ -103,6 +110,22 @@ pub(super) fn metadata(topic: &str) -> Vec<u8> {
 pub(super) fn init_producer() -> Vec<u8> {
     let mut body = Out::default();
     body.i16(-1).i32(60_000);
+    body.0
+}
+
+/// The body that says how one signs in.
+#[cfg_attr(not(feature = "tls"), allow(dead_code, reason = "built without"))]
+pub(super) fn handshake(mechanism: &str) -> Vec<u8> {
+    let mut body = Out::default();
+    body.text(mechanism);
+    body.0
+}
+
+/// The body that has a message of signing in.
+#[cfg_attr(not(feature = "tls"), allow(dead_code, reason = "built without"))]
+pub(super) fn sign(message: &[u8]) -> Vec<u8> {
+    let mut body = Out::default();
+    body.i32(message.len() as i32).bytes(message);
     body.0
 }
 
@@ -210,6 +233,20 @@ pub(super) fn versions(answer: &[u8]) -> Option<(i16, Vec<Spoken>)> {
     let error = answer.i16()?;
     let all = answer.each(|of| Some((of.i16()?, of.i16()?, of.i16()?)))?;
     Some((error, all))
+}
+
+/// An error, and how one can sign in.
+pub(super) fn mechanisms(answer: &[u8]) -> Option<(i16, Vec<String>)> {
+    let mut answer = In(answer);
+    Some((answer.i16()?, answer.each(In::text)?))
+}
+
+/// An error, what the broker says of it, and its message of signing in.
+pub(super) fn signed(answer: &[u8]) -> Option<(i16, String, Vec<u8>)> {
+    let mut answer = In(answer);
+    let (error, why) = (answer.i16()?, answer.maybe_text()?.unwrap_or_default());
+    let count = usize::try_from(answer.i32()?).unwrap_or_default();
+    Some((error, why, answer.bytes(count)?.to_vec()))
 }
 
 /// Where a topic is.

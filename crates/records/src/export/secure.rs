@@ -1,0 +1,218 @@
+//! Sockets to others, with TLS around them where a target asks for it.
+
+use rustix::io::Errno;
+use rustix::net::{RecvFlags, recv};
+use std::io::{Error, ErrorKind, Read, Result, Write};
+use std::net::{Shutdown, TcpStream};
+use std::path::PathBuf;
+
+/// Files for TLS, in PEM.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Tls {
+    /// Certificates of those who are believed to sign others; none: those that the system has, and clients need none.
+    pub ca: Option<PathBuf>,
+    /// Our own certificate, and those between it and its CA.
+    pub cert: Option<PathBuf>,
+    /// Its key.
+    pub key: Option<PathBuf>,
+}
+
+impl Tls {
+    /// As it is written: `ca=FILE,cert=FILE,key=FILE`, each of them or none.
+    ///
+    /// # Errors
+    /// A word is none of these.
+    pub fn parse(text: &str) -> Result<Self> {
+        let mut tls = Tls::default();
+        for word in text.split(',') {
+            let place = match word.split_once('=') {
+                Some(("ca", file)) if !file.is_empty() => (&mut tls.ca, file),
+                Some(("cert", file)) if !file.is_empty() => (&mut tls.cert, file),
+                Some(("key", file)) if !file.is_empty() => (&mut tls.key, file),
+                _ => {
+                    let text = format!("{word:?} is none of ca=FILE, cert=FILE, key=FILE");
+                    return Err(Error::new(ErrorKind::InvalidInput, text));
+                }
+            };
+            *place.0 = Some(place.1.into());
+        }
+        if tls.cert.is_some() != tls.key.is_some() {
+            return Err(Error::new(
+                ErrorKind::InvalidInput,
+                "a certificate and its key go together: cert=FILE,key=FILE",
+            ));
+        }
+        Ok(tls)
+    }
+
+    /// The same for who makes connections of it.
+    #[cfg(feature = "tls")]
+    pub(crate) fn files(&self) -> linerate_tls::Files {
+        linerate_tls::Files { ca: self.ca.clone(), cert: self.cert.clone(), key: self.key.clone() }
+    }
+}
+
+/// Whether a target is spoken with by TLS.
+pub fn is_secure(target: &str) -> bool {
+    super::scheme(target).is_some_and(|scheme| scheme.ends_with("+tls") || scheme.ends_with("+https"))
+}
+
+/// What is said by a program that has none.
+#[cfg(not(feature = "tls"))]
+pub(crate) fn without<T>() -> Result<T> {
+    Err(Error::new(ErrorKind::Unsupported, "this program was built without TLS and SASL (feature tls)"))
+}
+
+/// How connections to a target are made.
+#[derive(Clone, Debug)]
+pub(super) enum Secure {
+    No,
+    #[cfg(feature = "tls")]
+    Yes(linerate_tls::Client),
+}
+
+impl Secure {
+    /// That of a target.
+    ///
+    /// # Errors
+    /// A file cannot be read, or is not what it should be.
+    pub fn of(target: &str, tls: &Tls) -> Result<Self> {
+        if !is_secure(target) {
+            return Ok(Secure::No);
+        }
+        #[cfg(feature = "tls")]
+        return linerate_tls::Client::new(&tls.files()).map(Secure::Yes);
+        #[cfg(not(feature = "tls"))]
+        {
+            let _ = tls;
+            without()
+        }
+    }
+
+    /// Begins to speak over a socket that is connected and has timeouts; after each `goes_on` is asked.
+    pub fn begin(&self, host: &str, socket: TcpStream, goes_on: impl FnMut() -> bool) -> Result<Stream> {
+        match self {
+            Secure::No => {
+                let _ = (host, goes_on);
+                Ok(Stream::Plain(socket))
+            }
+            #[cfg(feature = "tls")]
+            Secure::Yes(client) => client.connect(host, socket, goes_on).map(|stream| Stream::Tls(Box::new(stream))),
+        }
+    }
+
+    /// Whether there is TLS.
+    pub fn is_on(&self) -> bool {
+        !matches!(self, Secure::No)
+    }
+}
+
+/// A connection.
+pub(super) enum Stream {
+    Plain(TcpStream),
+    #[cfg(feature = "tls")]
+    Tls(Box<linerate_tls::Stream>),
+}
+
+impl Stream {
+    pub fn socket(&self) -> &TcpStream {
+        match self {
+            Stream::Plain(socket) => socket,
+            #[cfg(feature = "tls")]
+            Stream::Tls(stream) => stream.socket(),
+        }
+    }
+
+    /// Whether nothing has come, and the other side has not closed.
+    pub fn is_quiet(&mut self) -> bool {
+        match self {
+            Stream::Plain(socket) => {
+                let looked = recv(socket, &mut [0_u8; 1], RecvFlags::DONTWAIT | RecvFlags::PEEK);
+                matches!(looked, Err(Errno::AGAIN | Errno::INTR))
+            }
+            #[cfg(feature = "tls")]
+            Stream::Tls(stream) => stream.is_quiet(),
+        }
+    }
+
+    /// Whether the other side has closed; what it says, of those who say nothing that matters, is passed over.
+    pub fn is_closed(&mut self) -> bool {
+        match self {
+            Stream::Plain(socket) => match recv(socket, &mut [0_u8; 16], RecvFlags::DONTWAIT) {
+                Ok((count, _)) => count == 0,
+                Err(error) => error != Errno::AGAIN && error != Errno::INTR,
+            },
+            #[cfg(feature = "tls")]
+            Stream::Tls(stream) => !stream.is_quiet(),
+        }
+    }
+
+    /// Waits a moment for what the other side says against us.
+    pub fn heard(&mut self) -> Result<()> {
+        #[cfg(feature = "tls")]
+        if let Stream::Tls(stream) = self {
+            const MOMENT: std::time::Duration = std::time::Duration::from_millis(300);
+            stream.socket().set_read_timeout(Some(MOMENT))?;
+            return stream.heard();
+        }
+        Ok(())
+    }
+
+    /// Says that nothing more comes.
+    pub fn end(&mut self) {
+        #[cfg(feature = "tls")]
+        if let Stream::Tls(stream) = self {
+            stream.end();
+        }
+        // One that has gone needs no word of it.
+        let _ = self.socket().shutdown(Shutdown::Write);
+    }
+}
+
+impl Read for Stream {
+    fn read(&mut self, bytes: &mut [u8]) -> Result<usize> {
+        match self {
+            Stream::Plain(socket) => socket.read(bytes),
+            #[cfg(feature = "tls")]
+            Stream::Tls(stream) => stream.read(bytes),
+        }
+    }
+}
+
+impl Write for Stream {
+    fn write(&mut self, bytes: &[u8]) -> Result<usize> {
+        match self {
+            Stream::Plain(socket) => socket.write(bytes),
+            #[cfg(feature = "tls")]
+            Stream::Tls(stream) => stream.write(bytes),
+        }
+    }
+
+    fn flush(&mut self) -> Result<()> {
+        match self {
+            Stream::Plain(socket) => socket.flush(),
+            #[cfg(feature = "tls")]
+            Stream::Tls(stream) => stream.flush(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_are_read_and_wrong_ones_told() {
+        let tls = Tls::parse("ca=/etc/ca.pem,cert=a b.pem,key=k").unwrap();
+        let wanted = Tls { ca: Some("/etc/ca.pem".into()), cert: Some("a b.pem".into()), key: Some("k".into()) };
+        assert_eq!(tls, wanted);
+        for wrong in ["", "ca", "ca=", "password=x", "cert=a", "key=a"] {
+            assert_eq!(Tls::parse(wrong).unwrap_err().kind(), ErrorKind::InvalidInput, "{wrong}");
+        }
+        for (target, wanted) in
+            [("kafka+tls://h/t", true), ("clickhouse+https://h/t", true), ("kafka://h/t", false), ("a+tls", false)]
+        {
+            assert_eq!(is_secure(target), wanted, "{target}");
+        }
+    }
+}

@@ -1,0 +1,63 @@
+//! A batch that is too long for the other side, as two.
+
+use super::super::crc::crc32c;
+use super::super::journal::{Batch, Line, Outcome};
+use super::super::state::{Waiting, name_of};
+use super::Spool;
+use std::io::{ErrorKind, Result};
+use std::sync::atomic::Ordering;
+
+impl Spool {
+    /// The other side takes no batch of so many records: others are to have half as many.
+    pub fn shorter(&self, rows: u32) {
+        self.most_rows.fetch_min((rows / 2).max(1) as usize, Ordering::Relaxed);
+    }
+
+    /// The most records of a batch, as far as the other side has shown.
+    pub fn most_rows(&self) -> usize {
+        self.most_rows.load(Ordering::Relaxed)
+    }
+
+    /// Puts the halves of a batch in its place; false: there is no room for them.
+    ///
+    /// # Errors
+    /// Those of writing, but for a full disk.
+    pub fn halve(&self, whole: &Batch, halves: [(Batch, Vec<u8>); 2]) -> Result<bool> {
+        let halves = halves.map(|(mut half, bytes)| {
+            (half.bytes, half.crc) = (bytes.len() as u64, crc32c(&bytes));
+            (half, bytes)
+        });
+        let names = [name_of(&halves[0].0), name_of(&halves[1].0)];
+        let write = || {
+            names.iter().zip(&halves).try_for_each(|(name, (_, bytes))| self.write(name, bytes))?;
+            let mut state = self.lock();
+            // While the whole one has no line that it left, halves count for nothing.
+            state.note(self, &[Line::Made(halves[0].0), Line::Made(halves[1].0)], false)?;
+            state.note(self, &[Line::Done(whole.id, Outcome::Halved)], false)?;
+            self.step()
+        };
+        match write() {
+            Ok(()) => {}
+            Err(error) if self.is_dead() => return Err(error),
+            Err(error) => {
+                names.iter().for_each(|name| drop(self.folder.remove(name.as_ref())));
+                let is_full = matches!(error.kind(), ErrorKind::StorageFull | ErrorKind::QuotaExceeded);
+                return if is_full { Ok(false) } else { Err(error) };
+            }
+        }
+        let mut state = self.lock();
+        let Some(at) = state.waiting.iter().position(|waiting| waiting.batch.id == whole.id) else { return Ok(true) };
+        state.waiting.remove(at);
+        state.under_way.remove(&whole.id);
+        state.bytes -= whole.bytes;
+        for (batch, _) in halves.iter().rev() {
+            state.waiting.insert(at, Waiting { batch: *batch, assigned: None });
+            state.bytes += batch.bytes;
+        }
+        drop(state);
+        // What stays is removed at the next start.
+        let _ = self.folder.remove(name_of(whole).as_ref());
+        self.changed.notify_all();
+        self.step().map(|()| true)
+    }
+}

@@ -1,0 +1,163 @@
+//! A client beside a server, with certificates that openssl made for the purpose.
+
+use super::*;
+use std::io::{ErrorKind, Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// Makes a CA, certificates that it signed (`good`, `other`: of another name, `old`: expired, `client`) and one that nobody did (`self`);
+/// `None` where openssl is not there.
+fn certificates(name: &str) -> Option<PathBuf> {
+    let folder = std::env::temp_dir().join(format!("linerate-tls-{}-{name}", std::process::id()));
+    let _ = std::fs::remove_dir_all(&folder);
+    std::fs::create_dir_all(&folder).unwrap();
+    let script = include_str!("../../../tests/tls/certificates.sh");
+    let made =
+        Command::new("bash").args(["-c", script]).current_dir(&folder).stderr(Stdio::null()).stdout(Stdio::null());
+    let is_made = Command::new("openssl").arg("version").stdout(Stdio::null()).status().is_ok() && { made }
+        .status()
+        .is_ok_and(|status| status.success());
+    is_made.then_some(folder)
+}
+
+fn files(folder: &Path, ca: Option<&str>, own: Option<&str>) -> Files {
+    Files {
+        ca: ca.map(|ca| folder.join(format!("{ca}.pem"))),
+        cert: own.map(|own| folder.join(format!("{own}.pem"))),
+        key: own.map(|own| folder.join(format!("{own}.key"))),
+    }
+}
+
+/// Has a client say `hello` to a server of these: what the client says of it, and what came.
+fn meet(server: &Files, client: &Files, host: &str) -> (std::io::Result<()>, Vec<u8>) {
+    let (server, client) = (Server::new(server).unwrap(), Client::new(client).unwrap());
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    let taken = std::thread::spawn(move || {
+        let (socket, _) = listener.accept().unwrap();
+        socket.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+        let (mut session, mut bytes) = (server.session().unwrap(), Vec::new());
+        while session.take(&socket, &mut bytes).is_ok_and(|goes_on| goes_on) {}
+        bytes
+    });
+    let socket = TcpStream::connect(address).unwrap();
+    socket.set_read_timeout(Some(Duration::from_millis(100))).unwrap();
+    let begun = Instant::now();
+    let done = client.connect(host, socket, || begun.elapsed() < Duration::from_secs(20)).and_then(|mut stream| {
+        stream.write_all(b"hello")?;
+        stream.flush()?;
+        stream.end();
+        // What a server says of our certificate comes behind.
+        loop {
+            match stream.read(&mut [0; 16]) {
+                Ok(_) => return Ok(()),
+                Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::UnexpectedEof) => return Ok(()),
+                Err(error) => return Err(error),
+            }
+        }
+    });
+    (done, taken.join().unwrap())
+}
+
+#[test]
+fn who_is_believed_is_spoken_with_and_others_are_refused_with_the_reason() {
+    let Some(folder) = certificates("meet") else {
+        return eprintln!("SKIPPED: openssl is not there: no certificates");
+    };
+    let of = |ca, own| files(&folder, ca, own);
+    for host in ["localhost", "127.0.0.1"] {
+        let (done, came) = meet(&of(None, Some("good")), &of(Some("ca"), None), host);
+        done.unwrap();
+        assert_eq!(came, b"hello");
+    }
+    let (done, came) = meet(&of(Some("ca"), Some("good")), &of(Some("ca"), Some("client")), "localhost");
+    done.unwrap();
+    assert_eq!(came, b"hello");
+    for (server, client, host, says) in [
+        (of(None, Some("self")), of(Some("ca"), None), "localhost", "signed by nobody who is believed here"),
+        (of(None, Some("good")), of(None, None), "localhost", "signed by nobody who is believed here"),
+        (of(None, Some("other")), of(Some("ca"), None), "localhost", "another name"),
+        (of(None, Some("old")), of(Some("ca"), None), "localhost", "has expired"),
+        (of(Some("ca"), Some("good")), of(Some("ca"), None), "localhost", "wants a certificate of ours"),
+        (of(Some("ca"), Some("good")), of(Some("ca"), Some("self")), "localhost", "does not believe our certificate"),
+    ] {
+        if client.ca.is_none() && Client::new(&client).is_err() {
+            continue;
+        }
+        let (done, came) = meet(&server, &client, host);
+        let error = done.expect_err(says);
+        assert!(error.to_string().contains(says), "{says}: {error}");
+        assert_eq!((error.kind(), came), (ErrorKind::PermissionDenied, vec![]), "{error}");
+    }
+    std::fs::remove_dir_all(folder).unwrap();
+}
+
+#[test]
+fn what_speaks_no_tls_is_not_waited_for() {
+    let Some(folder) = certificates("plain") else {
+        return eprintln!("SKIPPED: openssl is not there: no certificates");
+    };
+    let client = Client::new(&files(&folder, Some("ca"), None)).unwrap();
+    for (answer, says) in [(&b"HTTP/1.1 400 Bad Request\r\n\r\n"[..], "speaks no TLS"), (b"", "in time")] {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        let taken = std::thread::spawn(move || {
+            let (mut socket, _) = listener.accept().unwrap();
+            socket.write_all(answer).unwrap();
+            let _ = std::io::copy(&mut socket, &mut std::io::sink());
+        });
+        let socket = TcpStream::connect(address).unwrap();
+        socket.set_read_timeout(Some(Duration::from_millis(10))).unwrap();
+        let mut left = 10;
+        let error = client.connect("localhost", socket, || {
+            left -= 1;
+            left > 0
+        });
+        let error = error.err().unwrap();
+        assert!(error.to_string().contains(says), "{error}");
+        taken.join().unwrap();
+    }
+    // A client that speaks none, at a server.
+    let server = Server::new(&files(&folder, None, Some("good"))).unwrap();
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let mut plain = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+    plain.write_all(b"\0\x0a\0\x10not TLS, but IPFIX").unwrap();
+    let (socket, _) = listener.accept().unwrap();
+    let (mut session, mut bytes) = (server.session().unwrap(), Vec::new());
+    let error = session.take(&socket, &mut bytes).unwrap_err();
+    assert!(error.to_string().contains("speaks no TLS") && bytes.is_empty(), "{error}");
+    std::fs::remove_dir_all(folder).unwrap();
+}
+
+#[test]
+fn files_that_cannot_be_meant_are_refused_with_the_reason() {
+    use std::os::unix::fs::PermissionsExt;
+    let Some(folder) = certificates("files") else {
+        return eprintln!("SKIPPED: openssl is not there: no certificates");
+    };
+    let of = |ca, own| files(&folder, ca, own);
+    let says = |files: &Files, says: &str| {
+        for error in [Client::new(files).err(), Server::new(files).err()].into_iter().flatten() {
+            assert!(error.to_string().contains(says), "{says}: {error}");
+        }
+        assert!(Server::new(files).is_err(), "{says}");
+    };
+    std::fs::write(folder.join("empty.pem"), "nothing\n").unwrap();
+    std::fs::write(folder.join("empty.key"), "nothing\n").unwrap();
+    std::fs::set_permissions(folder.join("empty.key"), PermissionsExt::from_mode(0o600)).unwrap();
+    says(&of(Some("empty"), Some("good")), "no certificate in it");
+    says(&of(Some("nowhere"), Some("good")), "cannot be read");
+    says(&of(Some("ca"), Some("empty")), "no certificate in it");
+    says(&Files { key: Some(folder.join("empty.key")), ..of(Some("ca"), Some("good")) }, "no key in PEM");
+    says(&Files { key: None, ..of(Some("ca"), Some("good")) }, "name both");
+    says(
+        &Files { key: Some(folder.join("other.key")), ..of(Some("ca"), Some("good")) },
+        "not the key of the certificate",
+    );
+    assert!(Server::new(&of(None, None)).unwrap_err().to_string().contains("needs a certificate"));
+    std::fs::set_permissions(folder.join("good.key"), PermissionsExt::from_mode(0o644)).unwrap();
+    says(&of(None, Some("good")), "everybody on this machine may read the key: chmod o=");
+    std::fs::remove_dir_all(folder).unwrap();
+}

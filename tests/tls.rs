@@ -1,0 +1,246 @@
+//! What leaves and comes over TLS: by the real program, beside OpenSSL at the other end, with certificates of a CA of the test.
+
+#[path = "fleet/broker.rs"]
+#[allow(dead_code, reason = "others use the rest")]
+mod broker;
+#[path = "fleet/store.rs"]
+#[allow(dead_code, reason = "others use the rest")]
+mod store;
+
+use broker::Broker;
+use linerate_tests::support::program::{Running, linerate, run, spawn};
+use linerate_tests::support::wire::Wire;
+use linerate_tests::support::{Scratch, corpus, has_tools, may_make_labs, wait_until};
+use std::fs::File;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::process::{Child, Command, Stdio};
+use std::sync::{Arc, Mutex};
+use store::Store;
+
+/// Certificates, and the path of each.
+fn certificates() -> Option<Scratch> {
+    if !has_tools(&["openssl", "python3"]) {
+        return None;
+    }
+    let scratch = Scratch::new();
+    let folder = scratch.file("");
+    let script = include_str!("tls/certificates.sh");
+    let made = Command::new("bash").args(["-c", script]).current_dir(folder).stdout(Stdio::null()).output().unwrap();
+    assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
+    Some(scratch)
+}
+
+fn free_port() -> u16 {
+    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
+}
+
+/// Ends with the test.
+struct Other(Child);
+
+impl Drop for Other {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// TLS in front of a port, by OpenSSL: where it listens.
+fn relay(scratch: &Scratch, own: &str, port: u16) -> (Other, u16) {
+    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tls/relay.py");
+    let [cert, key] = ["pem", "key"].map(|ending| scratch.file(&format!("{own}.{ending}")));
+    let mut command = Command::new("python3");
+    let mut child = command.args([script, &cert, &key, &port.to_string()]).stdout(Stdio::piped()).spawn().unwrap();
+    let mut line = String::new();
+    BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+    (Other(child), line.trim().parse().unwrap())
+}
+
+fn files(scratch: &Scratch, ca: Option<&str>, own: Option<&str>) -> String {
+    let ca = ca.map(|ca| format!("ca={}", scratch.file(&format!("{ca}.pem"))));
+    let own = own
+        .map(|own| format!("cert={},key={}", scratch.file(&format!("{own}.pem")), scratch.file(&format!("{own}.key"))));
+    [ca, own].into_iter().flatten().collect::<Vec<_>>().join(",")
+}
+
+fn lines(path: &str) -> usize {
+    std::fs::read_to_string(path).map_or(0, |text| text.lines().count())
+}
+
+/// Our own collector, by TLS, and the target that it is.
+fn collector(scratch: &Scratch, tls: &str, write: &str) -> (Running, Arc<Mutex<String>>, String) {
+    let arguments = ["flows", "--from", "ipfix+tls://127.0.0.1:0", "--tls", tls, "-w", &scratch.file(write)];
+    let mut running = spawn(linerate(&arguments).stdout(Stdio::null()));
+    let heard = running.hear();
+    let target = || {
+        let heard = heard.lock().unwrap();
+        Some(heard.split("collecting from ").nth(1)?.split_once('\n')?.0.to_owned())
+    };
+    wait_until("it listens", || target().is_some());
+    let target = target().unwrap();
+    (running, heard, target)
+}
+
+#[test]
+fn records_come_by_tls_from_those_who_show_a_certificate() {
+    let (Some(scratch), Some(capture)) = (certificates(), corpus("real-mix.pcap")) else { return };
+    let capture = capture.to_str().unwrap();
+    let (running, heard, target) = collector(&scratch, &files(&scratch, Some("ca"), Some("good")), "back.jsonl");
+    let own = scratch.file("own.jsonl");
+    let client = files(&scratch, Some("ca"), Some("client"));
+    run(&["flows", "-r", capture, "-w", &target, "-w", &own, "--ipfix", "biflow", "--tls", &client]).good();
+    let back = scratch.file("back.jsonl");
+    let is_back = |name: &String| name.contains("back.jsonl") && lines(&scratch.file(name)) >= lines(&own);
+    wait_until("all is there", || scratch.names().iter().any(is_back));
+    // Nobody without a certificate, with one of nobody, or without TLS.
+    let none = files(&scratch, Some("ca"), None);
+    let nobody = files(&scratch, Some("ca"), Some("self"));
+    for (tls, says) in [(&none, "wants a certificate of ours"), (&nobody, "does not believe our certificate")] {
+        run(&["flows", "-r", capture, "-w", &target, "--tls", tls]).with_status(1).says(says);
+    }
+    let mut plain = TcpStream::connect(target.rsplit_once('/').unwrap().1).unwrap();
+    plain.write_all(b"\0\x0a\0\x14not TLS, but IPFIX").unwrap();
+    let mut said = Vec::new();
+    let _ = plain.read_to_end(&mut said);
+    wait_until("it is said", || heard.lock().unwrap().contains(" is refused: "));
+    drop(running.interrupt());
+    assert_eq!(lines(&back), lines(&own), "and nothing else");
+}
+
+#[test]
+fn an_exporter_speaks_with_whom_it_believes_alone() {
+    let (Some(scratch), Some(capture)) = (certificates(), corpus("real-mix.pcap")) else { return };
+    let capture = capture.to_str().unwrap();
+    let tls = files(&scratch, Some("ca"), None);
+    let target = |port: u16| format!("ipfix+tls://localhost:{port}");
+    for (own, says) in [("self", "signed by nobody"), ("other", "for another name"), ("old", "has expired")] {
+        let (_relay, port) = relay(&scratch, own, 1);
+        run(&["flows", "-r", capture, "-w", &target(port), "--tls", &tls]).with_status(1).says(says);
+    }
+    let (_relay, port) = relay(&scratch, "good", 1);
+    run(&["flows", "-r", capture, "-w", &target(port)]).with_status(1).says("signed by nobody");
+    // A server that speaks no TLS, and one that says nothing.
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    std::thread::spawn(move || {
+        for mut stream in listener.incoming().map_while(Result::ok) {
+            let _ = stream.write_all(b"HTTP/1.1 400 Bad Request\r\n\r\n");
+            let _ = std::io::copy(&mut stream, &mut std::io::sink());
+        }
+    });
+    run(&["flows", "-r", capture, "-w", &target(port), "--tls", &tls]).with_status(1).says("speaks no TLS");
+    // What OpenSSL takes is a file of IPFIX.
+    let port = free_port();
+    let taken = scratch.file("taken.ipfix");
+    let mut command = Command::new("openssl");
+    let [cert, key] = ["good.pem", "good.key"].map(|name| scratch.file(name));
+    command.args(["s_server", "-accept", &port.to_string(), "-cert", &cert, "-key", &key, "-quiet", "-naccept", "1"]);
+    let mut server = Other(command.stdout(File::create(&taken).unwrap()).stdin(Stdio::piped()).spawn().unwrap());
+    let own = scratch.file("own.jsonl");
+    let mut tries = 0;
+    loop {
+        let ended = run(&["flows", "-r", capture, "-w", &target(port), "-w", &own, "--tls", &tls, "--ipfix", "biflow"]);
+        if !ended.errors.contains("no collector listens there") || tries == 200 {
+            drop(ended.good());
+            break;
+        }
+        tries += 1;
+        std::thread::sleep(std::time::Duration::from_millis(50));
+    }
+    drop(server.0.stdin.take());
+    let _ = server.0.wait();
+    let back = scratch.file("back.jsonl");
+    run(&["flows", "-r", &taken, "-w", &back]).good();
+    assert_eq!(lines(&back), lines(&own));
+}
+
+#[test]
+fn a_broker_and_a_database_are_reached_by_tls_with_a_password() {
+    let (Some(scratch), Some(capture)) = (certificates(), corpus("real-mix.pcap")) else { return };
+    let capture = capture.to_str().unwrap();
+    let store = Store::start(|| store::Mood::Good);
+    let (_relay, port) = relay(&scratch, "good", store.port);
+    let [spool, secret, wrong] = ["spool", "secret", "wrong"].map(|name| scratch.file(name));
+    std::fs::write(&secret, "to be kept\n").unwrap();
+    std::fs::write(&wrong, "another\n").unwrap();
+    let tls = files(&scratch, Some("ca"), None);
+    let send = |target: &str, ship: &str, tls: &str| {
+        run(&["flows", "-r", capture, "-w", target, "--ship", &format!("spool={spool},{ship}"), "--tls", tls, "--json"])
+    };
+    let database = format!("clickhouse+https://ann@localhost:{port}/flows");
+    let summary = send(&database, &format!("rows=500,end=60,password={secret}"), &tls).good().json();
+    let sum = |summary: &serde_json::Value| {
+        let of = summary["accounts"].as_array().unwrap().iter().find(|account| account["stage"] == "deliver").unwrap();
+        (of["received"].as_u64().unwrap(), of["delivered"].as_u64().unwrap())
+    };
+    let (received, delivered) = sum(&summary);
+    assert!(received > 1000 && received == delivered, "{summary}");
+    assert!(
+        store.inserts().len() > 2
+            && store.inserts().iter().all(|insert| insert.password.as_deref() == Some("to be kept"))
+    );
+    // By a certificate that nobody believes nothing goes out, and the run says why.
+    let untrusted = files(&scratch, Some("self"), None);
+    drop(send(&database, &format!("end=60,password={secret}"), &untrusted).with_status(1).says("signed by nobody"));
+    // The broker says its own address, at which it speaks no TLS: that relay stands at the same port of another address.
+    let broker = Broker::start("t", 2, |_| broker::Mood::Good);
+    broker.sign_in("bob", "to be kept");
+    let (_relay, port) = relay(&scratch, "good", broker.port);
+    broker.advertise(port);
+    let target = format!("kafka+tls://bob@localhost:{port}/t");
+    let ship = format!("rows=500,end=60,sasl=plain,password={secret}");
+    let summary = send(&target, &ship, &tls).good().json();
+    let (received, delivered) = sum(&summary);
+    assert!(received > 1000 && received == delivered && broker.problems().is_empty(), "{summary}");
+    drop(send(&target, &ship.replace(&secret, &wrong), &tls).with_status(1).says("is the password right?"));
+    drop(send(&target, &ship.replace("sasl=plain", "sasl=scram-sha-256"), &tls).with_status(1).says("it has PLAIN"));
+}
+
+#[test]
+fn the_page_is_served_by_https() {
+    let Some(scratch) = certificates() else { return };
+    if !has_tools(&["curl"]) || !may_make_labs() {
+        return;
+    }
+    let [cert, key, ca] = ["good.pem", "good.key", "ca.pem"].map(|name| scratch.file(name));
+    let wire = Wire::new();
+    let port = format!("p1={}", wire.port("a", "eth0", ""));
+    let arguments = ["serve", "--port", &port, "--listen", "127.0.0.1:0", "--tls-cert", &cert, "--tls-key", &key];
+    let mut running = spawn(linerate(&arguments).stdout(Stdio::piped()));
+    let heard = running.hear();
+    let mut output = BufReader::new(running.take_output().unwrap());
+    let mut line = String::new();
+    output.read_line(&mut line).unwrap();
+    let address = line.trim().strip_prefix("listening on https://").expect(&line).to_owned();
+    let mut token = String::new();
+    output.read_line(&mut token).unwrap();
+    let token = token.split(',').next().unwrap().trim_start_matches("token ").to_owned();
+    let curl = |more: &[&str]| {
+        let output = Command::new("curl").args(["-sS", "--cacert", &ca, "-m", "20"]).args(more).output().unwrap();
+        (String::from_utf8_lossy(&output.stdout).into_owned(), String::from_utf8_lossy(&output.stderr).into_owned())
+    };
+    let port = address.rsplit_once(':').unwrap().1;
+    let url = format!("https://localhost:{port}");
+    let (page, errors) = curl(&[&format!("{url}/")]);
+    assert!(page.contains("<html") && errors.is_empty(), "{page} {errors}");
+    let user = format!(":{token}");
+    let asked = |more: &[&str]| curl(&[&["-u", &user, "-o", "/dev/null", "-w", "%{http_code}"][..], more].concat()).0;
+    let version = format!("{url}/capabilities/version");
+    assert_eq!(asked(&[&version]), "200");
+    assert_eq!(asked(&["-H", &format!("Origin: {url}"), &version]), "200");
+    assert_eq!(
+        asked(&["-H", &format!("Origin: http://localhost:{port}"), &version]),
+        "403",
+        "a page that came by HTTP"
+    );
+    // Without TLS there is no answer, and it is said; so is one who believes nobody.
+    let (answer, _) = curl(&[&format!("http://localhost:{port}/")]);
+    assert!(!answer.contains("<html"), "{answer}");
+    wait_until("it is said", || heard.lock().unwrap().contains("speaks no TLS"));
+    let _ = Command::new("curl").args(["-sS", "-m", "20", &url]).output().unwrap();
+    wait_until("it is said", || heard.lock().unwrap().matches("refused: ").count() >= 2);
+    drop(running.interrupt());
+    use std::os::unix::fs::PermissionsExt;
+    std::fs::set_permissions(&key, PermissionsExt::from_mode(0o644)).unwrap();
+    run(&arguments).with_status(1).says("everybody on this machine may read the key");
+}
