@@ -1,6 +1,10 @@
 //! A broker of Kafka for tests: it keeps what producers send as a real one does, by their ids, epochs and sequence numbers, and is moody on
 //! request. Written from the protocol's pages, apart from the client; nothing but the standard library.
 
+#[path = "request.rs"]
+mod request;
+
+use self::request::In;
 use std::collections::{BTreeMap, VecDeque};
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -157,45 +161,6 @@ impl Drop for Broker {
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
         }
-    }
-}
-
-/// Bytes of a request.
-struct In<'a>(&'a [u8]);
-
-impl<'a> In<'a> {
-    fn bytes(&mut self, count: usize) -> &'a [u8] {
-        let (bytes, rest) = self.0.split_at(count);
-        self.0 = rest;
-        bytes
-    }
-
-    fn number(&mut self, count: usize) -> i64 {
-        let bytes = self.bytes(count);
-        let sign = if bytes[0] & 0x80 != 0 { -1 } else { 0 };
-        bytes.iter().fold(sign, |number, byte| number << 8 | i64::from(*byte))
-    }
-
-    fn text(&mut self) -> Option<String> {
-        let count = self.number(2);
-        (count >= 0).then(|| String::from_utf8(self.bytes(count as usize).to_vec()).unwrap())
-    }
-
-    fn var(&mut self) -> i64 {
-        let (mut number, mut shift) = (0u64, 0);
-        loop {
-            let byte = self.bytes(1)[0];
-            number |= u64::from(byte & 0x7f) << shift;
-            shift += 7;
-            if byte < 0x80 {
-                return (number >> 1) as i64 ^ -((number & 1) as i64);
-            }
-        }
-    }
-
-    fn var_bytes(&mut self) -> Option<&'a [u8]> {
-        let count = self.var();
-        (count >= 0).then(|| self.bytes(count as usize))
     }
 }
 

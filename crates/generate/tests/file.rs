@@ -43,7 +43,7 @@ fn a_file_says_what_streams_there_are() {
     assert_eq!((set.order, set.rate, set.streams.len()), (Order::Sequential, None, 3));
     let [dns, syn, last] = &set.streams[..] else { panic!() };
     assert_eq!((dns.rate, dns.count, dns.id, dns.next), (Rate::Bits(5e9, Layer::L1), Some(100), 1, Next::Following));
-    assert_eq!((dns.shape, dns.mark), (Shape::Bursts { frames: 10, gap: 1500 }, Mark::Trailer));
+    assert_eq!((dns.shape.clone(), dns.mark), (Shape::Bursts { frames: 10, gap: 1500 }, Mark::Trailer));
     assert_eq!((dns.variants.len(), dns.selectors.len(), dns.variants[0].frame.len()), (3, 1, 60));
     assert_eq!((syn.rate, syn.mark, syn.id), (Rate::Frames(1000.0), Mark::Count, 77));
     assert_eq!(syn.next, Next::Goto { stream: 0, times: Some(3) });

@@ -14,11 +14,13 @@ fn certificates(name: &str) -> Option<PathBuf> {
     let _ = std::fs::remove_dir_all(&folder);
     std::fs::create_dir_all(&folder).unwrap();
     let script = include_str!("../../../tests/tls/certificates.sh");
-    let made =
-        Command::new("bash").args(["-c", script]).current_dir(&folder).stderr(Stdio::null()).stdout(Stdio::null());
-    let is_made = Command::new("openssl").arg("version").stdout(Stdio::null()).status().is_ok() && { made }
-        .status()
-        .is_ok_and(|status| status.success());
+    let quiet = |name: &str, arguments: &[&str]| {
+        let mut command = Command::new(name);
+        command.args(arguments).current_dir(&folder).stderr(Stdio::null()).stdout(Stdio::null());
+        command.status()
+    };
+    let is_made =
+        quiet("openssl", &["version"]).is_ok() && quiet("bash", &["-c", script]).is_ok_and(|status| status.success());
     is_made.then_some(folder)
 }
 

@@ -1,0 +1,40 @@
+//! Numbers and texts of a request, as the protocol of Kafka writes them.
+
+/// Bytes of a request.
+pub struct In<'a>(pub &'a [u8]);
+
+impl<'a> In<'a> {
+    pub fn bytes(&mut self, count: usize) -> &'a [u8] {
+        let (bytes, rest) = self.0.split_at(count);
+        self.0 = rest;
+        bytes
+    }
+
+    pub fn number(&mut self, count: usize) -> i64 {
+        let bytes = self.bytes(count);
+        let sign = if bytes[0] & 0x80 != 0 { -1 } else { 0 };
+        bytes.iter().fold(sign, |number, byte| number << 8 | i64::from(*byte))
+    }
+
+    pub fn text(&mut self) -> Option<String> {
+        let count = self.number(2);
+        (count >= 0).then(|| String::from_utf8(self.bytes(count as usize).to_vec()).unwrap())
+    }
+
+    pub fn var(&mut self) -> i64 {
+        let (mut number, mut shift) = (0u64, 0);
+        loop {
+            let byte = self.bytes(1)[0];
+            number |= u64::from(byte & 0x7f) << shift;
+            shift += 7;
+            if byte < 0x80 {
+                return (number >> 1) as i64 ^ -((number & 1) as i64);
+            }
+        }
+    }
+
+    pub fn var_bytes(&mut self) -> Option<&'a [u8]> {
+        let count = self.var();
+        (count >= 0).then(|| self.bytes(count as usize))
+    }
+}
