@@ -52,12 +52,9 @@ fn meet(server: &Files, client: &Files, host: &str) -> (std::io::Result<()>, Vec
         stream.flush()?;
         stream.end();
         // What a server says of our certificate comes behind.
-        loop {
-            match stream.read(&mut [0; 16]) {
-                Ok(_) => return Ok(()),
-                Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::UnexpectedEof) => return Ok(()),
-                Err(error) => return Err(error),
-            }
+        match stream.read(&mut [0; 16]) {
+            Err(error) if !matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::UnexpectedEof) => Err(error),
+            _ => Ok(()),
         }
     });
     (done, taken.join().unwrap())

@@ -88,8 +88,11 @@ pub(super) fn read_anything(bytes: &[u8]) {
     }
 }
 
+/// Two batches with their bytes.
+pub(super) type Halves = [(Batch, Vec<u8>); 2];
+
 /// A batch as two; `None`: it is of one record, or halved too often.
-pub(super) fn halves(batch: &Batch, bytes: &[u8]) -> Result<Option<[(Batch, Vec<u8>); 2]>> {
+pub(super) fn halves(batch: &Batch, bytes: &[u8]) -> Result<Option<Halves>> {
     let (Some(ids), Some(form), 2..) = (batch.id.halves(), FORMS.get(usize::from(batch.form)), batch.rows) else {
         return Ok(None);
     };

@@ -199,12 +199,14 @@ impl Work {
         match refusal {
             Refusal::Again => Ok(None),
             Refusal::TooLong(why) => {
-                self.spool.shorter(rows);
+                let is_news = self.spool.shorter(rows);
                 let bytes = self.spool.read(&waiting.batch)?;
                 let halves = bytes.and_then(|bytes| halves(&waiting.batch, &bytes).transpose()).transpose();
                 match halves {
                     Ok(Some(halves)) => {
-                        self.tell(format_args!("batch {name} of {rows} records is sent as halves: {why}"));
+                        if is_news {
+                            self.tell(format_args!("batch {name} of {rows} records is sent as halves: {why}"));
+                        }
                         let is_done = self.spool.halve(&waiting.batch, halves)?;
                         Ok((!is_done).then(|| "no room in the spool for halves of a batch that is too long".to_owned()))
                     }

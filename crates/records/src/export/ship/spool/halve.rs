@@ -8,9 +8,10 @@ use std::io::{ErrorKind, Result};
 use std::sync::atomic::Ordering;
 
 impl Spool {
-    /// The other side takes no batch of so many records: others are to have half as many.
-    pub fn shorter(&self, rows: u32) {
-        self.most_rows.fetch_min((rows / 2).max(1) as usize, Ordering::Relaxed);
+    /// The other side takes no batch of so many records: others are to have half as many. Whether that is news.
+    pub fn shorter(&self, rows: u32) -> bool {
+        let most = (rows / 2).max(1) as usize;
+        self.most_rows.fetch_min(most, Ordering::Relaxed) > most
     }
 
     /// The most records of a batch, as far as the other side has shown.
