@@ -375,7 +375,7 @@ fn what_cannot_be_meant_is_refused() {
         (&["-w", "a.ipfix", "--ipfix", "mtu=100"], "mtu=N, from 512 to"),
         (&["-w", "a.ipfix", "--ipfix", "domain=0"], "domain=N, from 1"),
         (&["-w", "a.jsonl", "--ipfix", "full"], "no IPFIX is written"),
-        (&["-w", "ipfix+tls://127.0.0.1"], "records go to none such"),
+        (&["-w", "ipfix+sctp://127.0.0.1"], "records go to none such"),
     ] {
         run(&[&["flows", "-r", &file][..], more].concat()).with_status(2).says(says);
     }

@@ -161,20 +161,21 @@ impl Selector {
 
     /// Whether all frames are wanted whole.
     pub fn is_everything(&self) -> bool {
-        self.selection.frames.is_none() && self.looks_at_none()
+        self.is_room_for(usize::MAX)
     }
 
-    /// Whether frames are wanted whole whatever they are.
-    fn looks_at_none(&self) -> bool {
-        let Selection { filter, also, shard, dedup, frames: _, slice } = &self.selection;
-        filter.is_empty() && also.is_empty() && shard.is_none() && dedup.is_none() && slice.is_none()
+    /// Whether frames are wanted whole whatever they are, and so many more of them.
+    fn is_room_for(&self, more: usize) -> bool {
+        let Selection { filter, also, shard, dedup, frames, slice } = &self.selection;
+        let looks_at_none =
+            filter.is_empty() && also.is_empty() && shard.is_none() && dedup.is_none() && slice.is_none();
+        looks_at_none && frames.is_none_or(|limit| self.delivered.saturating_add(more as u64) <= limit)
     }
 
     /// Takes `frames` frames without looking at any, if all of them are wanted whole; else false.
     #[inline]
     pub fn take_all(&mut self, frames: usize) -> bool {
-        let is_within = self.selection.frames.is_none_or(|limit| self.delivered + frames as u64 <= limit);
-        let all = is_within && self.looks_at_none();
+        let all = self.is_room_for(frames);
         if all {
             self.received += frames as u64;
             self.delivered += frames as u64;
@@ -383,14 +384,9 @@ mod tests {
         ] {
             assert!(!Selector::new(selection.clone()).is_everything(), "{selection:?}");
         }
-    }
-
-    #[test]
-    fn all_are_taken_as_long_as_the_limit_is_not_near() {
-        let mut selector = Selector::new(Selection { frames: Some(9), ..Selection::default() });
-        assert!(selector.take_all(5) && !selector.take_all(5) && !selector.is_full());
-        assert!(selector.take_all(4) && selector.is_full() && !selector.take_all(1));
-        assert!(!Selector::new(Selection { frames: Some(9), filter: "ip".into(), ..Selection::default() }).take_all(1));
+        // As long as a limit is not near.
+        let mut selector = Selector::new(Selection { frames: Some(9), ..none() });
+        assert!(selector.take_all(5) && !selector.take_all(5) && selector.take_all(4) && selector.is_full());
     }
 
     #[test]
