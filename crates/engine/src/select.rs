@@ -167,9 +167,8 @@ impl Selector {
     /// Whether frames are wanted whole whatever they are, and so many more of them.
     fn is_room_for(&self, more: usize) -> bool {
         let Selection { filter, also, shard, dedup, frames, slice } = &self.selection;
-        let looks_at_none =
-            filter.is_empty() && also.is_empty() && shard.is_none() && dedup.is_none() && slice.is_none();
-        looks_at_none && frames.is_none_or(|limit| self.delivered.saturating_add(more as u64) <= limit)
+        let is_room = frames.is_none_or(|limit| self.delivered.saturating_add(more as u64) <= limit);
+        is_room && filter.is_empty() && also.is_empty() && shard.is_none() && dedup.is_none() && slice.is_none()
     }
 
     /// Takes `frames` frames without looking at any, if all of them are wanted whole; else false.

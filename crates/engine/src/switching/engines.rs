@@ -226,7 +226,7 @@ impl Returning {
                 What::Run { block, frames } => {
                     done.push((*block, burst.len() as u32));
                     frames.start += burst.len() as u32;
-                    frames.is_empty()
+                    frames.start >= frames.end
                 }
                 What::Own(_, engine) => {
                     self.own_gone += u64::from(*engine == self.engine);
