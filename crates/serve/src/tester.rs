@@ -236,7 +236,7 @@ impl Tester {
             self.renew();
         }
         // By ports, those that stand for themselves first, then each sequence.
-        let mut groups: BTreeMap<(usize, Option<String>), (Vec<usize>, Vec<Stream>)> = BTreeMap::new();
+        let mut groups = BTreeMap::new();
         for at in flows {
             let (flow, running) = (&self.config.flows[*at], &mut self.running[*at]);
             let is_counted = flow.stream.mark != Mark::Trailer;
@@ -258,7 +258,7 @@ impl Tester {
             }
             (running.sending, running.rates) = (Arc::default(), Rates::default());
             let sequence = self.own.get(*at).and_then(|own| own.sequence.clone());
-            let (own, streams) = groups.entry((running.tx, sequence)).or_default();
+            let (own, streams) = groups.entry((running.tx, sequence)).or_insert_with(|| (Vec::new(), Vec::new()));
             own.push(*at);
             streams.push(Stream { id: running.id, ..flow.stream.clone() });
         }
