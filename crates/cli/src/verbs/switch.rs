@@ -41,8 +41,9 @@ Examples:
   # what rules make of capture files; out/1.pcap is what leaves by port 1
   linerate switch pcap:a.pcap pcap:b.pcap --rules rules.txt --out out
   # web traffic by an engine, which is another process; all else past it
-  linerate switch eth1 eth2 --inspect ids --rule 'tcp,actions=inspect:ids,normal' \\
-    --rule 'priority=1,actions=normal' --on-death open
+  linerate switch eth1 eth2 --inspect ids --on-death open \\
+    --rule 'tcp,actions=inspect:ids,normal' \\
+    --rule 'priority=1,actions=normal'
   # look at a switch at work, and change it; no frame is lost over that
   linerate switch eth1 eth2 --control /run/switch.sock
   linerate switch --ctl /run/switch.sock dump-flows
