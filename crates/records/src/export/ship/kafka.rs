@@ -3,7 +3,8 @@
 //! A broker appends a batch once by its producer id, epoch and sequence number, whoever sends it again, and over which connection. These are
 //! noted on the disk before a batch is sent, so that a process that died sends it again as what it was. A broker remembers the last five of a
 //! producer in a partition: so many are under way at a time, in the order of their numbers. Where one of them is not taken those behind it are
-//! not either (their numbers leave a gap), and all are sent again in order; where it never will be, those behind it get its numbers.
+//! not either (their numbers leave a gap), and all are sent again in order; where it never will be, those behind it get its numbers. A broker
+//! that knows nothing of a producer takes any number as its first: the first batch is under way alone, until it was taken.
 
 mod broker;
 mod flight;
@@ -16,7 +17,7 @@ use self::broker::Broker;
 use self::flight::{Broken, Sent, told};
 use self::wire::{Ask, Topic};
 use super::form::Form;
-use super::journal::Assigned;
+use super::journal::{Assigned, Batch, Id};
 use super::link::Over;
 use super::spool::Spool;
 use super::state::Waiting;
@@ -49,6 +50,8 @@ pub(super) struct Kafka {
     producer: Option<(i64, i16)>,
     /// What was sent, the oldest first.
     sent: VecDeque<Sent>,
+    /// The producer of which each partition has taken something.
+    taken: BTreeMap<i32, (i64, i16)>,
     /// What went wrong in a partition while others are under way.
     broken: BTreeMap<i32, Broken>,
     /// Connections and places are to be looked up anew.
@@ -79,6 +82,7 @@ impl Kafka {
             brokers: BTreeMap::new(),
             producer: None,
             sent: VecDeque::new(),
+            taken: BTreeMap::new(),
             broken: BTreeMap::new(),
             is_stale: false,
         })
@@ -151,17 +155,14 @@ impl Kafka {
         }
     }
 
-    /// What a batch is to be sent as, noted on the disk.
-    fn assign(
-        &mut self,
-        spool: &Spool,
-        waiting: &Waiting,
-        topic: &Topic,
-        count: u32,
-    ) -> std::result::Result<Assigned, Refusal> {
-        let batch = &waiting.batch;
+    /// Where a batch goes.
+    fn partition(&self, batch: &Batch, topic: &Topic) -> i32 {
         let place = if self.lanes > 1 { u64::from(batch.lane) } else { batch.id.run.wrapping_add(batch.id.number) };
-        let (partition, _) = topic.leaders[(place % topic.leaders.len() as u64) as usize];
+        topic.leaders[(place % topic.leaders.len() as u64) as usize].0
+    }
+
+    /// What a batch is to be sent as, noted on the disk.
+    fn assign(&mut self, spool: &Spool, id: Id, partition: i32, count: u32) -> std::result::Result<Assigned, Refusal> {
         let known = spool.next_in(partition).filter(|next| now().saturating_sub(next.at) < KNOWN);
         let (producer, epoch, sequence) = match known {
             Some(next) => (next.producer, next.epoch, next.sequence),
@@ -171,7 +172,7 @@ impl Kafka {
             }
         };
         let assigned = Assigned { partition, producer, epoch, sequence, count, at: now() };
-        spool.assign(batch.id, assigned)?;
+        spool.assign(id, assigned)?;
         Ok(assigned)
     }
 
@@ -228,17 +229,26 @@ impl Kafka {
             is_there && now().saturating_sub(assigned.at) < KNOWN
         };
         let is_again = waiting.assigned.is_some();
-        let assigned = match waiting.assigned {
-            Some(assigned) if is_known(&assigned) => {
+        let earlier = waiting.assigned.filter(is_known);
+        let partition = earlier.map_or_else(|| self.partition(batch, &topic), |assigned| assigned.partition);
+        let is_first = |sent: &Sent| {
+            let Assigned { partition: own, producer, epoch, .. } = sent.assigned;
+            own == partition && self.taken.get(&partition) != Some(&(producer, epoch))
+        };
+        if self.sent.iter().any(is_first) {
+            return Err(Refusal::Again);
+        }
+        let assigned = match earlier {
+            Some(assigned) => {
                 spool.count(|tally| tally.resent += 1);
                 assigned
             }
-            earlier => {
-                if earlier.is_some() {
+            None => {
+                if is_again {
                     // Whether it came nobody can find out any more.
                     self.give_up(spool, batch.rows);
                 }
-                self.assign(spool, waiting, &topic, messages.len() as u32)?
+                self.assign(spool, batch.id, partition, messages.len() as u32)?
             }
         };
         let records = wire::batch(&assigned, (batch.last / 1_000_000) as i64, &headers, &messages);

@@ -53,7 +53,10 @@ impl Kafka {
         let partition = assigned.partition;
         match error {
             // 46: it is there already.
-            0 | 46 => Ok(()),
+            0 | 46 => {
+                self.taken.insert(partition, (assigned.producer, assigned.epoch));
+                Ok(())
+            }
             10 | 18 | 32 | 87 => {
                 self.broken.insert(partition, Broken::Refused { assigned, is_heard: true });
                 let why = told(error);
