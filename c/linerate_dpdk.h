@@ -102,8 +102,8 @@ struct linerate_dpdk_counter {
     uint64_t value;
 };
 
-/* The frames of several ports, ordered by time and copied each from its buffer to shared memory: what programs over DPDK do, to
- * be measured beside. */
+/* The frames of several ports, ordered by time and copied each from its buffer to other memory: what programs over DPDK do, to be
+ * measured beside. */
 struct linerate_dpdk_classic {
     struct linerate_dpdk_port *const *ports;
     uint32_t count;
@@ -112,6 +112,8 @@ struct linerate_dpdk_classic {
     size_t bytes;     /* filled again and again */
     struct linerate_dpdk_desc *descs;
     uint32_t most;    /* 0: frames are received and freed */
+    uint32_t threads; /* not 0: one receives, one merges, one copies, into as much memory of a memfd in place of that */
+    uint64_t cpu_ns[3]; /* of these: what they used of a processor, without their waiting for each other */
 };
 
 struct linerate_dpdk_port;
@@ -139,7 +141,7 @@ struct linerate_dpdk_plugin {
     /* Waits for frames that the driver has taken, a second at most. */
     void (*close)(struct linerate_dpdk_port *);
     /* How many were copied. */
-    uint64_t (*classic)(const struct linerate_dpdk_classic *);
+    uint64_t (*classic)(struct linerate_dpdk_classic *);
 };
 
 __attribute__((visibility("default"))) const struct linerate_dpdk_plugin *linerate_dpdk_plugin(void);

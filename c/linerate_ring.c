@@ -615,18 +615,31 @@ void linerate_wait(struct linerate_ring *ring, int milliseconds) {
     linerate_wait_or(ring, -1, milliseconds);
 }
 
-void linerate_wait_or(struct linerate_ring *ring, int fd, int milliseconds) {
-    _Atomic uint32_t *sleeping = (_Atomic uint32_t *)(ring->control + offsetof(struct linerate_control, sleeping));
+static void set_sleeping(struct linerate_ring *ring, uint32_t sleeps) {
+    unsigned char *sleeping = ring->control + offsetof(struct linerate_control, sleeping);
+    atomic_store_explicit((_Atomic uint32_t *)sleeping, sleeps, memory_order_relaxed);
+}
+
+int linerate_sleep(struct linerate_ring *ring) {
+    if (ring->end != LINERATE_RUNNING)
+        return -1;
+    set_sleeping(ring, 1);
+    atomic_thread_fence(memory_order_seq_cst);
+    return is_anything_new(ring) ? -1 : ring->socket;
+}
+
+void linerate_awake(struct linerate_ring *ring) {
     if (ring->end != LINERATE_RUNNING)
         return;
-    atomic_store_explicit(sleeping, 1, memory_order_relaxed);
-    atomic_thread_fence(memory_order_seq_cst);
-    if (!is_anything_new(ring)) {
-        struct pollfd wake[] = { { .fd = ring->socket, .events = POLLIN }, { .fd = fd, .events = POLLIN } };
-        poll(wake, 2, milliseconds);
-    }
-    atomic_store_explicit(sleeping, 0, memory_order_relaxed);
+    set_sleeping(ring, 0);
     listen_to(ring);
+}
+
+void linerate_wait_or(struct linerate_ring *ring, int fd, int milliseconds) {
+    struct pollfd wake[] = { { .fd = linerate_sleep(ring), .events = POLLIN }, { .fd = fd, .events = POLLIN } };
+    if (wake[0].fd >= 0)
+        poll(wake, 2, milliseconds);
+    linerate_awake(ring);
 }
 
 enum linerate_end linerate_end(const struct linerate_ring *ring) {

@@ -279,6 +279,11 @@ void linerate_wait(struct linerate_ring *ring, int milliseconds);
 /* The same, or until this descriptor can be read; it is left as it is. */
 void linerate_wait_or(struct linerate_ring *ring, int fd, int milliseconds);
 
+/* For a program that waits by itself: goes to sleep, and returns what to poll for input; -1 if there may be something already.
+ * linerate_awake is called before frames are asked for again; verdicts may be said meanwhile. */
+int linerate_sleep(struct linerate_ring *ring);
+void linerate_awake(struct linerate_ring *ring);
+
 /* Why no more frames come; LINERATE_RUNNING as long as they may. */
 enum linerate_end linerate_end(const struct linerate_ring *ring);
 

@@ -19,6 +19,7 @@ use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
+use std::os::unix::fs::PermissionsExt;
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -99,6 +100,7 @@ fn a_broker_and_a_database_get_what_a_file_gets() {
         (Scratch::new(), Broker::start("t", 3, |_| broker::Mood::Good), Store::start(|| store::Mood::Good));
     let [file, spool, secret] = ["flows.jsonl", "spool", "secret"].map(|name| scratch.file(name));
     std::fs::write(&secret, "a b c\nnot this\n").unwrap();
+    std::fs::set_permissions(&secret, PermissionsExt::from_mode(0o600)).unwrap();
     let kafka = format!("kafka://127.0.0.1:1,127.0.0.1:{}/t", broker.port);
     let clickhouse = format!("clickhouse://ann@127.0.0.1:{}/net.flows", store.port);
     let ship = format!("spool={spool},sensor=lab-1,end=30,rows=1000,password={secret}");
@@ -180,6 +182,61 @@ fn what_is_meant_is_said_and_the_rest_refused() {
         assert!(!ended.errors.contains("u:secret@") || says.contains("password"), "{}", ended.errors);
     }
     assert_eq!(scratch.names(), ["few.pcap"]);
+    let secret = scratch.file("secret");
+    std::fs::write(&secret, "secret\n").unwrap();
+    std::fs::set_permissions(&secret, PermissionsExt::from_mode(0o644)).unwrap();
+    let ship = format!("{spool},password={secret}");
+    let says = format!("{secret}: everybody on this machine may read the password: chmod o= {secret}");
+    let ended = run(&["flows", "-r", &capture, "-w", "clickhouse://u@h/t", "--ship", &ship]);
+    assert!(ended.with_status(1).errors.contains(&says));
+}
+
+/// A broker that has the password by its hash alone lets us in, and nobody with another one.
+#[test]
+fn one_signs_in_by_scram() {
+    let (scratch, broker) = (Scratch::new(), Broker::start("t", 1, |_| broker::Mood::Good));
+    broker.sign_in_by_scram("bob", "to be kept");
+    let [capture, spool, secret] = ["few.pcap", "spool", "secret"].map(|name| scratch.file(name));
+    std::fs::write(&capture, capture_of(30)).unwrap();
+    let target = format!("kafka://bob@127.0.0.1:{}/t", broker.port);
+    let send = |password: &str, sasl: &str| {
+        std::fs::write(&secret, password).unwrap();
+        std::fs::set_permissions(&secret, PermissionsExt::from_mode(0o600)).unwrap();
+        let ship = format!("spool={spool},end=30,sasl={sasl},password={secret}");
+        run(&["flows", "-r", &capture, "-w", &target, "--format", "jsonl", "--ship", &ship])
+    };
+    drop(send("another", "scram-sha-256").with_status(1).says("is the password right?"));
+    drop(send("to be kept", "scram-sha-512").with_status(1).says("it has SCRAM-SHA-256"));
+    drop(send("to be kept", "scram-sha-256").good());
+    let lines: Vec<Value> = broker.messages().iter().map(line).collect();
+    assert_eq!((each_once(&lines), broker.problems()), (90, vec![]), "those of the runs before came as well");
+}
+
+/// A batch that was set aside goes to a table that takes it, once it has its name again.
+#[test]
+fn what_was_set_aside_is_sent_as_records_that_are_stored() {
+    let scratch = Scratch::new();
+    let mut asked = 0;
+    let store = Store::start(move || {
+        asked += 1;
+        if asked == 1 { store::Mood::Error(33) } else { store::Mood::Good }
+    });
+    let [capture, spool, refused] = ["few.pcap", "spool", "refused"].map(|name| scratch.file(name));
+    std::fs::write(&capture, capture_of(30)).unwrap();
+    std::fs::create_dir(&refused).unwrap();
+    let target = format!("clickhouse://127.0.0.1:{}/t", store.port);
+    let send = |from: [&str; 2]| {
+        let ship = format!("spool={spool},end=30");
+        run(&["flows", from[0], from[1], "-w", &target, "--ship", &ship, "--json"])
+    };
+    drop(send(["-r", &capture]).good());
+    let is_aside = |path: &std::path::PathBuf| path.to_string_lossy().ends_with(".parquet.refused");
+    let aside: Vec<_> = files(std::path::Path::new(&spool)).into_iter().filter(is_aside).collect();
+    assert_eq!((aside.len(), store.inserts().len()), (1, 0));
+    std::fs::rename(&aside[0], format!("{refused}/a.parquet")).unwrap();
+    let summary = send(["--from", &refused]).good().json();
+    assert_eq!(account(&summary, "deliver", &target)["delivered"], 30, "{summary}");
+    assert_eq!(store.inserts().len(), 1);
 }
 
 /// Records wait for one who is away, over runs; what is not delivered is said, and the exit status says it too.
@@ -319,10 +376,19 @@ fn a_batch_is_a_file_of_parquet() {
     if !python.exists() {
         return skip("scripts/setup test has not installed DuckDB and ClickHouse; nobody read a spool");
     }
-    let scratch = Scratch::new();
+    let (scratch, mut in_messages) = (Scratch::new(), 0);
     let spool = scratch.file("spool");
-    let ship = format!("spool={spool},end=0,rows=300,sensor=a");
-    run(&["flows", "-r", capture.to_str().unwrap(), "-w", "clickhouse://127.0.0.1:1/t", "--ship", &ship, "-q"]).good();
+    let broker = Broker::start("t", 2, |_| broker::Mood::Good);
+    for (target, end) in [("clickhouse://127.0.0.1:1/t", 0), (&*format!("kafka://127.0.0.1:{}/t", broker.port), 30)] {
+        let ship = format!("spool={spool},end={end},rows=300,sensor=a");
+        run(&["flows", "-r", capture.to_str().unwrap(), "-w", target, "--ship", &ship, "-q"]).good();
+    }
+    // Messages of the topic, as they lie there, beside what is spooled for the database.
+    std::fs::create_dir(format!("{spool}/messages")).unwrap();
+    for (number, message) in broker.messages().iter().enumerate() {
+        std::fs::write(format!("{spool}/messages/{number}.parquet"), &message.value).unwrap();
+        in_messages += message.headers["rows"].parse::<u64>().unwrap();
+    }
     let page = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/guide/fleet.md")).unwrap();
     let tables = page.split("```sql\n").nth(1).unwrap().split("```").next().unwrap();
     let script = concat!(env!("CARGO_MANIFEST_DIR"), "/fleet/read.py");
@@ -330,5 +396,5 @@ fn a_batch_is_a_file_of_parquet() {
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let read: Value = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!((&read["duckdb"], &read["once"]), (&read["clickhouse"], &true.into()), "{read}");
-    assert!(read["duckdb"][0].as_u64().unwrap() > 1000, "{read}");
+    assert!(in_messages > 1000 && read["duckdb"][0] == 2 * in_messages, "{read} {in_messages}");
 }

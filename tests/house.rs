@@ -105,6 +105,7 @@ const HAS_A_THREAD: &[&str] = &[
     "crates/records/src/export/ship/batches.rs",
     "crates/records/src/export/ship/link.rs",
     "crates/records/src/export/ship/sender.rs",
+    "crates/records/src/ipfix/listen/connections.rs",
     "crates/records/src/ipfix/listen/secure.rs",
     "crates/record/src/compression/parallel.rs",
 ];

@@ -6,6 +6,12 @@ mod answers;
 mod daq;
 #[path = "inline/engine.rs"]
 mod engine;
+#[path = "inline/holds.rs"]
+mod holds;
+#[path = "inline/lanes.rs"]
+mod lanes;
+#[path = "inline/shares.rs"]
+mod shares;
 
 use linerate_backends::{open_rx, open_tx};
 use linerate_burst::{Block, Count, Desc, Kind, Ledger, Nanos, Stage};

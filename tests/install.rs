@@ -1,7 +1,8 @@
 //! What `make install` and `make deb` put where, and whether it works there.
 
-use linerate_tests::support::program::{program, run};
-use linerate_tests::support::{Scratch, files, has_tools, tool};
+use linerate_tests::support::program::{program, run, start};
+use linerate_tests::support::{Scratch, files, has_tools, tool, wait_until};
+use std::net::{TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
@@ -61,8 +62,10 @@ fn everything_is_below_the_prefix_and_goes_again() {
         "lib/liblinerate_ring.so",
         "lib/liblinerate_ring.so.1",
         "lib/pkgconfig/linerate-ring.pc",
+        "lib/systemd/system/linerate-collect.service",
         "lib/systemd/system/linerate-flows@.service",
         "lib/systemd/system/linerate-record@.service",
+        "lib/systemd/system/linerate-ship@.service",
         "share/bash-completion/completions/linerate",
         "share/doc/linerate/LICENSE-APACHE",
         "share/doc/linerate/LICENSE-MIT",
@@ -221,6 +224,50 @@ fn units_are_right() {
         let own: Vec<&str> = said.lines().filter(|line| line.contains("linerate")).collect();
         assert!(own.is_empty(), "{own:?}");
     }
+}
+
+/// What a unit starts the program with, once these words and variables have values; a variable without braces may be no word.
+fn arguments(unit: &str, values: &[(&str, &str)]) -> Vec<String> {
+    let path = installed().unwrap().join("lib/systemd/system").join(unit);
+    let text = std::fs::read_to_string(path).unwrap();
+    let command = text.lines().find_map(|line| line.strip_prefix("ExecStart=/opt/linerate/bin/linerate ")).unwrap();
+    let filled = |word: &str| values.iter().fold(word.to_owned(), |word, (name, value)| word.replace(name, value));
+    assert!(values.iter().all(|(name, _)| command.contains(name)), "{command}");
+    command.split(' ').map(filled).filter(|word| !word.is_empty()).collect()
+}
+
+#[test]
+fn the_units_of_a_fleet_ship_and_collect() {
+    if installed().is_none() {
+        return;
+    }
+    let scratch = Scratch::new();
+    let [state, spool, frames] = ["state", "spool", "frames.pcap"].map(|name| scratch.file(name));
+    let packets = "ip(dst=10.0.0.1..10.0.0.9)/udp(dport=53)";
+    run(&["generate", "-q", "--to", &format!("pcap:{frames}"), "-c", "9", "-k", packets]).good();
+    let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let listens = format!("127.0.0.1:{port}");
+    let collect = arguments("linerate-collect.service", &[("${STATE_DIRECTORY}", &state), (":4739", &listens)]);
+    let collector = start(&collect.iter().map(String::as_str).collect::<Vec<_>>());
+    wait_until("the collector listens", || TcpStream::connect(&listens).is_ok());
+    run(&["flows", "-q", "-r", &frames, "-w", &format!("ipfix+tcp://{listens}")]).good();
+    collector.interrupt().good().shows("9 records in");
+    assert_eq!(files(Path::new(&state)).len(), 1);
+    // Of a capture, to a broker that is away.
+    let values = [
+        ("${TARGET}", "kafka://127.0.0.1:1/flows"),
+        ("${STATE_DIRECTORY}", &spool),
+        ("${SHIP}", ",end=0"),
+        ("$OPTIONS", ""),
+        ("%l", "host"),
+        ("%i", "eth1"),
+    ];
+    let mut ship = arguments("linerate-ship@.service", &values);
+    assert_eq!(ship[..2], ["flows", "eth1"]);
+    ship.splice(1..2, ["-r".to_owned(), frames]);
+    let shipped = run(&ship.iter().map(String::as_str).collect::<Vec<_>>()).good();
+    shipped.shows("9 records spooled for kafka://127.0.0.1:1/flows");
+    assert!(files(&Path::new(&spool).join("eth1")).len() >= 2, "a batch and its journal");
 }
 
 #[test]

@@ -3,8 +3,14 @@
 //! - `text`: CSV and Zeek's own lines, read by other programs;
 //! - `sent`: IPFIX and NetFlow v9 beside JSON of the same capture: by a decoder of its own, `nfcapd`, `tshark`, and by collectors
 //!   that go away;
+//! - `keys`: all captures of the corpus by key, beside `nfdump`;
+//! - `live`: what is said while records come and go;
 //! - `taken`: what others sent becomes the same flows.
 
+#[path = "ipfix/keys.rs"]
+mod keys;
+#[path = "ipfix/live.rs"]
+mod live;
 #[path = "ipfix/sent.rs"]
 mod sent;
 #[path = "ipfix/taken.rs"]

@@ -2,6 +2,7 @@
 //!
 //! - `arrivals`: what arrives is what the plan says, whatever receivers do to it;
 //! - `control`: rates, stopping, dying, refusals;
+//! - `told`: what streams are told while they run;
 //! - `program`: `generate` on such a port.
 
 #[path = "live/arrivals.rs"]
@@ -12,3 +13,5 @@ mod control;
 mod program;
 #[path = "live/stage.rs"]
 mod stage;
+#[path = "live/told.rs"]
+mod told;

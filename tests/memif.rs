@@ -4,9 +4,10 @@
 //! - `making`: what is wrong with a connection while it is made, in both roles;
 //! - `hostile`: what a peer can do to the memory;
 //! - `faulty`: the faults of DPDK, played one by one;
+//! - `ids`: several interfaces behind one socket;
 //! - `ends`: peers that go and come, a thousand times;
 //! - `program`: the program at both ends;
-//! - `dpdk`: `dpdk-testpmd` at the other end.
+//! - `dpdk`: `dpdk-testpmd` at the other end; `ovs`: Open vSwitch with DPDK between two of ours.
 
 #[path = "memif/dpdk.rs"]
 mod dpdk;
@@ -16,9 +17,16 @@ mod ends;
 mod faulty;
 #[path = "memif/hostile.rs"]
 mod hostile;
+#[path = "memif/ids.rs"]
+mod ids;
 #[path = "memif/making.rs"]
 mod making;
+#[path = "memif/ovs.rs"]
+mod ovs;
 #[path = "memif/peer.rs"]
 mod peer;
 #[path = "memif/program.rs"]
 mod program;
+
+/// Whoever needs a processor for itself has this alone; what is judged by how fast a peer is has it together with others.
+static PROCESSOR: std::sync::RwLock<()> = std::sync::RwLock::new(());

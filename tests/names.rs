@@ -1,6 +1,6 @@
 //! What flows say of themselves, beside what tshark reads in the same captures.
 //!
-//! By conversation (its ports): the first server name, the first question of DNS, the first host, method and status of HTTP, the lines of
+//! By conversation (its ports): the first server name, the first question of DNS and the addresses of its answer, the first host, method and status of HTTP, the lines of
 //! SSH. Where we differ, and why, stands in [`DIFFERENCES`]. The corpus is found through `LINERATE_CORPUS`.
 
 #[path = "names/differences.rs"]
@@ -23,10 +23,11 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 pub type Told = (u64, u64, &'static str, String);
 
 /// Fields of our records, and what they are called here.
-const FIELDS: [(&str, &str, &str); 8] = [
+const FIELDS: [(&str, &str, &str); 9] = [
     ("tls", "server_name", "sni"),
     ("tls", "alpn", "alpn"),
     ("dns", "query", "query"),
+    ("dns", "addresses", "addresses"),
     ("http", "host", "host"),
     ("http", "method", "method"),
     ("http", "status", "status"),
@@ -35,7 +36,7 @@ const FIELDS: [(&str, &str, &str); 8] = [
 ];
 
 /// Captures compared, and values in them, at least.
-const AT_LEAST: (usize, usize) = (100, 1400);
+const AT_LEAST: (usize, usize) = (100, 1530);
 
 /// tshark processes at a time.
 const PROCESSES: usize = 2;
@@ -85,6 +86,7 @@ fn told(capture: &Path) -> BTreeSet<Told> {
         let [one, other] = ["orig_port", "resp_port"].map(|name| flow[name].as_u64().unwrap());
         for (group, field, name) in FIELDS {
             let value = match &flow[group][field] {
+                Value::String(text) if name == "addresses" => sorted(text),
                 Value::String(text) => text.clone(),
                 Value::Number(number) => number.to_string(),
                 _ => continue,
@@ -93,6 +95,13 @@ fn told(capture: &Path) -> BTreeSet<Told> {
         }
     }
     all
+}
+
+/// A list with commas between, in an order of its own.
+fn sorted(list: &str) -> String {
+    let mut all: Vec<&str> = list.split(',').filter(|one| !one.is_empty()).collect();
+    all.sort_unstable();
+    all.join(",")
 }
 
 /// The same records, whoever meters and however frames come.

@@ -2,6 +2,8 @@
 
 #[path = "network/answer.rs"]
 mod answer;
+#[path = "network/bridge.rs"]
+mod bridge;
 #[path = "network/endings.rs"]
 mod endings;
 #[path = "network/filters.rs"]

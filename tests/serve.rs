@@ -1,6 +1,8 @@
 //! The HTTP server: driven by the published client, and asked by those who may not.
 //!
 //! - `clients`: snappi, unchanged, between two hosts;
+//! - `described`: requests and answers beside the published description;
+//! - `flip`: a relay that changes a byte of answers;
 //! - `hostile`: requests that are refused while traffic goes on;
 //! - `own`: what is not of the model;
 //! - `page`: the page, in a headless Chromium;
@@ -10,6 +12,10 @@
 
 #[path = "serve/clients.rs"]
 mod clients;
+#[path = "serve/described.rs"]
+mod described;
+#[path = "serve/flip.rs"]
+mod flip;
 #[path = "serve/hostile.rs"]
 mod hostile;
 #[path = "serve/many.rs"]

@@ -7,6 +7,7 @@ pub mod flows;
 pub mod frames;
 pub mod program;
 pub mod records;
+pub mod schema;
 pub mod wire;
 
 use std::io::Write;

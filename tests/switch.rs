@@ -3,7 +3,7 @@
 //! - `ovs`: Open vSwitch with its dummy datapath, which needs no rights and no interface; `random`: rules and frames; `compare`: both
 //!   are given the same, and the same bytes leave by the same ports; `differences`: but for what is named there;
 //! - `inspected`: rules that have an engine decide, between ports in memory; `engines`: the same between hosts, with engines that are killed;
-//! - `program`: the verb, on files, in namespaces, and while it is changed.
+//! - `program`: the verb, on files, in namespaces, and while it is changed; `replaced`: while all of its rules are.
 
 #[path = "switch/compare.rs"]
 mod compare;
@@ -17,3 +17,5 @@ mod ovs;
 mod program;
 #[path = "switch/random.rs"]
 mod random;
+#[path = "switch/replaced.rs"]
+mod replaced;

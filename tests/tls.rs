@@ -14,6 +14,7 @@ use linerate_tests::support::{Scratch, corpus, has_tools, may_make_labs, wait_un
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
+use std::os::unix::fs::PermissionsExt;
 use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex};
 use store::Store;
@@ -163,6 +164,7 @@ fn a_broker_and_a_database_are_reached_by_tls_with_a_password() {
     let [spool, secret, wrong] = ["spool", "secret", "wrong"].map(|name| scratch.file(name));
     std::fs::write(&secret, "to be kept\n").unwrap();
     std::fs::write(&wrong, "another\n").unwrap();
+    [&secret, &wrong].iter().for_each(|file| std::fs::set_permissions(file, PermissionsExt::from_mode(0o600)).unwrap());
     let tls = files(&scratch, Some("ca"), None);
     let send = |target: &str, ship: &str, tls: &str| {
         run(&["flows", "-r", capture, "-w", target, "--ship", &format!("spool={spool},{ship}"), "--tls", tls, "--json"])

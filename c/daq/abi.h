@@ -66,7 +66,7 @@ enum { /* what an instance can do */
 enum { DAQ_PKT_NOT_FORWARDING = 2, DAQ_PKT_ERROR = 0x200 };
 enum { DAQ_VAR_REQUIRES_ARGUMENT = 1, DAQ_VAR_FORBIDS_ARGUMENT = 2 };
 enum { DAQ_MSG_TYPE_PACKET = 1, DAQ_META_SLOTS = 8, DAQ_META_DECODE = 1, DAQ_UNKNOWN = -1 };
-enum { DIOCTL_GET_DEVICE_INDEX = 1 };
+enum { DIOCTL_GET_DEVICE_INDEX = 1, DIOCTL_SET_PACKET_VERDICT_REASON = 7 };
 
 /* Bits of daq_decode.flags. */
 enum {
@@ -120,6 +120,12 @@ struct daq_device_index {
     int index;
 };
 
+/* The argument of DIOCTL_SET_PACKET_VERDICT_REASON. */
+struct daq_verdict_reason {
+    const struct daq_msg *msg;
+    uint8_t reason;
+};
+
 struct daq_base {
     uint32_t api_version, api_size;
     const char *(*input)(void *config);
@@ -170,7 +176,7 @@ struct daq_module {
 _Static_assert(sizeof(struct daq_msg) == 112 && sizeof(struct daq_packet) == 56 && sizeof(struct daq_decode) == 16, "messages");
 _Static_assert(sizeof(struct daq_stats) == 96 && sizeof(struct daq_pool_info) == 16 && sizeof(struct daq_variable) == 24, "queries");
 _Static_assert(sizeof(struct daq_base) == 104 && sizeof(struct daq_module) == 216, "tables");
-_Static_assert(sizeof(struct daq_device_index) == 16 && sizeof(enum daq_status) == 4, "arguments");
+_Static_assert(sizeof(struct daq_device_index) == 16 && sizeof(struct daq_verdict_reason) == 16 && sizeof(enum daq_status) == 4, "arguments");
 DAQ_AT(daq_msg, meta, 16);
 DAQ_AT(daq_msg, owner, 80);
 DAQ_AT(daq_msg, hdr_len, 96);

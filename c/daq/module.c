@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /* daq_linerate.so: a module for libdaq 3 (Snort 3) that takes frames from block rings and capture files. Inputs:
  *     shm:NAME      a ring, looked at (linerate capture eth0 --share NAME); with -z N each instance has its share of the flows
- *     inline:NAME   a ring whose frames go on as verdicts say (linerate inline A B --share NAME)
+ *     inline:NAME   a ring whose frames go on as verdicts say (linerate inline A B --share NAME); with -z N in shares too
  *     file:PATH     pcap or pcapng; with -r a bare PATH, - for standard input
  * Messages lie in a pool of the instance, so that what the engine writes into them reaches nobody else. */
 #define _GNU_SOURCE
@@ -242,7 +242,7 @@ static int is_interrupted(struct instance *instance) {
 static void wait_for(struct instance *instance, unsigned most, int milliseconds) {
     /* Without room for a frame there is nothing to be woken by but an interruption. */
     if (most > 0) {
-        linerate_wait_or(instance->ring, instance->wake, milliseconds);
+        ring_wait(instance, milliseconds);
     } else {
         struct pollfd wake = { .fd = instance->wake, .events = POLLIN };
         poll(&wake, 1, milliseconds < 0 ? 1000 : milliseconds);
@@ -283,7 +283,7 @@ static unsigned receive(void *handle, unsigned most, const struct daq_msg *msgs[
         return 0;
     most = most < instance->pool.available ? most : instance->pool.available;
     if (instance->kind != SOURCE_FILE)
-        return receive_from_ring(instance, most, msgs, status);
+        return ring_received(instance, receive_from_ring(instance, most, msgs, status));
     if (is_interrupted(instance)) {
         *status = DAQ_RSTAT_INTERRUPTED;
     } else if (most == 0) {
@@ -315,7 +315,7 @@ static int inject_relative(void *handle, const struct daq_msg *msg, const uint8_
     struct message *message = pool_find(&instance->pool, msg);
     if (instance->kind != SOURCE_INLINE)
         return DAQ_ERROR_NOTSUP;
-    if (!message || !instance->ring || linerate_end(instance->ring) != LINERATE_RUNNING || length == 0)
+    if (!message || ring_is_over(instance) || length == 0)
         return DAQ_ERROR_INVAL;
     return ring_inject(instance, message, data, length, reverse);
 }
@@ -323,7 +323,7 @@ static int inject_relative(void *handle, const struct daq_msg *msg, const uint8_
 static int control(void *handle, int command, void *argument, size_t length) {
     struct daq_device_index *asked = argument;
     if (command != DIOCTL_GET_DEVICE_INDEX)
-        return DAQ_ERROR_NOTSUP;
+        return command == DIOCTL_SET_PACKET_VERDICT_REASON ? reasons_take(handle, argument, length) : DAQ_ERROR_NOTSUP;
     if (length != sizeof *asked || !asked->device)
         return DAQ_ERROR_INVAL;
     asked->index = ring_interface(handle, asked->device);
@@ -335,6 +335,7 @@ static int get_stats(void *handle, struct daq_stats *stats) {
     *stats = instance->stats;
     stats->hw_received = stats->received + stats->filtered;
     stats->hw_dropped = ring_skipped(instance);
+    stats->outstanding = instance->pool.size - instance->pool.available;
     return DAQ_SUCCESS;
 }
 

@@ -40,6 +40,10 @@ struct pool {
 
 struct filter;
 struct file;
+struct shared;
+struct due;
+
+enum { REASONS = 256 };
 
 struct instance {
     void *handle; /* what libdaq knows this instance by */
@@ -60,8 +64,16 @@ struct instance {
     int link; /* of all frames that are shown, as libpcap numbers them (DLT) */
     int links[LINERATE_INTERFACES]; /* of interfaces of the ring; DAQ_UNKNOWN: not looked up yet */
     struct pool pool;
+    uint64_t newest;    /* the time of the newest message */
+    int joins_two;      /* inline: the ring belongs to who joins two ports, and each frame leaves by the other one */
+    uint64_t reasons[REASONS]; /* how often the engine gave this one for a verdict */
     uint32_t undecided; /* inline: messages of the burst that is looked at */
     int is_looking;
+    struct shared *shared; /* inline with -z N: the ring is that of several instances (shards.c) */
+    struct due *due;       /* frames of this one that another instance has taken from it */
+    uint32_t due_first, due_count;
+    int turn; /* an eventfd that is readable when there are some, or it is to look itself */
+    int is_asleep;
     /* From another thread. */
     atomic_int interrupted;
     int wake; /* an eventfd that is readable then */
@@ -91,6 +103,15 @@ unsigned ring_take(struct instance *instance, unsigned most, const struct daq_ms
 /* Why no more frames come, if none do: a status and an error said, or DAQ_RSTAT_OK. */
 enum daq_status ring_end(struct instance *instance);
 
+/* Waits for frames, an interruption, or so many milliseconds (-1: for ever). */
+void ring_wait(struct instance *instance, int milliseconds);
+
+/* So many messages were received. Without any another instance looks after the ring. */
+unsigned ring_received(struct instance *instance, unsigned got);
+
+/* Whether no more can be said of frames. */
+int ring_is_over(const struct instance *instance);
+
 /* Frames of the last burst that nothing was said of are held from now on, and the others are told. */
 void ring_publish(struct instance *instance);
 void ring_say(struct instance *instance, struct message *message, enum daq_verdict verdict);
@@ -99,11 +120,33 @@ int ring_inject(struct instance *instance, struct message *message, const uint8_
 /* Frames that the writer did not show, since the statistics were begun. */
 uint64_t ring_skipped(const struct instance *instance);
 
+/* A ring that several instances of a process decide about. */
+
+int shared_join(struct instance *instance, const struct linerate_options *options);
+void shared_leave(struct instance *instance);
+unsigned shared_take(struct instance *instance, unsigned most, const struct daq_msg *msgs[]);
+void shared_wait(struct instance *instance, int milliseconds);
+void shared_pass_on(struct instance *instance);
+int shared_is_left(const struct instance *instance);
+enum linerate_end shared_end(const struct instance *instance);
+void shared_say(struct instance *instance, struct linerate_ticket ticket, enum linerate_verdict verdict);
+enum linerate_answer shared_answer(struct instance *instance, struct linerate_ticket ticket, int replaces, int where,
+                                   const void *data, uint32_t length);
+
+/* Whether a frame is of the kind that was promised, and the filter lets it through. */
+int ring_wants(struct instance *instance, const struct linerate_desc *desc, const unsigned char *frame);
+struct message *ring_message(struct instance *instance, const struct linerate_desc *desc, const unsigned char *frame);
+
 /* The number of a link type, as libpcap numbers it within a process, of that in files. */
 int link_of_file(uint32_t link);
 
 /* The number of the interface of this name, or DAQ_UNKNOWN. */
 int ring_interface(const struct instance *instance, const char *name);
+
+/* Reasons of verdicts. libdaq has no place for them: they are said on standard error in the end. */
+
+int reasons_take(struct instance *instance, const struct daq_verdict_reason *said, size_t length);
+void reasons_say(struct instance *instance);
 
 /* Files: pcap and pcapng. */
 

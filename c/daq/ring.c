@@ -4,6 +4,8 @@
 #include "pool.h"
 
 #include <errno.h>
+#include <pthread.h>
+#include <stdio.h>
 #include <string.h>
 #include <time.h>
 
@@ -15,7 +17,41 @@ enum {
 };
 
 int link_of_file(uint32_t link) {
-    return link == 101 ? 12 : (int)link; /* raw IP has two numbers */
+    /* Those that have two numbers: ATM by RFC 1483, raw IP, SLIP and PPP of BSD/OS, IP over ATM. */
+    static const struct { uint32_t file, process; } two[] = { { 100, 11 }, { 101, 12 }, { 102, 15 }, { 103, 16 }, { 106, 19 } };
+    for (size_t at = 0; at < sizeof two / sizeof *two; at++)
+        if (two[at].file == link)
+            return (int)two[at].process;
+    return (int)link;
+}
+
+/* Instances of a process (-z N) that look on have each their part of one ring. Of a second ring there would be parts that nobody has. */
+static struct {
+    pthread_mutex_t lock;
+    unsigned users;
+    char source[96];
+} parted = { .lock = PTHREAD_MUTEX_INITIALIZER };
+
+static int is_parted(const struct instance *instance) {
+    return instance->kind == SOURCE_RING && instance->shards > 1;
+}
+
+static int parted_join(const struct instance *instance) {
+    pthread_mutex_lock(&parted.lock);
+    if (parted.users == 0)
+        snprintf(parted.source, sizeof parted.source, "%s", instance->source);
+    const int fits = strcmp(parted.source, instance->source) == 0;
+    parted.users += (unsigned)fits;
+    pthread_mutex_unlock(&parted.lock);
+    return fits ? DAQ_SUCCESS
+                : fails(instance, "%.60s: with -z N each instance has its part of one ring, and others read another one: an engine "
+                                  "for each ring, or one ring of all ports (linerate capture A B --share NAME)", instance->input);
+}
+
+static void parted_leave(void) {
+    pthread_mutex_lock(&parted.lock);
+    parted.users--;
+    pthread_mutex_unlock(&parted.lock);
 }
 
 int ring_start(struct instance *instance) {
@@ -27,10 +63,22 @@ int ring_start(struct instance *instance) {
         .name = instance->name,
     };
     const int decides = instance->kind == SOURCE_INLINE;
-    instance->ring = (decides ? linerate_attach_engine : linerate_attach)(instance->source, &options, why, sizeof why);
-    if (!instance->ring)
-        return fails(instance, "%.120s: %.120s", instance->input, why);
+    if (decides && instance->shards > 1) {
+        const int result = shared_join(instance, &options);
+        if (result != DAQ_SUCCESS)
+            return result;
+    } else {
+        instance->ring = (decides ? linerate_attach_engine : linerate_attach)(instance->source, &options, why, sizeof why);
+        if (!instance->ring)
+            return fails(instance, "%.120s: %.120s", instance->input, why);
+        if (is_parted(instance) && parted_join(instance) != DAQ_SUCCESS) {
+            linerate_detach(instance->ring);
+            instance->ring = NULL;
+            return DAQ_ERROR;
+        }
+    }
     instance->link = 1;
+    instance->newest = 0;
     for (uint32_t at = 0; at < LINERATE_INTERFACES; at++)
         instance->links[at] = DAQ_UNKNOWN;
     /* All frames that are shown are of the kind of the first interface. */
@@ -44,8 +92,14 @@ void ring_stop(struct instance *instance) {
     if (!instance->ring)
         return;
     ring_publish(instance);
+    reasons_say(instance);
     instance->stats.hw_dropped = ring_skipped(instance);
-    linerate_detach(instance->ring);
+    if (is_parted(instance))
+        parted_leave();
+    if (instance->shared)
+        shared_leave(instance);
+    else
+        linerate_detach(instance->ring);
     instance->ring = NULL;
 }
 
@@ -75,7 +129,7 @@ static int is_of_shard(const struct instance *instance, const struct linerate_de
     return instance->shards < 2 || (uint32_t)((uint64_t)desc->hash * instance->shards >> 32) == instance->shard;
 }
 
-static int is_wanted(struct instance *instance, const struct linerate_desc *desc, const unsigned char *frame) {
+int ring_wants(struct instance *instance, const struct linerate_desc *desc, const unsigned char *frame) {
     const struct filter *filter = instance->filter;
     return is_of_link(instance, desc->interface) && (!filter || filter_passes(filter, frame, desc->captured, desc->wire));
 }
@@ -101,14 +155,16 @@ static void add_decoded(struct message *message, const struct linerate_desc *des
 }
 
 /* A message with this frame. */
-static struct message *take(struct instance *instance, const struct linerate_desc *desc, const unsigned char *frame) {
+struct message *ring_message(struct instance *instance, const struct linerate_desc *desc, const unsigned char *frame) {
     const int cut = instance->kind == SOURCE_RING && desc->captured > instance->snaplen;
     struct message *message = pool_take(&instance->pool, frame, cut ? instance->snaplen : desc->captured);
-    message_fill(&instance->pool, message, desc->time, desc->wire);
+    /* Frames of several lanes may come with older ones behind them; the clock of an engine is made of these times, and goes one way. */
+    instance->newest = desc->time > instance->newest ? desc->time : instance->newest;
+    message_fill(&instance->pool, message, instance->newest, desc->wire);
     message->packet.ingress_index = desc->interface + 1;
     if (instance->kind == SOURCE_RING)
         message->packet.flags = DAQ_PKT_NOT_FORWARDING;
-    else if (desc->interface < 2)
+    else if (instance->joins_two)
         message->packet.egress_index = 2 - desc->interface;
     if (desc->flags & LINERATE_DAMAGED)
         message->packet.flags |= DAQ_PKT_ERROR;
@@ -117,20 +173,27 @@ static struct message *take(struct instance *instance, const struct linerate_des
     return message;
 }
 
+/* Whether there are just two ports. Of more, as a switch has, nobody knows yet where a frame goes. */
+static int joins_two(const struct instance *instance) {
+    struct linerate_interface one;
+    return linerate_interface(instance->ring, 1, &one) && !linerate_interface(instance->ring, 2, &one);
+}
+
 /* Messages of a burst that is decided about. Those that nobody asks about, or that the filter leaves out, are passed. */
 static unsigned take_inline(struct instance *instance, const struct linerate_burst *burst, const struct daq_msg *msgs[]) {
     unsigned got = 0;
+    instance->joins_two = joins_two(instance);
     for (uint32_t at = 0; at < burst->frames; at++) {
         const struct linerate_desc *desc = &burst->descs[at];
         const unsigned char *frame = linerate_frame(burst, at);
         if (!linerate_wanted(instance->ring, at))
             continue;
-        if (!is_wanted(instance, desc, frame)) {
+        if (!ring_wants(instance, desc, frame)) {
             linerate_decide(instance->ring, at, LINERATE_PASS);
             instance->stats.filtered++;
             continue;
         }
-        struct message *message = take(instance, desc, frame);
+        struct message *message = ring_message(instance, desc, frame);
         message->index = at;
         msgs[got++] = &message->msg;
     }
@@ -147,11 +210,11 @@ static unsigned take_passive(struct instance *instance, const struct linerate_bu
         const struct linerate_desc *desc = &burst->descs[at];
         if (!is_of_shard(instance, desc))
             continue;
-        if (!is_wanted(instance, desc, linerate_frame(burst, at))) {
+        if (!ring_wants(instance, desc, linerate_frame(burst, at))) {
             instance->stats.filtered++;
             continue;
         }
-        msgs[got++] = &take(instance, desc, linerate_frame(burst, at))->msg;
+        msgs[got++] = &ring_message(instance, desc, linerate_frame(burst, at))->msg;
     }
     linerate_release(instance->ring);
     return got;
@@ -160,6 +223,10 @@ static unsigned take_passive(struct instance *instance, const struct linerate_bu
 unsigned ring_take(struct instance *instance, unsigned most, const struct daq_msg *msgs[]) {
     struct linerate_burst burst;
     unsigned got = 0;
+    if (instance->shared) {
+        instance->joins_two = joins_two(instance);
+        return shared_take(instance, most, msgs);
+    }
     for (int bursts = 0; got < most && bursts < BURSTS; bursts++) {
         if (!linerate_next_few(instance->ring, &burst, most - got))
             break;
@@ -171,8 +238,35 @@ unsigned ring_take(struct instance *instance, unsigned most, const struct daq_ms
     return got;
 }
 
+void ring_wait(struct instance *instance, int milliseconds) {
+    if (instance->shared)
+        shared_wait(instance, milliseconds);
+    else
+        linerate_wait_or(instance->ring, instance->wake, milliseconds);
+}
+
+unsigned ring_received(struct instance *instance, unsigned got) {
+    if (got == 0 && instance->shared)
+        shared_pass_on(instance);
+    return got;
+}
+
+static enum linerate_end end_of(const struct instance *instance) {
+    if (!instance->ring)
+        return LINERATE_BROKEN;
+    return instance->shared ? shared_end(instance) : linerate_end(instance->ring);
+}
+
+int ring_is_over(const struct instance *instance) {
+    return end_of(instance) != LINERATE_RUNNING;
+}
+
 enum daq_status ring_end(struct instance *instance) {
-    switch (instance->ring ? linerate_end(instance->ring) : LINERATE_BROKEN) {
+    if (instance->shared && shared_is_left(instance)) {
+        fails(instance, "%.120s: another instance has stopped with frames in its hands, and so all of them end", instance->input);
+        return DAQ_RSTAT_ERROR;
+    }
+    switch (end_of(instance)) {
     case LINERATE_RUNNING: return DAQ_RSTAT_OK;
     case LINERATE_ENDED: return DAQ_RSTAT_EOF;
     case LINERATE_DIED: fails(instance, "%.120s: whoever shared it has died", instance->input); break;
@@ -215,11 +309,12 @@ static int answer(struct instance *instance, struct message *message, int replac
     for (;;) {
         const struct linerate_ticket ticket =
             message->state == MESSAGE_HELD ? message->ticket : linerate_ticket_of(instance->ring, message->index);
-        const enum linerate_answer result = replaces ? linerate_replace(instance->ring, ticket, data, length)
-                                                     : linerate_inject(instance->ring, ticket, where, data, length);
+        const enum linerate_answer result = instance->shared ? shared_answer(instance, ticket, replaces, where, data, length)
+                                            : replaces       ? linerate_replace(instance->ring, ticket, data, length)
+                                                       : linerate_inject(instance->ring, ticket, where, data, length);
         if (result != LINERATE_FULL)
             return result == LINERATE_ANSWERED ? DAQ_SUCCESS : DAQ_ERROR_INVAL;
-        if (linerate_end(instance->ring) != LINERATE_RUNNING || milliseconds() - begun > ANSWER_WAIT)
+        if (ring_is_over(instance) || milliseconds() - begun > ANSWER_WAIT)
             return DAQ_ERROR_AGAIN;
         /* Room comes when frames go for which answers were given; it has to be known what becomes of them. */
         ring_publish(instance);
@@ -234,13 +329,15 @@ int ring_inject(struct instance *instance, struct message *message, const uint8_
 }
 
 void ring_say(struct instance *instance, struct message *message, enum daq_verdict verdict) {
-    if (!instance->ring || linerate_end(instance->ring) != LINERATE_RUNNING)
+    if (ring_is_over(instance))
         return;
     /* What was to be changed does not go unchanged. */
     if (verdict == DAQ_VERDICT_REPLACE &&
         answer(instance, message, 1, 0, message->bytes, message->length) != DAQ_SUCCESS)
         verdict = DAQ_VERDICT_BLOCK;
-    if (message->state == MESSAGE_HELD) {
+    if (instance->shared) {
+        shared_say(instance, message->ticket, (enum linerate_verdict)verdict);
+    } else if (message->state == MESSAGE_HELD) {
         linerate_decide_later(instance->ring, message->ticket, (enum linerate_verdict)verdict);
     } else {
         linerate_decide(instance->ring, message->index, (enum linerate_verdict)verdict);

@@ -1,10 +1,8 @@
 /* What to be measured beside: bursts of buffers from several ports, merged by time, each frame copied from where it lies. */
-#include "plugin.h"
+#include "classic.h"
 
 #include <rte_cycles.h>
 #include <rte_prefetch.h>
-
-enum { MOST_PORTS = 16, RECORD = 16 };
 
 struct lane {
     struct rte_mbuf *mbufs[BURST];
@@ -12,33 +10,7 @@ struct lane {
     uint64_t time; /* of all of the burst */
 };
 
-/* Where the next frame goes. */
-struct output {
-    size_t at;
-    uint32_t frames;
-};
-
-static void copy_out(const struct linerate_dpdk_classic *asked, struct output *output, const struct rte_mbuf *m, uint64_t time)
-{
-    const uint32_t len = m->pkt_len;
-    uint32_t header[4] = { (uint32_t)(time / 1000000000), (uint32_t)(time % 1000000000), len, len };
-
-    if (output->frames == asked->most || output->at + RECORD + len + LINERATE_DPDK_TAIL > asked->bytes)
-        *output = (struct output){ 0 };
-    memcpy(asked->base + output->at, header, RECORD);
-    memcpy(asked->base + output->at + RECORD, rte_pktmbuf_mtod(m, const void *), m->data_len);
-    asked->descs[output->frames++] = (struct linerate_dpdk_desc){
-        .time = time,
-        .offset = (uint32_t)output->at + RECORD,
-        .captured = len,
-        .wire = len,
-        .l3 = NO_LAYER,
-        .l4 = NO_LAYER,
-    };
-    output->at += RECORD + len;
-}
-
-uint64_t classic(const struct linerate_dpdk_classic *asked)
+static uint64_t by_one_thread(const struct linerate_dpdk_classic *asked)
 {
     struct lane lanes[MOST_PORTS] = { 0 };
     const uint32_t count = RTE_MIN(asked->count, (uint32_t)MOST_PORTS);
@@ -73,4 +45,9 @@ uint64_t classic(const struct linerate_dpdk_classic *asked)
     for (uint32_t i = 0; i < count; i++)
         rte_pktmbuf_free_bulk(lanes[i].mbufs, lanes[i].count);
     return done;
+}
+
+uint64_t classic(struct linerate_dpdk_classic *asked)
+{
+    return asked->threads > 0 ? by_steps(asked) : by_one_thread(asked);
 }

@@ -74,7 +74,7 @@ void take(struct linerate_dpdk_port *port, uint16_t queue, struct linerate_dpdk_
 void detach(struct linerate_dpdk_port *port, uint16_t queue);
 void attach(struct linerate_dpdk_port *port, uint16_t queue);
 void put(struct linerate_dpdk_port *port, uint16_t queue, struct linerate_dpdk_put *out);
-uint64_t classic(const struct linerate_dpdk_classic *asked);
+uint64_t classic(struct linerate_dpdk_classic *asked);
 
 /* Writes a reason, with what DPDK has said since `listen(1)`. */
 int because(char *why, const char *format, ...) __rte_format_printf(2, 3);

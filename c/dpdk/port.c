@@ -119,12 +119,19 @@ static void span(struct rte_mempool *pool, void *to, struct rte_mempool_memhdr *
     whole->bytes += memory->len;
 }
 
+/* Frames that a queue keeps: a look, and all that a detach takes along. */
+static uint32_t kept(uint16_t rx_depth)
+{
+    return RTE_MAX((uint32_t)rx_depth, (uint32_t)DETACHED) + SHOWN + 2 * BURST;
+}
+
 /* Memory for frames that are read, on their way out, and in the caches of two threads a queue. */
 static int make_pool(struct linerate_dpdk_port *port, uint16_t rx_depth, uint16_t tx_depth, int is_fifo, int node,
                      char *why)
 {
     static unsigned int made;
-    const uint32_t per_rx = rx_depth + DETACHED + SHOWN + 4 * BURST + 2 * CACHE, per_tx = tx_depth + 2 * BURST + 2 * CACHE;
+    /* What a driver has in its ring, and what a detach takes out of it, which the driver fills again meanwhile. */
+    const uint32_t per_rx = rx_depth + kept(rx_depth) + 2 * BURST + 2 * CACHE, per_tx = tx_depth + 2 * BURST + 2 * CACHE;
     /* Rings of a driver hold frames too. */
     const uint32_t count = port->rx_queues * per_rx + port->tx_queues * per_tx + 2048;
     struct span whole = { 0 };
@@ -159,7 +166,7 @@ static int make_queues(struct linerate_dpdk_port *port, uint16_t rx_depth, uint1
     memset(port->rx, 0, (port->rx_queues + 1u) * sizeof *port->rx);
     memset(port->tx, 0, (port->tx_queues + 1u) * sizeof *port->tx);
     for (i = 0; i < port->rx_queues; i++) {
-        port->rx[i].room = RTE_MAX((uint32_t)rx_depth, (uint32_t)DETACHED) + SHOWN + 2 * BURST;
+        port->rx[i].room = kept(rx_depth);
         port->rx[i].mbufs = calloc(port->rx[i].room, sizeof *port->rx[i].mbufs);
         if (port->rx[i].mbufs == NULL)
             return because(why, "no memory for queues");

@@ -6,7 +6,7 @@ use libfuzzer_sys::fuzz_target;
 use linerate_burst::Nanos;
 use linerate_meter::Flow;
 use linerate_records::encode;
-use linerate_records::ipfix::{Collector, ENTERPRISE, Limits, Packer, Profile, Version};
+use linerate_records::ipfix::{Collector, ENTERPRISE, Limits, Packer, Profile, Session, Version};
 use std::sync::LazyLock;
 
 /// A template, so that bytes are records soon.
@@ -22,7 +22,7 @@ static TEMPLATES: LazyLock<Vec<u8>> = LazyLock::new(|| {
 
 fuzz_target!(|bytes: &[u8]| {
     let Some((bytes, &[choice])) = bytes.split_last_chunk::<1>() else { return };
-    let mut collector = Collector::new(Limits { fields: 200, sequences: 4 }, ENTERPRISE);
+    let mut collector = Collector::new(Limits { fields: 200, of_host: 150, of_session: 100 }, ENTERPRISE);
     let mut flows: Vec<Flow> = Vec::new();
     let mut sets = match choice & 1 {
         0 => Vec::new(),
@@ -31,8 +31,12 @@ fuzz_target!(|bytes: &[u8]| {
     sets.extend_from_slice(bytes);
     let length = (sets.len() + 16) as u16;
     let wrapped = [&[0, 10], &length.to_be_bytes()[..], &[0x65, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1], &sets].concat();
+    let session = match choice & 2 {
+        0 => Session::Datagrams(([10, 0, 0, choice >> 6], 1).into()),
+        _ => Session::File(u64::from(choice >> 6)),
+    };
     for message in [bytes, &wrapped] {
-        collector.take(u64::from(choice >> 6), choice & 2 != 0, message, &mut |flow| flows.push(flow.clone()));
+        collector.take(session, message, &mut |flow| flows.push(flow.clone()));
     }
     let found = collector.found();
     assert_eq!((found.records, found.messages), (flows.len() as u64, 2));
@@ -57,7 +61,7 @@ fn come_back(flows: &[Flow], choice: u8) {
     let mut sums = [0_u64; 2];
     for message in &messages {
         assert!(message.bytes.len() <= profile.most);
-        collector.take(1, true, &message.bytes, &mut |flow| add(&mut sums, flow));
+        collector.take(Session::File(1), &message.bytes, &mut |flow| add(&mut sums, flow));
     }
     let found = collector.found();
     assert_eq!((found.malformed, found.unknown), (0, 0));

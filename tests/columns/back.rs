@@ -7,8 +7,8 @@ use linerate_meter::names::http::Request;
 use linerate_meter::names::tls::{ClientHello, ServerHello};
 use linerate_meter::names::value::{Dns, Http, Tls};
 use linerate_meter::{
-    ConnState, End, EndReason, Flow, History, Names, PacketStats, Quality, Retransmitted, Rtt, Side, Stats, StatsSide,
-    Summary, Tcp, TcpSide, Tunnel,
+    ConnState, End, EndReason, ExportedBy, Flow, History, Names, PacketStats, Quality, Retransmitted, Rtt, Side, Stats,
+    StatsSide, Summary, Tcp, TcpSide, Tunnel,
 };
 use linerate_records::encode;
 use linerate_tests::support::Scratch;
@@ -110,6 +110,11 @@ fn flow(row: &Row) -> Flow {
         tcp: all.text("tcp_state").map(|_| tcp(row)),
         stats: row.get("orig_stats_ip_flags").map(|_| stats(row)),
         names: all.text("service").map(|_| names(row).into()),
+        exporter: all.maybe("exporter_domain").map(|domain| {
+            let interfaces = ["exporter_ingress", "exporter_egress"].map(|name| all.maybe(name).unwrap_or(0) as u32);
+            let address = all.text("exporter_address").map(|address| address.parse().unwrap());
+            ExportedBy { address, domain: domain as u32, interfaces }.into()
+        }),
     };
     assert_eq!(all.number::<u64>("first_time"), flow.first().0);
     assert_eq!(all.number::<u64>("last_time"), flow.last().0);
@@ -157,6 +162,7 @@ fn names(row: &Row) -> Names {
             kind: kind as u16,
             rcode: all.maybe("dns_rcode").map(|rcode| rcode as u8),
             answers: all.maybe("dns_answers").map(|answers| answers as u16),
+            addresses: text("dns_addresses"),
         }),
         http: is("http").then(|| Http { request, status: all.maybe("http_status").map(|status| status as u16) }),
         ssh: is("ssh").then(|| [text("ssh_client"), text("ssh_server")]),

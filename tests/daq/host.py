@@ -3,7 +3,7 @@
     host.py MODULE INPUT MODE WHAT [key=value ...]
 
 It prints a line of JSON. Keys: pool, batch, timeout, snaplen, instance, instances, filter, write (a pcap file of what came), ready (a
-file that is made once it has begun), scribble (into each message, once it was looked at), and var.NAME for variables of the module.
+file that is made once it has begun), scribble (into each message, once it was looked at), hold (messages, at most), and var.NAME for variables of the module.
 """
 import ctypes
 import json
@@ -31,12 +31,12 @@ def option(name, default):
 class Host:
     """One instance of the module."""
 
-    def __init__(self, total=None, number=None):
+    def __init__(self, total=None, number=None, of=None):
         self.table = ctypes.addressof(ctypes.c_char.in_dll(library, "DAQ_MODULE_DATA"))
         self.why = ""
         self.variables = [(key[4:], value) for key, value in options.items() if key.startswith("var.")]
         self.next = 0
-        self.source = ctypes.create_string_buffer(source.encode())
+        self.source = ctypes.create_string_buffer((of or source).encode())
         self.keep = []  # of what C points to
         total = option("instances", 0) if total is None else total
         number = option("instance", 0) if number is None else number
@@ -97,6 +97,10 @@ class Host:
     def inject(self, message, data, reverse):
         return self.call("inject_relative", self.handle, c_void_p(message), c_char_p(data), ctypes.c_uint32(len(data)),
                          c_int(reverse))
+
+    def reason(self, message, number):
+        argument = ctypes.create_string_buffer(struct.pack("=QB7x", message, number), 16)
+        return self.call("ioctl", self.handle, c_int(7), ctypes.cast(argument, c_void_p), c_size_t(16))
 
     def stats(self):
         into = ctypes.create_string_buffer(96)
@@ -167,6 +171,7 @@ def hold():
     while host.pool()[1] > 0:
         _, messages, some = take(1000)
         kept, numbers = kept + messages, numbers + some
+    outstanding = host.stats()["outstanding"]
     none = [host.receive(most)[0] for most in (1, 1000)]
     begun = time.monotonic()
     zero = host.receive(0)
@@ -180,7 +185,7 @@ def hold():
         for message in messages:
             host.finalize(message)
     return {"numbers": numbers, "available": available, "more": len(more), "none": none, "zero": zero[0], "waited": waited,
-            "twice": twice, "pool": host.pool(), "stats": host.stats()}
+            "twice": twice, "outstanding": outstanding, "pool": host.pool(), "stats": host.stats()}
 
 
 def wait():
@@ -204,9 +209,10 @@ def wait():
     return {"took": took}
 
 
-def decide():
+def decide(host=None):
     """By the UDP port that a frame is for; see tests/inline/daq.rs. Until the ring ends."""
-    held, counts, status, ways = [], {}, OK, set()
+    host = host or globals()["host"]
+    held, counts, status, ways, ends = [], {}, OK, set(), set()
     while status not in (END, ERROR, NO_ROOM):
         status, messages = host.receive(option("batch", 64))
         for message in messages:
@@ -214,26 +220,67 @@ def decide():
             ways.add((came, goes))
             port = struct.unpack(">H", data[36:38])[0]
             counts[port] = counts.get(port, 0) + 1
+            ends.add(data[26:38].hex())
             if port == 12:
                 place = struct.unpack("=Q", string_at(message + 8, 8))[0]
                 ctypes.memset(place + len(data) - 1, 0x5A, 1)
                 host.finalize(message, 2)
                 continue
-            if port == 16:
-                assert host.inject(message, data[:-1] + b"\xaa", 0) == 0
-            if port == 17:
-                assert host.inject(message, data[:-1] + b"\xbb", 1) == 0
+            if port in (16, 17):
+                injected = host.inject(message, data[:-1] + (b"\xaa" if port == 16 else b"\xbb"), port - 16)
+                # Where another instance leaves, the ring may have ended by now.
+                assert injected == 0 or "leaves" in options
             scribble(message)
+            if port == 11:
+                assert (host.reason(message, 5), host.reason(message + 8, 5)) == (0, -7)
             if port == 18:
                 held.append(message)
                 continue
             host.finalize(message, {11: 1, 13: 3, 14: 4, 15: 5, 16: 1, 19: 77}.get(port, 0))
-        if len(held) > 100 or (held and status == TIMEOUT):
+        if len(held) > option("hold", 100) or (held and status == TIMEOUT):
             for message in reversed(held):
                 host.finalize(message)
             held = []
-    return {"counts": counts, "ways": sorted(ways), "stats": host.stats(), "why": host.why, "status": status,
+    return {"counts": counts, "ways": sorted(ways), "ends": sorted(ends), "stats": host.stats(), "why": host.why, "status": status,
             "capabilities": host.call("get_capabilities", host.handle)}
+
+
+def share():
+    """Several instances of one process, each in a thread: all decide. One that is told to leaves with frames in its hands."""
+    others = [host] + [Host(number=number) for number in range(2, option("instances", 2) + 1)]
+    for other in others[1:]:
+        assert other.start() == 0, other.why
+    open(option("ready", "/dev/null"), "w").write("attached")
+    said = [None] * len(others)
+
+    def run(at):
+        said[at] = decide(others[at]) if at + 1 != option("leaves", 0) else leave(others[at])
+    threads = [threading.Thread(target=run, args=(at,)) for at in range(len(others))]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    for other in others[1:]:
+        other.call("stop", other.handle)
+        other.call("destroy", other.handle, result=None)
+    return {"instances": said}
+
+
+def second():
+    """Another instance, of another input."""
+    other = Host(number=2, of=option("second", ""))
+    begun = other.start()
+    other.call("destroy", other.handle, result=None)
+    return {"failed": begun, "why": other.why}
+
+
+def leave(host):
+    """Takes a message, and stops without a word about it."""
+    messages = []
+    while not messages:
+        messages = host.receive(1)[1]
+    host.call("stop", host.handle)
+    return {"left": len(messages)}
 
 
 def layout():
@@ -265,8 +312,9 @@ if what != "layout":
     if begun != 0:
         print(json.dumps({"failed": begun, "why": host.why}))
         sys.exit()
-    open(option("ready", "/dev/null"), "w").write("attached")
-said = {"layout": layout, "read": read, "hold": hold, "wait": wait, "decide": decide}[what]()
+    if what != "share":
+        open(option("ready", "/dev/null"), "w").write("attached")
+said = {"layout": layout, "read": read, "hold": hold, "wait": wait, "decide": decide, "share": share, "second": second}[what]()
 if what != "layout":
     host.end()
 print(json.dumps(said))

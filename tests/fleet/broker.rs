@@ -1,16 +1,25 @@
 //! A broker of Kafka for tests: it keeps what producers send as a real one does, by their ids, epochs and sequence numbers, and is moody on
 //! request. Written from the protocol's pages, apart from the client; nothing but the standard library.
 
+#[path = "append.rs"]
+mod append;
 #[path = "request.rs"]
 mod request;
+#[path = "sign.rs"]
+mod sign;
 
+use self::append::append;
 use self::request::In;
+use self::sign::{Login, PLAIN, SCRAM, Scram, sign};
 use std::collections::{BTreeMap, VecDeque};
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
+
+/// The number before the first producer's.
+const FIRST_PRODUCER: i64 = 1000;
 
 /// What becomes of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,6 +29,8 @@ pub enum Mood {
     CutBefore,
     /// It was done, and the connection ends without an answer.
     CutAfter,
+    /// It was done, and there is no answer.
+    Mute,
     /// An error, and nothing was done.
     Error(i16),
     /// It was done, and an error says that it may not stay.
@@ -30,7 +41,7 @@ pub enum Mood {
     Half,
     /// It takes so many ms.
     Slow(u64),
-    /// All connections end, and none is taken for so many ms.
+    /// It starts again: all connections end, none is taken for so many ms, and it remembers the last batch of each producer alone.
     Down(u64),
 }
 
@@ -58,8 +69,8 @@ struct State {
     longest: usize,
     /// The port that it says it has.
     advertised: Option<u16>,
-    /// Who has to sign in, and the password.
-    login: Option<(String, String)>,
+    /// How one has to sign in, who, and the password.
+    login: Option<Login>,
     /// What no sound client sends.
     problems: Vec<String>,
 }
@@ -85,7 +96,7 @@ impl Broker {
         let state = State {
             topic,
             partitions,
-            producers: 1000,
+            producers: FIRST_PRODUCER,
             down_until: None,
             longest: usize::MAX,
             advertised: None,
@@ -127,9 +138,19 @@ impl Broker {
         self.state.lock().unwrap().problems.clone()
     }
 
+    /// How many producers it has given an id.
+    pub fn producers(&self) -> i64 {
+        self.state.lock().unwrap().producers - FIRST_PRODUCER
+    }
+
     /// Forgets all producers, as after a day without a batch.
     pub fn forget(&self) {
         self.state.lock().unwrap().partitions.iter_mut().for_each(|partition| partition.producers.clear());
+    }
+
+    /// Has so many empty partitions of its topic; 0: there is no topic.
+    pub fn create(&self, partitions: usize) {
+        self.state.lock().unwrap().partitions = (0..partitions).map(|_| Partition::default()).collect();
     }
 
     /// Takes no longer batches than these.
@@ -144,12 +165,35 @@ impl Broker {
 
     /// Wants everybody to sign in by PLAIN.
     pub fn sign_in(&self, user: &str, password: &str) {
-        self.state.lock().unwrap().login = Some((user.to_owned(), password.to_owned()));
+        self.state.lock().unwrap().login = Some((PLAIN, user.to_owned(), password.to_owned()));
     }
 
-    /// Is away for so long.
+    /// Wants everybody to sign in by SCRAM-SHA-256.
+    pub fn sign_in_by_scram(&self, user: &str, password: &str) {
+        self.state.lock().unwrap().login = Some((SCRAM, user.to_owned(), password.to_owned()));
+    }
+
+    /// Has lost all but so many messages of each partition, and what it knew of what is lost.
+    pub fn lose(&self, left: usize) {
+        for partition in &mut self.state.lock().unwrap().partitions {
+            partition.messages.truncate(left);
+            partition.producers.values_mut().for_each(|(_, batches)| batches.retain(|(first, _)| *first < left as i32));
+        }
+    }
+
+    /// Starts again, and is away for so long.
     pub fn down(&self, span: Duration) {
-        self.state.lock().unwrap().down_until = Some(Instant::now() + span);
+        self.state.lock().unwrap().start_again(span);
+    }
+}
+
+impl State {
+    /// As Kafka does: of what it remembers of producers its snapshot has the last batch.
+    fn start_again(&mut self, away: Duration) {
+        self.down_until = Some(Instant::now() + away);
+        for (_, batches) in self.partitions.iter_mut().flat_map(|partition| partition.producers.values_mut()) {
+            batches.drain(..batches.len().saturating_sub(1));
+        }
     }
 }
 
@@ -178,7 +222,7 @@ fn serve(
 ) -> std::io::Result<()> {
     stream.set_read_timeout(Some(Duration::from_millis(20)))?;
     stream.set_nodelay(true)?;
-    let mut is_known = state.lock().unwrap().login.is_none();
+    let (mut is_known, mut scram) = (state.lock().unwrap().login.is_none(), Scram::default());
     loop {
         let mut length = [0; 4];
         if !fill(&mut stream, &mut length, state, stop)? {
@@ -199,13 +243,13 @@ fn serve(
             Mood::CutBefore => return Ok(()),
             Mood::Slow(ms) => std::thread::sleep(Duration::from_millis(ms)),
             Mood::Down(ms) => {
-                state.lock().unwrap().down_until = Some(Instant::now() + Duration::from_millis(ms));
+                state.lock().unwrap().start_again(Duration::from_millis(ms));
                 return Ok(());
             }
             _ => {}
         }
         let answer = if matches!(key, 17 | 36) {
-            let (answer, is_good) = sign(key, body, state.lock().unwrap().login.as_ref());
+            let (answer, is_good) = sign(key, body, state.lock().unwrap().login.as_ref(), &mut scram);
             is_known |= is_good;
             answer
         } else {
@@ -218,6 +262,7 @@ fn serve(
         let all = [&((answer.len() + 4) as i32).to_be_bytes()[..], &number.to_be_bytes(), &answer].concat();
         match mood {
             Mood::CutAfter => return Ok(()),
+            Mood::Mute => {}
             Mood::Garbage => return stream.write_all(b"HTTP/1.1 400 Bad Request\r\n\r\n"),
             Mood::Half => return stream.write_all(&all[..all.len() / 2]),
             _ => stream.write_all(&all)?,
@@ -243,19 +288,6 @@ fn fill(stream: &mut TcpStream, bytes: &mut [u8], state: &Mutex<State>, stop: &A
     Ok(true)
 }
 
-/// Takes a message of signing in, and says whether it was the right one.
-fn sign(key: i16, mut body: In<'_>, login: Option<&(String, String)>) -> (Vec<u8>, bool) {
-    if key == 17 {
-        let error: i16 = if body.text().unwrap() == "PLAIN" { 0 } else { 33 };
-        return ([&error.to_be_bytes()[..], &1i32.to_be_bytes(), &text("PLAIN")].concat(), false);
-    }
-    let length = body.number(4) as usize;
-    let is_good =
-        login.is_some_and(|(user, password)| body.bytes(length) == format!("\0{user}\0{password}").as_bytes());
-    let error: i16 = if is_good { 0 } else { 58 };
-    ([&error.to_be_bytes()[..], &text("so it is"), &0i32.to_be_bytes()].concat(), is_good)
-}
-
 fn answer(key: i16, version: i64, mut body: In<'_>, port: u16, state: &mut State, mood: Mood) -> Vec<u8> {
     let error = match mood {
         Mood::Error(error) => error,
@@ -272,7 +304,11 @@ fn answer(key: i16, version: i64, mut body: In<'_>, port: u16, state: &mut State
         (3, 4) => {
             assert_eq!(body.number(4), 1, "one topic");
             let name = body.text().unwrap();
-            let (error, count) = if name == state.topic { (error, state.partitions.len()) } else { (3, 0) };
+            let (error, count) = if name == state.topic && !state.partitions.is_empty() {
+                (error, state.partitions.len())
+            } else {
+                (3, 0)
+            };
             let mut out = [&[0; 4][..], &1i32.to_be_bytes(), &7i32.to_be_bytes(), &text("127.0.0.1")].concat();
             out.extend(i32::from(state.advertised.unwrap_or(port)).to_be_bytes());
             out.extend((-1i16).to_be_bytes());
@@ -323,69 +359,4 @@ fn answer(key: i16, version: i64, mut body: In<'_>, port: u16, state: &mut State
             Vec::new()
         }
     }
-}
-
-/// Takes a batch as a broker does, and says which error it answers.
-fn append(state: &mut State, partition: usize, batch: &[u8]) -> i16 {
-    let all = batch;
-    let mut batch = In(batch);
-    batch.number(8);
-    let length = batch.number(4) as usize;
-    batch.number(4);
-    let (magic, crc) = (batch.number(1), batch.number(4) as u32);
-    if length + 12 != all.len() || magic != 2 || crc != crc32c(batch.0) {
-        state.problems.push("a damaged batch".to_owned());
-        return 2;
-    }
-    let (attributes, last) = (batch.number(2), batch.number(4));
-    batch.bytes(16);
-    let (producer, epoch, sequence) = (batch.number(8), batch.number(2) as i16, batch.number(4) as i32);
-    let count = batch.number(4) as i32;
-    if attributes != 0 || last + 1 != i64::from(count) || producer < 0 || sequence < 0 {
-        state
-            .problems
-            .push(format!("attributes {attributes}, {count} records, producer {producer}, sequence {sequence}"));
-    }
-    let mut messages = Vec::new();
-    for offset in 0..count {
-        let length = batch.var() as usize;
-        let mut record = In(batch.bytes(length));
-        record.bytes(1);
-        record.var();
-        assert_eq!(record.var(), i64::from(offset));
-        let (key, value) = (record.var_bytes().map(<[u8]>::to_vec), record.var_bytes().unwrap().to_vec());
-        let text = |bytes: Option<&[u8]>| String::from_utf8(bytes.unwrap().to_vec()).unwrap();
-        let headers = (0..record.var()).map(|_| (text(record.var_bytes()), text(record.var_bytes()))).collect();
-        assert!(record.0.is_empty());
-        messages.push(Message { key, value, headers });
-    }
-    assert!(batch.0.is_empty());
-    let partition = &mut state.partitions[partition];
-    if let Some((known, batches)) = partition.producers.get(&producer) {
-        if epoch < *known {
-            return 47;
-        }
-        if batches.contains(&(sequence, count)) {
-            return 0;
-        }
-        let next =
-            batches.back().map_or(0, |(first, count)| (i64::from(*first) + i64::from(*count)) & i64::from(i32::MAX));
-        if epoch == *known && i64::from(sequence) != next {
-            return 45;
-        }
-    }
-    let (known, batches) = partition.producers.entry(producer).or_default();
-    *known = epoch;
-    batches.push_back((sequence, count));
-    if batches.len() > 5 {
-        batches.pop_front();
-    }
-    partition.messages.extend(messages);
-    0
-}
-
-/// Bit by bit.
-fn crc32c(bytes: &[u8]) -> u32 {
-    let step = |crc: u32, _| if crc & 1 == 1 { crc >> 1 ^ 0x82f6_3b78 } else { crc >> 1 };
-    !bytes.iter().fold(!0, |crc, byte| (0..8).fold(crc ^ u32::from(*byte), step))
 }

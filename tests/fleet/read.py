@@ -1,4 +1,4 @@
-"""Batches of a spool: into ClickHouse by the tables of the guide, each three times under one token; and read by DuckDB."""
+"""Batches of a spool, and messages of a topic: into ClickHouse by the tables of the guide, each three times under one token; and read by DuckDB."""
 
 import glob
 import json
@@ -34,5 +34,5 @@ in_clickhouse = json.loads(str(session.query(f"SELECT {sums} FROM flows_local", 
 rolled = json.loads(str(session.query("SELECT sum(packets), sum(bytes), sum(flows) FROM flows_1m", "JSONCompactEachRow")))
 missing = str(session.query("SELECT max(batch) + 1 - count(DISTINCT batch) FROM flows_local GROUP BY sensor, run", "TSV")).split()
 in_duckdb = list(duckdb.sql(f"SELECT {sums} FROM read_parquet({batches})").fetchall()[0])
-once = [int(number) for number in rolled] == [int(number) for number in in_clickhouse[1:]] and missing == ["0"]
+once = [int(number) for number in rolled] == [int(number) for number in in_clickhouse[1:]] and set(missing) == {"0"}
 print(json.dumps({"duckdb": [int(number) for number in in_duckdb], "clickhouse": [int(number) for number in in_clickhouse], "once": once}))

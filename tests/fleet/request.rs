@@ -38,3 +38,9 @@ impl<'a> In<'a> {
         (count >= 0).then(|| self.bytes(count as usize))
     }
 }
+
+/// The check of a batch, bit by bit.
+pub fn crc32c(bytes: &[u8]) -> u32 {
+    let step = |crc: u32, _| if crc & 1 == 1 { crc >> 1 ^ 0x82f6_3b78 } else { crc >> 1 };
+    !bytes.iter().fold(!0, |crc, byte| (0..8).fold(crc ^ u32::from(*byte), step))
+}

@@ -43,7 +43,14 @@ struct State {
     down_until: Option<Instant>,
     /// Inserts that had been done before.
     again: u64,
+    /// What it says of its table, and of its settings.
+    table: Option<[String; 2]>,
+    /// The most partitions of one insert, and how many one has.
+    parts: Option<(usize, Partitions)>,
 }
+
+/// How many partitions of its table an insert has.
+type Partitions = fn(&[u8]) -> usize;
 
 pub struct Store {
     pub port: u16,
@@ -89,6 +96,16 @@ impl Store {
         self.state.lock().unwrap().again
     }
 
+    /// Says of its table what `system.tables` has, and of its settings what `system.merge_tree_settings` has.
+    pub fn say(&self, table: &str, settings: &str) {
+        self.state.lock().unwrap().table = Some([table.to_owned(), settings.to_owned()]);
+    }
+
+    /// Takes no insert of more partitions than these.
+    pub fn limit(&self, most: usize, partitions: Partitions) {
+        self.state.lock().unwrap().parts = Some((most, partitions));
+    }
+
     pub fn down(&self, span: Duration) {
         self.state.lock().unwrap().down_until = Some(Instant::now() + span);
     }
@@ -130,6 +147,12 @@ fn serve(stream: TcpStream, state: &Mutex<State>, cuts: &AtomicU64, moods: &Mood
         if state.lock().unwrap().down_until.is_some_and(|until| Instant::now() < until) {
             return Ok(());
         }
+        if url.starts_with("query=SELECT%20") {
+            let answers = state.lock().unwrap().table.clone().unwrap_or_default();
+            let body = &answers[usize::from(url.contains("merge_tree_settings"))];
+            write!(out, "HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n{body}", body.len())?;
+            continue;
+        }
         let mood = (moods.lock().unwrap())();
         if mood != Mood::Good {
             cuts.fetch_add(1, Ordering::Relaxed);
@@ -144,16 +167,20 @@ fn serve(stream: TcpStream, state: &Mutex<State>, cuts: &AtomicU64, moods: &Mood
             }
             _ => input.read_exact(&mut body)?,
         }
+        let is_mixed = |(most, partitions): (usize, Partitions)| partitions(&body) > most;
+        if mood == Mood::Good && state.lock().unwrap().parts.is_some_and(is_mixed) {
+            refuse(
+                &mut out,
+                252,
+                "Too many partitions for single INSERT block (more than 100). The limit is controlled by",
+            )?;
+            continue;
+        }
         match mood {
             Mood::CutWithin => return Ok(()),
             Mood::Garbage => return out.write_all(b"\x15\x03\x01\x00\x02\x02\x46"),
             Mood::Error(code) => {
-                let text = format!("Code: {code}. DB::Exception: so it is\n");
-                let length = text.len();
-                write!(
-                    out,
-                    "HTTP/1.1 500 No\r\nX-ClickHouse-Exception-Code: {code}\r\nContent-Length: {length}\r\n\r\n{text}"
-                )?;
+                refuse(&mut out, code, "so it is")?;
                 continue;
             }
             _ => {}
@@ -182,4 +209,10 @@ fn serve(stream: TcpStream, state: &Mutex<State>, cuts: &AtomicU64, moods: &Mood
         }
         out.write_all(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n")?;
     }
+}
+
+fn refuse(out: &mut TcpStream, code: u32, why: &str) -> std::io::Result<()> {
+    let text = format!("Code: {code}. DB::Exception: {why}\n");
+    let length = text.len();
+    write!(out, "HTTP/1.1 500 No\r\nX-ClickHouse-Exception-Code: {code}\r\nContent-Length: {length}\r\n\r\n{text}")
 }

@@ -2,7 +2,7 @@
 
 use linerate_generate::{Part, Timeline, file};
 use linerate_tests::support::Scratch;
-use linerate_tests::support::program::{linerate, run, start};
+use linerate_tests::support::program::{linerate, program, run, start};
 use linerate_tests::support::records::{self, Record};
 use serde_json::Value;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
@@ -11,9 +11,15 @@ use std::time::{Instant, SystemTime, UNIX_EPOCH};
 const SOON: u64 = 40;
 const SECOND: u64 = 1_000_000_000;
 
+/// The time from when the program is there, which may have to be built.
+fn begin() -> Instant {
+    program();
+    Instant::now()
+}
+
 /// What a run writes into a file, and its report; the run has to end soon.
 fn written(scratch: &Scratch, scheme: &str, arguments: &[&str]) -> (Vec<Record>, Value) {
-    let (output, began) = (scratch.file("written.pcap"), Instant::now());
+    let (output, began) = (scratch.file("written.pcap"), begin());
     let to = format!("{scheme}:{output}");
     let json = run(&[&["generate", "--json", "--to", &to], arguments].concat()).good().json();
     assert!(began.elapsed().as_secs() < SOON, "{arguments:?} took {:?}", began.elapsed());
@@ -85,7 +91,7 @@ fn a_bad_wire_into_a_file_is_not_waited_for_either() {
     let scratch = Scratch::new();
     let output = scratch.file("faulty.pcap");
     let to = format!("faulty:pcap:{output}?delay=20s");
-    let began = Instant::now();
+    let began = begin();
     let json = run(&["generate", "--json", "--to", &to, "-k", "udp", "--rate", "1pps", "-c", "300"]).good().json();
     assert!(began.elapsed().as_secs() < SOON, "{:?}", began.elapsed());
     assert_eq!((&json["written_at_once"], &json["lost"]), (&Value::from(true), &Value::from(0)), "{json}");
@@ -94,7 +100,7 @@ fn a_bad_wire_into_a_file_is_not_waited_for_either() {
 
 #[test]
 fn a_pipe_gets_the_same_at_once() {
-    let began = Instant::now();
+    let began = begin();
     let what = ["generate", "-q", "--to", "pcap:-", "-k", "udp", "--rate", "1pps", "-c", "1000"];
     let piped = linerate(&what).output().unwrap();
     assert!(piped.status.success() && began.elapsed().as_secs() < SOON, "{:?}", began.elapsed());
@@ -110,7 +116,7 @@ fn what_has_no_end_ends_when_asked_to() {
     let running =
         start(&["generate", "--json", "--to", "pcap:/dev/null", "-k", "udp", "--rate", "1pps", "--count", "0"]);
     running.wait_until_open();
-    let began = Instant::now();
+    let began = begin();
     let json = running.interrupt().good().json();
     assert!(began.elapsed().as_secs() < SOON, "{:?}", began.elapsed());
     assert!(json["balanced"] == true && json["failure"].is_null(), "{json}");
@@ -120,7 +126,7 @@ fn what_has_no_end_ends_when_asked_to() {
 #[test]
 fn who_measures_waits() {
     let what = ["generate", "--json", "--to", "mem:measured", "--check", "mem:measured", "-k", "udp"];
-    let began = Instant::now();
+    let began = begin();
     let json = run(&[&what[..], &["--rate", "20pps", "-c", "21"]].concat()).good().json();
     assert!(began.elapsed().as_secs_f64() > 0.99, "{:?}", began.elapsed());
     assert!(json["behind_max_us"].is_number() && json.get("written_at_once").is_none(), "{json}");

@@ -36,10 +36,15 @@ fn ctl(path: &str, what: &[&str]) -> Vec<(String, String, u64, u64)> {
 
 /// Three streams are told one thing after the other by `what`; in the end every frame sent came, once.
 fn every_frame_comes(scheme: &str, more: &[&str], what: impl FnOnce(&str)) -> Option<Value> {
+    every_frame_of(STREAMS, scheme, more, what)
+}
+
+/// The same of other streams.
+fn every_frame_of(streams: &str, scheme: &str, more: &[&str], what: impl FnOnce(&str)) -> Option<Value> {
     let stage = Stage::up()?;
     let folder = Scratch::new();
     let (file, path) = (folder.file("streams.toml"), folder.file("control"));
-    std::fs::write(&file, STREAMS).unwrap();
+    std::fs::write(&file, streams).unwrap();
     let (to, check) = (stage.port(scheme, "a"), stage.checking("b"));
     let arguments = ["generate", "--json", "--to", &to, "--check", &check, "--streams", &file, "-t", "60"];
     let running = start(&[&arguments[..], &["--control", &path, "-Z", "root", "--lossless"], more].concat());
@@ -87,6 +92,44 @@ fn streams_are_told_what_to_do_and_no_frame_is_lost_or_sent_twice() {
             assert!(again[0].1 == "running" && again[0].3 == again[0].2 - stopped[0].2, "{again:?}");
             wait_until("video1 sends", || ctl(path, &["status", "video1"])[0].3 > 100);
         });
+    }
+}
+
+/// One stream, or several that take turns: a program of the kernel makes them, and does what all of them are told.
+#[test]
+fn streams_that_the_kernel_makes_are_told_what_to_do() {
+    let one = "[[stream]]\nname = \"s1\"\npacket = \"udp(dport=1,sport=1..1000)\"\nsize = \"64..200/136\"\nrate = \"3kpps\"\n";
+    let two = one.replace("s1", "s2");
+    for streams in [one.to_owned(), format!("order = \"interleaved\"\n{one}{two}")] {
+        let json = every_frame_of(&streams, "xdp-live", &[], |path| {
+            let all = |rows: &[(String, String, u64, u64)], state: &str| rows.iter().all(|row| row.1 == state);
+            if streams.contains("s2") {
+                let refused = run(&["ctl", path, "pause", "s1"]).with_status(1);
+                refused.says("tell all of them, or");
+            }
+            let paused = ctl(path, &["pause"]);
+            assert!(all(&paused, "paused"), "{paused:?}");
+            ctl(path, &["rate", "20kpps"]);
+            assert_eq!(ctl(path, &["status"]), paused, "whoever is paused sends nothing");
+            ctl(path, &["resume"]);
+            let goes_on = |rows: &[(String, String, u64, u64)]| {
+                wait_until("all go on", || {
+                    let now = ctl(path, &["status"]);
+                    now.iter().zip(rows).all(|(now, before)| now.1 == "running" && now.2 > before.2 + 200)
+                });
+            };
+            goes_on(&paused);
+            ctl(path, &["rate", "x2"]);
+            let stopped = ctl(path, &["stop"]);
+            assert!(all(&stopped, "stopped"), "{stopped:?}");
+            assert_eq!(ctl(path, &["status"]), stopped, "it was final when the command returned");
+            let again = ctl(path, &["start"]);
+            assert!(again.iter().zip(&stopped).all(|(now, then)| now.3 == now.2 - then.2), "{again:?} {stopped:?}");
+            goes_on(&stopped);
+        });
+        if let Some(json) = json {
+            assert_eq!(json["made_by"], "port", "{json}");
+        }
     }
 }
 

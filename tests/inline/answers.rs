@@ -21,10 +21,10 @@ fn made(of: u32, mark: u8) -> Vec<u8> {
 }
 
 /// Both directions, and what came of the run.
-struct Through {
-    run: Received,
-    there: Vec<Vec<u8>>,
-    back: Vec<Vec<u8>>,
+pub struct Through {
+    pub run: Received,
+    pub there: Vec<Vec<u8>>,
+    pub back: Vec<Vec<u8>>,
 }
 
 /// Sends frames in at the first port while an engine decides, until all have come and it has ended.
@@ -34,7 +34,7 @@ fn through(policy: InlinePolicy, decide: impl FnOnce(Engine) + Send) -> Through 
 }
 
 /// The same with these frames, sent so many at a time.
-fn frames_through(
+pub fn frames_through(
     policy: InlinePolicy,
     frames: Vec<Vec<u8>>,
     at_once: usize,
@@ -55,7 +55,7 @@ static NEWS: LazyLock<&Mutex<Vec<String>>> = LazyLock::new(|| {
 });
 
 /// The same with an engine that `attach` attaches, by the name of the ring, and that then decides. It is called so, or as the ring.
-fn through_any<D: FnOnce() + Send>(
+pub fn through_any<D: FnOnce() + Send>(
     policy: InlinePolicy,
     (frames, at_once): (Vec<Vec<u8>>, usize),
     called: &str,
@@ -158,7 +158,7 @@ fn decide_by(
     assert_eq!(engine.ended(), Some(End::InOrder));
 }
 
-fn patient() -> InlinePolicy {
+pub fn patient() -> InlinePolicy {
     let (hold, budget) = (Duration::from_secs(20), Duration::from_secs(20));
     InlinePolicy { on_death: Fail::Closed, on_overload: Fail::Closed, hold, budget, ..InlinePolicy::default() }
 }
@@ -223,6 +223,31 @@ fn frames_are_replaced_and_frames_of_the_engine_go_beside_them() {
     let held = total(ledger, Count::InlineHeld);
     judge(held > 50, &format!("{held} of {} frames were seen to be held", FRAMES / 31));
     assert_eq!(ledger.sum(Stage::Verdict, linerate_burst::Kind::Received), u64::from(FRAMES));
+}
+
+/// Beyond the limit frames of the engine's own are dropped by name; room for answers comes back all the same.
+#[test]
+fn an_engine_floods_no_port() {
+    for inject_limit in [0, 1] {
+        let policy = InlinePolicy { inject_limit, ..patient() };
+        let got = through(policy, |engine| {
+            decide_by(engine, |own, ticket, _, answers| {
+                let back = own % 2 == 0;
+                wait_until("room for an answer", || {
+                    answers.inject(ticket, Inject { back, behind: false }, &made(own, 1)).is_ok()
+                });
+                Decide::Now(Verdict::Pass)
+            });
+        });
+        let ledger = &got.run.ledger;
+        let (made, beyond) = (total(ledger, Count::ForwardInjected), total(ledger, Count::ForwardInjectLimit));
+        let went = got.there.len() + got.back.len() - FRAMES as usize;
+        assert_eq!((made, beyond), (FRAMES.into(), u64::from(FRAMES) - went as u64), "{ledger:#?}");
+        assert_eq!((ledger.lost(), total(ledger, Count::InlineUnused)), (beyond, 0), "{ledger:#?}");
+        // A full bucket, and what came in while it lasted.
+        let most = (got.run.elapsed.as_secs() + 2) * u64::from(inject_limit);
+        assert!((u64::from(inject_limit)..=most).contains(&(went as u64)), "{went} in {:?}", got.run.elapsed);
+    }
 }
 
 /// A replacement of another length, none at all, and one for a frame that there is not.

@@ -11,19 +11,19 @@ use serde_json::json;
 
 /// Frames, and what becomes of one by its port.
 const FRAMES: u32 = 2000;
-const PASS: u16 = 10;
-const BLOCK: u16 = 11;
-const REPLACE: u16 = 12;
+pub const PASS: u16 = 10;
+pub const BLOCK: u16 = 11;
+pub const REPLACE: u16 = 12;
 const WHITELIST: u16 = 13;
 const BLACKLIST: u16 = 14;
 const IGNORE: u16 = 15;
-const INJECT: u16 = 16;
-const INJECT_BACK: u16 = 17;
-const HOLD: u16 = 18;
-const NO_VERDICT: u16 = 19;
+pub const INJECT: u16 = 16;
+pub const INJECT_BACK: u16 = 17;
+pub const HOLD: u16 = 18;
+pub const NO_VERDICT: u16 = 19;
 
 /// A UDP frame with its number in it, to one of these ports.
-fn frame(number: u32) -> Record {
+pub fn frame(number: u32) -> Record {
     let (port, payload) = (PASS + (number % 10) as u16, 18 + (number % 700) as u16);
     let mut bytes = [[2, 0, 0, 0, 0, 0x0b], [2, 0, 0, 0, 0, 0x0a]].concat();
     bytes.extend([8, 0, 0x45, 0]);
@@ -35,7 +35,7 @@ fn frame(number: u32) -> Record {
     Record { time: u64::from(number), wire: bytes.len() as u32, bytes }
 }
 
-fn port(record: &Record) -> u16 {
+pub fn port(record: &Record) -> u16 {
     u16::from_be_bytes(record.bytes[36..38].try_into().unwrap())
 }
 
@@ -47,7 +47,7 @@ fn ending(record: &Record, last: u8) -> Record {
 }
 
 /// What comes out on the other side of a frame, and back where it came from.
-fn expected(record: &Record) -> (Option<Record>, Option<Record>) {
+pub fn expected(record: &Record) -> (Option<Record>, Option<Record>) {
     match port(record) {
         BLOCK | BLACKLIST => (None, None),
         REPLACE => (Some(ending(record, 0x5a)), None),
@@ -89,7 +89,9 @@ fn what_an_engine_of_libdaq_says_becomes_of_frames() {
     settle(&back, &wanted[1]);
     captures.into_iter().for_each(|capture| drop(capture.interrupt().good()));
     let json = inline.interrupt().good().json();
-    let said = engine.end().good().json();
+    let ended = engine.end().good();
+    assert_eq!(ended.errors, format!("linerate: {input}: verdicts for reason 5: {}\n", FRAMES / 10));
+    let said = ended.json();
     for (file, wanted) in [(&there, &wanted[0]), (&back, &wanted[1])] {
         let got = records::read(file);
         for port in PASS..=NO_VERDICT {

@@ -167,16 +167,36 @@ fn an_engine_in_c_decides() {
 /// order; with `closed` none without a verdict.
 fn killed(how: &str) {
     let Some(scene) = Scene::up() else { return };
-    let kills = std::env::var("LINERATE_KILLS").ok().map_or(KILLS, |text| text.parse().expect("a number of kills"));
     let ring = ring_name();
     // An engine that starts is slow for a while, on a machine that does other things too: what is judged is death.
     let inline = scene.inline(&ring, &["--on-death", how, "--on-overload", how, "--budget", "2000"]);
-    let seconds = format!("{}", kills / 10 + 3);
-    let sending = scene.send(&[DNS, &["--rate", "15kpps", "-t", &seconds]].concat());
+    let sending = scene.send(&[DNS, &["--rate", "15kpps", "-t", "3600"]].concat());
+    let longest = kill(how, &ring, inline, sending);
+    if how == "open" {
+        judge(longest <= 20.0, &format!("a frame was under way for {longest:.1} ms while engines were killed"));
+    }
+}
+
+/// The same as fast as frames can be sent: over memory, where nothing is lost by the way, since whoever is full holds up the sender.
+fn killed_at_full_rate(how: &str) {
+    let (ring, names) = (ring_name(), [ring_name(), ring_name()]);
+    let [one, other] = names.each_ref().map(|name| format!("memif:{name}?role=server"));
+    // Little memory, so that not even a slow engine has a queue as long as its budget.
+    let small = ["--share-memory", "8MiB", "--share-block", "512KiB", "--budget", "2000"];
+    let options = ["inline", &one, &other, "--share", &ring, "--json", "--on-death", how, "--on-overload", how];
+    let inline = start(&[&options[..], &small].concat());
+    let [to, from] = names.map(|name| format!("memif:{name}"));
+    let sending =
+        launch(&[&["generate", "--json", "--to", &to, "--check", &from, "--rate", "top", "-t", "3600"], DNS].concat());
+    kill(how, &ring, inline, sending);
+}
+
+/// Kills engines while frames go, and says whether each became what it should; how many milliseconds the slowest one took.
+fn kill(how: &str, ring: &str, inline: Running, sending: Running) -> f64 {
+    let kills = std::env::var("LINERATE_KILLS").ok().map_or(KILLS, |text| text.parse().expect("a number of kills"));
     let mut random = 0x9e37_79b9_7f4a_7c15_u64;
-    let mut before = None;
     for kill in 0..kills {
-        let ids = engine(&ring, &["--drop", "udp port 53"]);
+        let ids = engine(ring, &["--drop", "udp port 53"]);
         // Some are killed wherever they are; a machine that does other things too would get none of the others to decide.
         if kill % 4 != 3 {
             attached(&ids);
@@ -188,10 +208,8 @@ fn killed(how: &str) {
         ids.signal(Signal::KILL);
         let ended = ids.end();
         assert!(ended.status == -1, "it ended by itself: {}", ended.errors);
-        before = Some(ended);
     }
-    drop(before);
-    let sent = sending.end().good().json();
+    let sent = sending.interrupt().good().json();
     let json = inline.interrupt().good().json();
     let of = verdicts(&json);
     let [lost, repeated, reordered, corrupted] = by_fault(&sent);
@@ -210,6 +228,7 @@ fn killed(how: &str) {
     }
     // Both kinds of frames had an engine, some of the time.
     assert!(number(&of, "blocked") > 100 && number(&of, "passed") > 100, "{json:#}");
+    longest
 }
 
 #[test]
@@ -220,6 +239,16 @@ fn engines_killed_with_open_cost_no_frame() {
 #[test]
 fn engines_killed_with_closed_let_no_frame_pass() {
     killed("closed");
+}
+
+#[test]
+fn engines_killed_at_full_rate_with_open_cost_no_frame() {
+    killed_at_full_rate("open");
+}
+
+#[test]
+fn engines_killed_at_full_rate_with_closed_let_no_frame_pass() {
+    killed_at_full_rate("closed");
 }
 
 /// An engine that is stopped is no dead one: the policy for overload has what it does not look at, and it goes on afterwards.
@@ -310,6 +339,28 @@ fn engines_that_come_and_go_are_said_at_once() {
     }
     inline.interrupt().good();
     assert_eq!(heard.lock().unwrap().matches("engine ids").count(), 4, "each once: {}", heard.lock().unwrap());
+}
+
+/// An engine is the process that attached: its children may keep the socket as long as they like.
+#[test]
+fn an_engine_whose_child_lives_on_is_dead() {
+    if !has_tools(&["python3"]) {
+        return;
+    }
+    let (ring, names) = (ring_name(), [ring_name(), ring_name()]);
+    let [one, other] = names.map(|name| format!("memif:{name}?role=server"));
+    let mut inline = start(&["inline", &one, &other, "--share", &ring, "--interval", "0"]);
+    let heard = inline.hear();
+    let says = |what: &str| heard.lock().unwrap().contains(what);
+    let mut liar = Command::new("python3");
+    let liar = liar.args([concat!(env!("CARGO_MANIFEST_DIR"), "/inline/liar.py"), &ring, "forks"]);
+    let liar = spawn(liar.stdout(Stdio::piped()));
+    let name = format!("engine liar (pid {})", liar.pid());
+    wait_until("its coming is said", || says(&format!("{name} decides")));
+    liar.signal(Signal::KILL);
+    wait_until("its end is said", || says(&format!("{name} has gone")));
+    assert!(liar.end().output.ends_with("child hung up\n"));
+    inline.interrupt().good();
 }
 
 #[test]

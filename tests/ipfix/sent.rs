@@ -10,6 +10,7 @@ use std::net::{Ipv4Addr, Shutdown, TcpListener, UdpSocket};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU16, Ordering};
+use std::sync::{Arc, Mutex};
 
 /// A port of this machine that nothing uses, below those that the kernel gives away.
 pub fn free_port() -> u16 {
@@ -79,14 +80,14 @@ fn tshark_finds_nothing_wrong_in_a_file() {
 }
 
 /// `nfcapd` at a port; what it has is read by `nfdump` once it has ended.
-struct Nfcapd {
+pub struct Nfcapd {
     child: Child,
-    port: u16,
+    pub port: u16,
     folder: String,
 }
 
 impl Nfcapd {
-    fn start(scratch: &Scratch) -> Nfcapd {
+    pub fn start(scratch: &Scratch) -> Nfcapd {
         let (folder, port) = (scratch.file("nfcapd"), free_port());
         std::fs::create_dir(&folder).unwrap();
         let mut command = Command::new("nfcapd");
@@ -97,7 +98,7 @@ impl Nfcapd {
     }
 
     /// Waits until it has read everything, ends it, and returns its file.
-    fn end(mut self) -> String {
+    pub fn end(mut self) -> String {
         wait_until("nfcapd has read everything", || waiting(self.port) == Some(0));
         kill_process(Pid::from_raw(self.child.id() as i32).unwrap(), Signal::INT).unwrap();
         assert!(self.child.wait().unwrap().success());
@@ -200,7 +201,7 @@ fn nfdump_answers_as_stored_records_do() {
 }
 
 /// Flows of one packet to the program, which hears of their ends at once.
-struct Feeder {
+pub struct Feeder {
     running: linerate_tests::support::program::Running,
     input: std::process::ChildStdin,
     number: u32,
@@ -208,8 +209,14 @@ struct Feeder {
 
 impl Feeder {
     fn start(target: &str) -> Feeder {
+        Feeder::start_with(target, &[])
+    }
+
+    pub fn start_with(target: &str, more: &[&str]) -> Feeder {
         let arguments = ["flows", "-r", "-", "--idle", "0.001", "-w", target, "--json", SEED[0], SEED[1]];
-        let mut running = spawn(linerate(&arguments).stdin(Stdio::piped()).stdout(Stdio::piped()));
+        let mut command = linerate(&arguments);
+        command.args(more).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut running = spawn(&mut command);
         let mut input = running.take_input().unwrap();
         let head: Vec<u8> =
             [0xa1b2_c3d4_u32, 0x0004_0002, 0, 0, 65_535, 1].iter().flat_map(|word| word.to_le_bytes()).collect();
@@ -218,7 +225,7 @@ impl Feeder {
     }
 
     /// So many flows, 10 ms apart, of which each ends the one before.
-    fn feed(&mut self, count: u32) {
+    pub fn feed(&mut self, count: u32) {
         let mut bytes = Vec::new();
         for number in self.number..self.number + count {
             let ends = [10u32 << 24 | number, 11 << 24].map(u32::to_be_bytes).concat();
@@ -235,7 +242,12 @@ impl Feeder {
         self.input.flush().unwrap();
     }
 
-    fn end(self) -> Ended {
+    /// What it says.
+    pub fn hear(&mut self) -> Arc<Mutex<String>> {
+        self.running.hear()
+    }
+
+    pub fn end(self) -> Ended {
         drop(self.input);
         self.running.end()
     }

@@ -24,7 +24,8 @@ fn normal(value: &Value) -> Value {
                     || *value == serde_json::json!({})
                     || *value == false
             };
-            Value::Object(kept.filter(|(_, value)| !is_none(value)).collect())
+            // Who has sent it is told of what comes back alone.
+            Value::Object(kept.filter(|(name, value)| !is_none(value) && name != "exporter").collect())
         }
         value => value.clone(),
     }

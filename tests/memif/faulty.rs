@@ -3,6 +3,7 @@
 use super::peer::{BUFFER, BUFFERS, Client, Memory, NEXT, Port, RINGS, SLOTS, frame, name};
 use linerate_burst::{Block, Count, Desc, Flags, Nanos};
 use linerate_port::PortError;
+use linerate_tests::support::wait_until;
 
 fn joined(options: &str) -> (Port, Client) {
     let name = name();
@@ -40,6 +41,42 @@ fn a_mark_left_from_the_frame_before_glues_no_frames() {
     // The same, believed: what it would be without the rule.
     let (mut port, client) = joined("&chains=any");
     assert!(send_stale(&client, &mut port, &lengths) != sent, "the schedule plays no fault");
+}
+
+/// A client sends as soon as it is told that it is connected: how long its buffers are was read before.
+#[test]
+fn frames_right_behind_the_connection_are_not_glued() {
+    let name = name();
+    let mut port = Port::open(&format!("memif:{name}?role=server"));
+    let client = Client::connected_by(&name, &mut port, Port::look_after);
+    let lengths = [60, 1500, 60, 700].repeat(20);
+    let sent: Vec<Vec<u8>> = lengths.iter().enumerate().map(|(index, length)| frame(index as u8, *length)).collect();
+    assert!(send_stale(&client, &mut port, &lengths) == sent, "frames were glued or lost");
+    assert!(port.count(Count::StaleNext) > 10, "nothing was played: {:?}", port.ledger());
+}
+
+/// A client may post its buffers in parts: what needs more of them than it has posted yet waits for them.
+#[test]
+fn a_frame_waits_for_buffers_that_are_posted_later() {
+    let (mut port, client) = joined("");
+    client.memory.head(RINGS[1], 2);
+    let mut block = Block::new(1 << 16, 4);
+    for length in [700, 60, SLOTS as usize * BUFFER as usize + 1, 61] {
+        assert!(block.push(&Desc::new(Nanos(1), 0, length as u32), &frame(7, length)));
+    }
+    let queue = &mut port.tx.queues[0];
+    assert_eq!(queue.send(block.burst()).unwrap(), 0);
+    client.memory.head(RINGS[1], SLOTS);
+    assert_eq!(queue.send(block.burst()).unwrap(), 2);
+    // As it has read them: an empty ring, which the third one is too long for.
+    client.memory.head(RINGS[1], SLOTS + 4);
+    assert_eq!(queue.send(block.burst().slice(2..4)).unwrap(), 2);
+    assert_eq!((port.count(Count::Sent), port.count(Count::TooLong)), (3, 1), "{:?}", port.ledger());
+    // And one that never posts more than two holds nobody up for ever.
+    let (mut port, client) = joined("");
+    client.memory.head(RINGS[1], 2);
+    wait_until("the frame is given up", || port.tx.queues[0].send(block.burst().slice(0..2)).unwrap() == 2);
+    assert_eq!((port.count(Count::Sent), port.count(Count::TooLong)), (1, 1), "{:?}", port.ledger());
 }
 
 /// The last free slot, used by a chain, lets the writer pass the reader (DPDK up to 26.07, VPP before 2026-05).

@@ -55,12 +55,21 @@ impl Port {
     /// A millisecond later: the frames that came, or the error.
     pub fn step(&mut self) -> Result<Vec<Vec<u8>>, PortError> {
         self.time = self.time.after(Duration::from_millis(1));
-        let queue = &mut self.rx.queues[0];
-        let head = queue.fill(self.time)?;
-        let frames: Vec<Vec<u8>> = head.burst.iter().map(|(_, frame)| frame.to_vec()).collect();
-        queue.consume(frames.len());
+        let mut frames: Vec<Vec<u8>> = Vec::new();
+        for queue in &mut self.rx.queues {
+            let head = queue.fill(self.time)?;
+            let shown = head.burst.len();
+            frames.extend(head.burst.iter().map(|(_, frame)| frame.to_vec()));
+            queue.consume(shown);
+        }
         self.tx.queues[0].flush(self.time)?;
         Ok(frames)
+    }
+
+    /// Looks after the connection alone, without a look into its rings.
+    pub fn look_after(&mut self) {
+        self.time = self.time.after(Duration::from_millis(1));
+        self.tx.queues[0].flush(self.time).unwrap();
     }
 
     /// Some milliseconds, in which errors do not matter.
@@ -71,7 +80,7 @@ impl Port {
     /// What it has counted.
     pub fn ledger(&self) -> Ledger {
         let mut ledger = Ledger::new();
-        self.rx.queues[0].counters(&mut ledger);
+        self.rx.queues.iter().for_each(|queue| queue.counters(&mut ledger));
         self.tx.queues[0].counters(&mut ledger);
         assert_eq!(ledger.imbalances(), [], "{ledger:#?}");
         ledger
@@ -296,12 +305,32 @@ impl Client {
 
     /// Connected, and all its buffers posted.
     pub fn connected(name: &str, port: &mut Port) -> Client {
+        Client::connected_by(name, port, Port::settle)
+    }
+
+    /// The same for this interface, whatever takes what was said.
+    pub fn connected_to(name: &str, id: u32, mut takes: impl FnMut()) -> Client {
         let client = Client::new(name, Memory::new(true));
-        port.settle();
+        takes();
+        assert_eq!(client.socket.kind(), Some(2), "no hello");
+        for (index, (bytes, fds)) in client.steps().iter().enumerate() {
+            let own = init(0x200, id, 0, b"");
+            client.socket.say(if index == 0 { &own } else { bytes }, fds);
+            takes();
+            assert_eq!(client.socket.kind(), Some(if index == 4 { 7 } else { 1 }), "step {index}");
+        }
+        client.memory.head(RINGS[1], SLOTS);
+        client
+    }
+
+    /// The same with a port that does this to take what was said.
+    pub fn connected_by(name: &str, port: &mut Port, takes: fn(&mut Port)) -> Client {
+        let client = Client::new(name, Memory::new(true));
+        takes(port);
         assert_eq!(client.socket.kind(), Some(2), "no hello");
         for (index, (bytes, fds)) in client.steps().iter().enumerate() {
             client.socket.say(bytes, fds);
-            port.settle();
+            takes(port);
             let answer = client.socket.kind();
             assert_eq!(answer, Some(if index == 4 { 7 } else { 1 }), "step {index}: {:?}", port.ledger());
         }

@@ -49,8 +49,32 @@ pub const DIFFERENCES: &[Row] = &[
     Row {
         files: &["vxlan.pcap"],
         who: "linerate",
-        fields: &["query"],
+        fields: &["addresses", "query"],
         why: "tshark names the ports of the tunnel first",
+    },
+    Row {
+        files: &["6in4tunnel.pcap", "dropbox.pcap", "wechat.pcap"],
+        who: "linerate",
+        fields: &["addresses"],
+        why: "tshark lists those of name servers, in the additional section, as well",
+    },
+    Row {
+        files: &["6in4tunnel.pcap", "dropbox.pcap", "wechat.pcap"],
+        who: "tshark",
+        fields: &["addresses"],
+        why: "the same",
+    },
+    Row {
+        files: &["tls_heur__shadowsocks-tcp.pcapng", "tls_heur__vmess-websocket.pcapng"],
+        who: "linerate",
+        fields: &["addresses"],
+        why: "tshark lists those of the next message of the segment as well",
+    },
+    Row {
+        files: &["tls_heur__shadowsocks-tcp.pcapng", "tls_heur__vmess-websocket.pcapng"],
+        who: "tshark",
+        fields: &["addresses"],
+        why: "the same",
     },
     Row {
         files: &["quic-forcing-vn-with-data.pcapng"],

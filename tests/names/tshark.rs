@@ -1,7 +1,7 @@
 //! What tshark reads, and in which captures.
 
-use super::Told;
-use std::collections::BTreeSet;
+use super::{Told, sorted};
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::process::Command;
 
@@ -120,7 +120,7 @@ pub const CAPTURES: &[(&str, &[&str])] = &[
 ];
 
 /// What is asked of each frame, all occurrences with commas between.
-const FIELDS: [&str; 14] = [
+const FIELDS: [&str; 18] = [
     "tcp.stream",
     "udp.stream",
     "tcp.srcport",
@@ -134,6 +134,10 @@ const FIELDS: [&str; 14] = [
     "http.request.method",
     "http.response.code",
     "ssh.protocol",
+    "dns.id",
+    "dns.qry.type",
+    "dns.a",
+    "dns.aaaa",
     "frame.number",
 ];
 
@@ -142,7 +146,7 @@ pub fn told(capture: &Path) -> BTreeSet<Told> {
     let filter = "tls.handshake.type || dns || http || ssh.protocol";
     let mut words = vec!["-n", "-r", capture.to_str().unwrap(), "-Y", filter, "-T", "fields", "-E", "occurrence=a"];
     words.extend(FIELDS.iter().flat_map(|field| ["-e", field]));
-    let (mut all, mut seen) = (BTreeSet::new(), BTreeSet::new());
+    let (mut all, mut seen, mut asked) = (BTreeSet::new(), BTreeSet::new(), BTreeMap::new());
     // Of a capture whose end is cut off it says so, and fails.
     let output = Command::new("tshark").args(words).output().unwrap();
     for line in String::from_utf8_lossy(&output.stdout).lines() {
@@ -152,10 +156,16 @@ pub fn told(capture: &Path) -> BTreeSet<Told> {
         let ports: Option<Vec<u64>> = ports.iter().map(|place| first(*place).parse().ok()).collect();
         let Some([one, other]) = ports.as_deref() else { continue };
         let is_dns = ports.iter().flatten().any(|port| *port == 53);
+        // Of the answer to the first question.
+        let is_first =
+            *asked.entry((stream, first(stream).to_owned())).or_insert_with(|| first(13).to_owned()) == first(13);
+        let is_for_addresses = is_dns && is_first && ["1", "28"].contains(&first(14));
+        let addresses = if is_for_addresses { sorted(&[cells[15], cells[16]].join(",")) } else { String::new() };
         for (name, value) in [
             ("sni", first(6)),
             ("alpn", cells[7]),
             ("query", if is_dns { first(8) } else { "" }),
+            ("addresses", &addresses),
             ("host", first(9)),
             ("method", first(10)),
             ("status", first(11)),

@@ -1,11 +1,13 @@
 //! The verb `measure` on devices whose rate is known: a wire that is slow.
 
-use linerate_tests::support::program::{Running, launch, run, start};
+use linerate_tests::support::program::{Ended, Running, launch, program, run, start};
+use linerate_tests::support::schema::assert_reported;
 use linerate_tests::support::wire::Wire;
-use linerate_tests::support::{Scratch, judge, may_make_labs};
+use linerate_tests::support::{Scratch, is_root, judge, may_make_labs, skip, wait_until};
 use rustix::process::Signal;
 use serde_json::Value;
 use std::fs;
+use std::process::Command;
 use std::time::Duration;
 
 /// Frames of 256 bytes that 20 Mb/s carry.
@@ -36,7 +38,7 @@ fn words(of: &[String]) -> Vec<&str> {
 
 /// What must hold of every document, however the run ended.
 fn assert_whole(json: &Value) {
-    assert_eq!(json["schema"], "linerate/measure/1", "{json}");
+    assert_reported(json);
     for size in json["sizes"].as_array().unwrap() {
         let (least, greatest) = (size["least"].as_f64().unwrap(), size["greatest"].as_f64().unwrap());
         for (place, trial) in size["trials"].as_array().unwrap().iter().enumerate() {
@@ -95,9 +97,7 @@ fn an_interrupted_measurement_leaves_its_report() {
     let options = ["--goal", "ndr", "--trial", "0.3", "--max", "30kpps", "--json", "-w", &file, "-Z", "root"];
     let running = launch(&words(&measure(&lab, &options)));
     // Into some trial.
-    linerate_tests::support::wait_until("a trial was kept", || {
-        fs::read_to_string(&file).is_ok_and(|text| text.contains("\"trial\": 2"))
-    });
+    wait_until("a trial was kept", || fs::read_to_string(&file).is_ok_and(|text| text.contains("\"trial\": 2")));
     std::thread::sleep(Duration::from_millis(130));
     running.signal(Signal::INT);
     let ended = running.end().with_status(1);
@@ -109,6 +109,62 @@ fn an_interrupted_measurement_leaves_its_report() {
     assert_eq!(json["sizes"][0]["results"][0]["verdict"], "unfinished");
     let kept: Value = serde_json::from_str(&fs::read_to_string(&file).unwrap()).unwrap();
     assert_eq!(kept, json);
+}
+
+/// A disk has room for some trials, but not for all that are measured.
+#[test]
+fn a_full_disk_costs_neither_the_report_so_far_nor_the_result() {
+    if !is_root() {
+        return skip("a tmpfs can only be mounted by root; a full disk was not tried");
+    }
+    let scratch = Scratch::new();
+    let (tiny, rescued) = (scratch.file("tiny"), scratch.file("rescued.json"));
+    fs::create_dir_all(&tiny).unwrap();
+    let script = "mount -t tmpfs -o size=24k none \"$1\" || exit 77
+        \"$0\" measure --to mem:full --check mem:full --size 128 --method mrr --repeat 12 --max 1kpps --trial 0.02 \
+            --settle 0 --json -w \"$1/report.json\"; status=$?
+        ls \"$1\" >&2; cp \"$1/report.json\" \"$2\"; exit $status";
+    let mut command = Command::new("unshare");
+    command.args(["-m", "sh", "-c", script]).arg(program()).args([&tiny, &rescued]);
+    let ended = Ended::of(command.output().unwrap()).with_status(1).says("No space left on device");
+    let trials = |json: &Value| json["sizes"][0]["trials"].as_array().unwrap().len();
+    let (json, text) = (ended.json(), fs::read_to_string(&rescued).unwrap());
+    assert_whole(&json);
+    assert_eq!((&json["state"], trials(&json)), (&"done".into(), 12), "{json}");
+    let kept: Value = serde_json::from_str(&text).unwrap_or_else(|error| panic!("{error}: {text}"));
+    assert!(trials(&kept) > 0 && trials(&kept) < 12 && kept["state"] == "running", "{text}");
+    assert!(ended.errors.ends_with("report.json\n") && !ended.errors.contains(".part"), "{}", ended.errors);
+    assert_eq!(ended.errors.matches("is tried again").count(), 1, "said once: {}", ended.errors);
+}
+
+/// While a link is down nothing is known of the device.
+#[test]
+fn a_link_that_goes_down_ends_the_measurement_and_is_not_blamed_on_the_device() {
+    if !may_make_labs() {
+        return;
+    }
+    let (lab, scratch) = (scene(), Scratch::new());
+    let wire = device(&lab, "");
+    for (number, (host, link)) in [("b", "eth0"), ("mid", "p0")].into_iter().enumerate() {
+        let file = scratch.file(&format!("{number}.json"));
+        let options = ["--method", "mrr", "--trial", "1", "--repeat", "5", "--max", "2kpps", "--json", "-w", &file];
+        let running = launch(&words(&measure(&lab, &[&options[..], &["-Z", "root"]].concat())));
+        wait_until("a trial was kept", || fs::read_to_string(&file).is_ok_and(|text| text.contains("\"trial\": 1")));
+        std::thread::sleep(Duration::from_millis(300));
+        lab.ip(host, &["link", "set", link, "down"]);
+        let ended = running.end().with_status(1).says("its link went down");
+        lab.ip(host, &["link", "set", link, "up"]);
+        let json = ended.json();
+        assert_whole(&json);
+        assert_eq!(json["state"], "failed", "{json}");
+        let size = &json["sizes"][0];
+        let trials = size["trials"].as_array().unwrap();
+        assert!(trials.len() < 5 && trials.last().unwrap()["failure"].is_string(), "{json}");
+        assert_eq!(size["forwarding"]["rates"].as_array().unwrap().len(), trials.len() - 1, "it counts for nothing");
+        let kept: Value = serde_json::from_str(&fs::read_to_string(&file).unwrap()).unwrap();
+        assert_eq!(kept, json);
+    }
+    wire.interrupt();
 }
 
 /// More is asked for than the tester can send: that is no result about the device.

@@ -1,6 +1,7 @@
 //! The methods of `measure` on a wire whose properties are known, and on the kernel's router.
 
 use linerate_tests::support::program::{Running, launch, run, start};
+use linerate_tests::support::schema::assert_reported;
 use linerate_tests::support::wire::Wire;
 use linerate_tests::support::{Scratch, judge, may_make_labs, wait_until};
 use rustix::process::Signal;
@@ -40,6 +41,7 @@ fn catches_interrupts(running: &Running) -> bool {
 
 /// What must hold of every trial: directions and streams add up, and what was sent came or is lost.
 fn assert_adds_up(json: &Value, directions: usize) {
+    assert_reported(json);
     let mut trials = 0;
     for trial in json["sizes"].as_array().unwrap().iter().flat_map(|size| size["trials"].as_array().unwrap()) {
         let ways = trial["ways"].as_array().unwrap();
@@ -170,11 +172,12 @@ fn a_greatest_load_a_long_one_and_services_are_measured() {
     let json = run(&words(&measure(&lab, &soak))).good().json();
     assert_adds_up(&json, 1);
     let found = &json["sizes"][0]["soak"];
-    let seconds = found["by_second"].as_array().unwrap();
-    let sum = |name: &str| seconds.iter().map(|second| second[name].as_u64().unwrap()).sum::<u64>();
-    assert_eq!(Some(sum("sent")), found["sent"].as_u64(), "{found}");
+    let sum = |rows: &str, name: &str| {
+        found[rows].as_array().unwrap().iter().map(|row| row[name].as_u64().unwrap()).sum::<u64>()
+    };
+    assert_eq!(Some(sum("minutes", "sent")), found["sent"].as_u64(), "{found}");
     // What came after all was lost for a while.
-    assert!(sum("lost") >= found["lost"].as_u64().unwrap() && !seconds.is_empty(), "{found}");
+    assert!(sum("lossy_seconds", "lost") >= found["lost"].as_u64().unwrap(), "{found}");
     let verdict = found["verdict"].as_str().unwrap();
     assert!(json["state"] == "done" && ["not kept", "limited by the tester"].contains(&verdict), "{found}");
     assert!(!found["events"].as_array().unwrap().is_empty() && found["minutes"][0]["lost"] == found["lost"], "{found}");
@@ -242,6 +245,32 @@ fn a_router_is_measured_in_both_directions() {
     run(&one.concat()).with_status(2).says("frames go both ways, so name both");
 }
 
+/// Without a network, what the others do not have: a reset, and a service of which nothing comes.
+#[test]
+fn what_is_not_known_is_null_in_a_report() {
+    let scratch = Scratch::new();
+    let file = scratch.file("services.toml");
+    let service = "[[service]]\nname = \"lost\"\npacket = \"ip/udp\"\nsize = 128\ncir = \"1mbps\"\nloss = \"1%\"\n\
+                   delay_ms = 500\nvariation_ms = 500\n";
+    fs::write(&file, service).unwrap();
+    let how = ["--settle", "0", "--json"];
+    let services = ["--method", "y1564", "--services", &file, "--trial", "0.05", "--performance", "0.1"];
+    let json =
+        run(&[&["measure", "--to", "null:x", "--check", "mem:none"], &services[..], &how].concat()).good().json();
+    assert_adds_up(&json, 1);
+    for row in [&json["services"][0], &json["performance"][0]] {
+        assert!(row["delay_s"].is_null() && row["variation_s"].is_null() && row["verdict"] == "fail", "{row}");
+    }
+    let reset =
+        ["--method", "rfc2544", "--short", "--tests", "throughput,reset", "--reset-with", "true", "--repeat", "1"];
+    let ends = ["measure", "--to", "mem:reset", "--check", "mem:reset", "--size", "128", "--max", "1kpps"];
+    let json = run(&[&ends[..], &reset, &["--trial", "0.05"], &how].concat()).good().json();
+    assert_adds_up(&json, 1);
+    assert_eq!(json["sizes"][0]["reset"]["runs"][0]["command"], "exit status: 0", "{json}");
+    let soak = ["--method", "soak", "--rate", "1kpps", "-t", "0.1"];
+    run(&[&ends[..5], &["--size", "128"], &soak[..]].concat()).good().says("0:00:01 in all, at one load");
+}
+
 #[test]
 fn every_method_leaves_its_report_when_it_is_interrupted() {
     if !may_make_labs() {
@@ -270,7 +299,8 @@ fn every_method_leaves_its_report_when_it_is_interrupted() {
         std::thread::sleep(std::time::Duration::from_millis(400));
         running.signal(Signal::INT);
         let json = running.end().with_status(1).json();
-        assert_eq!((&json["state"], &json["schema"]), (&"interrupted".into(), &"linerate/measure/1".into()), "{json}");
+        assert_reported(&json);
+        assert_eq!(json["state"], "interrupted", "{json}");
         let kept: Value = serde_json::from_str(&fs::read_to_string(&file).unwrap()).unwrap();
         assert_eq!(kept, json);
     }
@@ -292,6 +322,9 @@ fn what_means_nothing_beside_a_method_is_refused() {
         (&["--size", "63"], "rfc2544, rfc5180, jumbo"),
         (&["--warm-up", "0"], "give --max too"),
         (&["--ipv6", "-k", "udp"], "cannot be used"),
+        (&["--streams", "x.toml", "--size", "64"], "cannot be used"),
+        (&["--streams", "x.toml", "--method", "rfc2544"], "--streams is for --method search or mrr"),
+        (&["--streams", "/nowhere.toml"], "cannot read /nowhere.toml"),
     ] {
         let ends = ["measure", "--to", "mem:m1", "--check", "mem:m2"];
         let ended = run(&[&ends[..], wrong].concat());

@@ -1,6 +1,6 @@
 //! Counters for those who collect them, while a run lasts.
 
-use linerate_tests::support::program::{Running, linerate, run, spawn};
+use linerate_tests::support::program::{Running, launch, linerate, run, spawn};
 use linerate_tests::support::{Scratch, frames, records, wait_until};
 use rustix::process::Signal;
 use std::collections::BTreeMap;
@@ -116,6 +116,56 @@ fn a_capture_says_what_came_and_what_became_of_it() {
     assert!(lost.map(|(_, value)| *value).sum::<f64>() == 0.0 && samples.contains_key("linerate_start_time_seconds"));
     drop(input);
     running.end().good();
+}
+
+/// The sum of a family.
+fn sum(samples: &BTreeMap<String, f64>, family: &str) -> f64 {
+    let of = |name: &str| name.strip_prefix(family).is_some_and(|rest| rest.is_empty() || rest.starts_with('{'));
+    samples.iter().filter(|(name, _)| of(name)).map(|(_, value)| *value).sum()
+}
+
+#[test]
+fn a_measurement_says_what_its_trials_have_sent_and_what_came() {
+    let ends = ["--to", "mem:told", "--check", "mem:told", "--size", "128", "--max", "1kpps", "--settle", "0"];
+    let (running, address) = start(&[&["measure"][..], &ends].concat(), Stdio::null());
+    let names = ["linerate_send_delivered_total", "linerate_receive_received_total", "linerate_check_received_total"];
+    wait_until("frames are sent and received", || {
+        let samples = scrape(&address);
+        names.iter().all(|name| sum(&samples, name) > 0.0)
+    });
+    running.interrupt().with_status(1);
+}
+
+#[test]
+fn a_sender_of_streams_says_how_many_bytes_it_has_sent() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let to = listener.local_addr().unwrap().to_string();
+    let (running, address) = start(&["send", &to, "--size", "64MiB", "--interval", "0"], Stdio::null());
+    let (mut stream, _) = listener.accept().unwrap();
+    let mut came = vec![0; 1 << 20];
+    stream.read_exact(&mut came).unwrap();
+    // The kernel has more than was read.
+    wait_until("what was read is counted", || sum(&scrape(&address), "linerate_sent_bytes_total") >= came.len() as f64);
+    std::io::copy(&mut stream, &mut std::io::sink()).unwrap();
+    drop(stream);
+    running.end().good();
+}
+
+#[test]
+fn an_engine_says_what_it_has_looked_at() {
+    let name = format!("told-{}", std::process::id());
+    let inline = launch(&["inline", "null:a", "null:b", "--share", &name, "-q"]);
+    inline.wait_until_open();
+    let (running, address) = start(&["inspect", &format!("shm:{name}"), "--drop", "udp"], Stdio::null());
+    let samples = scrape(&address);
+    for family in
+        ["linerate_receive_received_total", "linerate_receive_skipped_total", "linerate_verdict_blocked_total"]
+    {
+        let sample = format!("{family}{{subject=\"shm:{name}\"}}");
+        assert_eq!(samples.get(&sample), Some(&0.0), "{sample}: {samples:?}");
+    }
+    running.interrupt().good();
+    inline.interrupt().good();
 }
 
 #[test]

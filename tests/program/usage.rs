@@ -8,7 +8,7 @@ use std::process::Command;
 #[test]
 fn wrong_usage_ends_with_2_and_says_what_is_wrong() {
     let no_number = "--count counts, and takes no number; to stop after 10 frames write -c 10 (--frames 10)";
-    let cases: [(&[&str], &str); 35] = [
+    let cases: [(&[&str], &str); 36] = [
         (&[], "Usage"),
         (&["fly"], "fly"),
         (&["capture"], "which port"),
@@ -44,7 +44,8 @@ fn wrong_usage_ends_with_2_and_says_what_is_wrong() {
         (&["inline", "no0", "no1", "--share", "x", "--share-memory", "1MiB"], "8 blocks of 1MiB are the least"),
         (&["measure", "--to", "no0", "--check", "no1", "--threads", "0"], "0 is not in 1..=1024"),
         (&["send", "127.0.0.1:9", "--udp", "--size", "1", "--datagram", "8"], "8 is not in 9..=65507"),
-        (&["switch", "--ctl", "/nosuch"], "what is to be asked? add-flow RULE.., "),
+        (&["ctl", "/nosuch", "--json", "dump-flows"], "--json is of streams"),
+        (&["ctl", "/nosuch", "add-flow"], "<RULE>"),
     ];
     for (arguments, text) in cases {
         let ended = run(arguments);
@@ -254,6 +255,24 @@ fn examples_of_the_help_can_be_pasted() {
             "{all}"
         );
     }
+}
+
+#[test]
+fn all_help_fits_a_terminal() {
+    let verbs = run(&["--help"]).good().output;
+    let verbs = verbs.split("Commands:").nth(1).expect("commands").split("\n\n").next().expect("their list");
+    let verbs = verbs
+        .lines()
+        .filter_map(|line| line.strip_prefix("  ")?.split(' ').next())
+        .filter(|verb| !["", "help"].contains(verb));
+    let mut seen = 0;
+    for verb in verbs {
+        let help = run(&[verb, "--help"]).good().output;
+        let long: Vec<_> = help.lines().filter(|line| line.chars().count() > 80).collect();
+        assert!(long.is_empty(), "{verb}: {long:#?}");
+        seen += 1;
+    }
+    assert!(seen > 15, "{seen} verbs");
 }
 
 #[test]

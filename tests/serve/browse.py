@@ -32,6 +32,23 @@ def stream(page, name, packet, rate, count):
     page.wait(f"{name} to be set", "document.querySelector('#verdict').dataset.state === 'set'")
 
 
+def two_receivers(page):
+    """A stream that comes to two ports keeps both where it is applied as it stands."""
+    ask = ("(method, path, body) => fetch('/api/v1/' + path, {method, body: body && JSON.stringify(body), headers: {'Content-Type': "
+           "'application/json', Authorization: 'Bearer ' + sessionStorage.getItem('linerate-token')}}).then((answer) => answer.json())")
+    both = json.dumps({"streams": [{"name": "both", "tx": "p1", "rx": ["p1", "p2"], "packet": "ip/udp"}]})
+    page.js(f"({ask})('PATCH', 'streams', {both})")
+    page.js("location.hash = '#/edit/both'")
+    page.wait("the stream", "document.querySelector('#name')?.value === 'both' && document.querySelector('#verdict').dataset.state === 'right'")
+    page.click('[data-do="apply"]')
+    page.wait("it to be set", "document.querySelector('#verdict').dataset.state === 'set'")
+    kept = page.js(f"({ask})('GET', 'streams?name=both').then((answer) => answer.streams[0].rx.join())")
+    assert kept == "p1,p2", kept
+    page.click('[data-do="remove"]')
+    page.wait("two streams", "document.querySelectorAll('[data-table=list] tbody tr').length === 2")
+    told("a stream keeps both its receiving ports")
+
+
 def told(what):
     print(what, flush=True)
 
@@ -47,6 +64,7 @@ def traffic(page):
     stream(page, "dns", "ip(dst=10.0.1.1)/udp(sport=random(1024..65535), dport=53)/payload(\"<img src=x onerror=alert(1)>\")", "1kpps", "300")
     page.picture("streams")
     told("two streams are built")
+    two_receivers(page)
     page.view("capture")
     page.click('[data-do="start"]')
     page.wait("a capture", "/taking more/.test(document.querySelector('[data-what=told]').textContent)")
@@ -55,9 +73,11 @@ def traffic(page):
     page.click('[data-do="start"]')
     page.wait("a meter", "/meter is on/.test(document.querySelector('[data-what=told]').textContent)")
     page.view("run")
+    began = time.monotonic()
     page.click('[data-do="start"]')
     state = "document.querySelector('tr[data-stream=%s] .state').textContent"
     page.wait("web to be sent", f"{state % 'web'} === 'sending'")
+    told(f"measured: a change on the screen: {time.monotonic() - began:.2f}")
     page.wait("dns to end", f"{state % 'dns'} === 'stopped' && document.querySelector('tr[data-stream=dns]').children[6].textContent === '300'")
     began = time.monotonic()
     page.type("tr[data-stream=web] input.rate", "500pps")
@@ -235,6 +255,7 @@ def looks(page):
 
 
 def main():
+    whole = time.monotonic()
     program, address, folder = sys.argv[1], sys.argv[2], pathlib.Path(sys.argv[3])
     folder.mkdir(parents=True, exist_ok=True)
     page = Browser(program, folder)
@@ -249,6 +270,7 @@ def main():
         print(f"{part.__name__}: {time.monotonic() - began:.1f} s", file=sys.stderr, flush=True)
     assert not page.errors, page.errors
     page.end()
+    told(f"measured: the whole: {time.monotonic() - whole:.1f}")
     told("no error in the console")
 
 

@@ -1,5 +1,6 @@
 //! snappi, unchanged.
 
+use super::flip::{Choose, relay};
 use super::stage::Server;
 use linerate_tests::support::skip;
 use serde_json::json;
@@ -27,6 +28,50 @@ fn the_published_client_drives_traffic_and_finds_every_frame() {
     assert_eq!(output.lines().count(), 5, "{output}");
     let ended = server.end();
     assert_eq!(ended.status, 0, "{}", ended.errors);
+}
+
+/// A place of a body, by a fixed seed, where a letter or a digit is.
+fn any_word(body: &[u8]) -> Option<usize> {
+    let words: Vec<usize> = (0..body.len()).filter(|at| body[*at].is_ascii_alphanumeric()).collect();
+    let seed = linerate_burst::random::mix(7 + body.len() as u64) as usize;
+    words.get(seed % words.len().max(1)).copied()
+}
+
+/// One in a frame of a capture file: behind the heads of the file and of the record.
+fn any_frame(body: &[u8]) -> Option<usize> {
+    let (file, record, frame) = (24, 16, 128);
+    let seed = linerate_burst::random::mix(11) as usize;
+    let at = file + seed % 100 * (record + frame) + record + seed / 100 % frame;
+    (at < body.len()).then_some(at)
+}
+
+/// The last digit of how many bytes were sent.
+fn bytes_sent(body: &[u8]) -> Option<usize> {
+    let text = std::str::from_utf8(body).ok()?;
+    let found = text.find("\"bytes_tx\":\"12800\"")?;
+    Some(found + "\"bytes_tx\":\"1280".len())
+}
+
+#[test]
+fn a_byte_of_an_answer_that_is_another_is_noticed() {
+    let Some(python) = python() else { return };
+    let Some(server) = Server::start() else { return };
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("serve/drive.py");
+    let none: Choose = |_| None;
+    let drive = |path, choose| {
+        let location = format!("http://:{}@{}", server.token, relay(&server.address, path, choose));
+        let asked = [&location, "p1", "p2", "check_udp_values_and_counters"];
+        let run = Command::new(&python).arg(&script).args(asked).output().unwrap();
+        (run.status.success(), String::from_utf8_lossy(&run.stderr).into_owned())
+    };
+    let (is_good, errors) = drive("/config", none);
+    assert!(is_good, "{errors}");
+    for (path, choose) in
+        [("/config", any_word as Choose), ("/monitor/capture", any_frame), ("/monitor/metrics", bytes_sent)]
+    {
+        let (is_good, errors) = drive(path, choose);
+        assert!(!is_good && errors.contains("Traceback"), "{path}: {errors}");
+    }
 }
 
 #[test]

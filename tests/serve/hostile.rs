@@ -67,7 +67,11 @@ fn whoever_may_not_is_refused_and_traffic_goes_on() {
     // The rings of its ports are not in this.
     assert!(most < 100_000, "{most} KiB");
     let ended = server.end();
-    assert!(ended.status == 0 && ended.errors.contains("names another host"), "{}", ended.errors);
+    assert!(
+        ended.status == 0 && ended.errors.contains("names another host: to be called by a name"),
+        "{}",
+        ended.errors
+    );
     // Whoever reads the log may not know the token.
     assert!(!ended.errors.contains(&*may), "{}", ended.errors);
 }
@@ -139,6 +143,12 @@ fn paths_of_our_own_refuse_what_is_wrong_and_traffic_goes_on() {
         ("read", json!({"text": "[".repeat(100_000)})),
         ("read", json!({"text": "x = ".to_owned() + &"[".repeat(100_000)})),
         ("measure", json!({"to": "p1", "check": "p2", "user": "root"})),
+        ("measure", json!({"to": "p1", "check": "p2", "size": "64,".repeat(5_000_000)})),
+        ("measure", json!({"to": "p1", "check": "p2", "size": vec!["64"; 101]})),
+        ("measure", json!({"to": "p1", "check": "p2", "packet": vec!["ip/udp"; 1001]})),
+        ("measure", json!({"to": "p1", "check": "p2", "packet": "ip/".repeat(100_000)})),
+        ("measure", json!({"to": "p1", "check": "p2", "goal": "ndr,".repeat(10) + "ndr"})),
+        ("measure/estimate", json!({"goal": vec!["ndr,pdr"; 6]})),
     ] {
         let path = format!("/api/v1/{path}");
         let (status, answer) = server.ask("POST", &path, document.to_string().as_bytes());
@@ -157,4 +167,18 @@ fn paths_of_our_own_refuse_what_is_wrong_and_traffic_goes_on() {
     let (_, log) = server.ask("GET", "/api/v1/log", b"");
     assert!(log["entries"].as_array().is_some_and(|entries| entries.len() > 30), "{log}");
     assert!(!log.to_string().contains(&server.token));
+}
+
+#[test]
+fn whoever_has_no_token_is_counted_and_fills_no_log() {
+    let Some(server) = Server::start() else { return };
+    let (_, log) = server.ask("GET", "/api/v1/log", b"");
+    let stranger = format!("GET /api/v1/log HTTP/1.1\r\nHost: {}\r\nConnection: close\r\n\r\n", server.address);
+    for _ in 0..9 {
+        assert!(server.raw(stranger.as_bytes()).starts_with("HTTP/1.1 401"));
+    }
+    let (_, after) = server.ask("GET", "/api/v1/log", b"");
+    let row = &after["refused"][0];
+    assert_eq!((&row["address"], &row["times"]), (&json!("127.0.0.1"), &json!(9)), "{after}");
+    assert_eq!(after["entries"], log["entries"]);
 }

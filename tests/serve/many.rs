@@ -1,11 +1,11 @@
 //! Many streams: whoever watches has those that are looked at, in few bytes.
 
 use super::stage::Server;
-use linerate_tests::support::wait_until;
+use linerate_tests::support::{judge, wait_until};
 use serde_json::{Value, json};
 use std::io::{BufRead, BufReader, Write};
 use std::net::TcpStream;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// So many streams are there.
 const MANY: usize = 10_000;
@@ -27,6 +27,72 @@ fn events(server: &Server, from: usize) -> impl Iterator<Item = Value> + use<> {
         assert!(data.len() < LONGEST, "{} bytes", data.len());
         serde_json::from_str(data).ok()
     })
+}
+
+/// How long something takes.
+fn timed(what: &str, most: Duration, act: impl FnOnce()) {
+    let began = Instant::now();
+    act();
+    let took = began.elapsed();
+    judge(took < most, &format!("{what} takes {took:?}, and {most:?} at most"));
+}
+
+/// One of them loses all that it sends: the port where it should come hears nothing of it.
+#[test]
+fn one_of_a_thousand_streams_stops_at_once_and_others_go_on() {
+    let Some(server) = Server::start() else { return };
+    let stream = |number: usize| json!({"name": format!("stream {number}"), "tx": "p1", "rx": [if number == 0 { "p1" } else { "p2" }], "packet": "ip/udp", "size": "128", "rate": "10pps"});
+    server.post("/api/v1/streams", &json!({"streams": (0..1000).map(stream).collect::<Vec<_>>()}));
+    server.post("/api/v1/traffic", &json!({"do": "start"}));
+    let row = |number: usize| {
+        let figures = server.ask("GET", &format!("/api/v1/figures?from={number}&count=1"), b"").1;
+        figures["streams"][0].clone()
+    };
+    wait_until("they are sent", || row(999)["sent"].as_u64() > Some(5));
+    let stop = |name: &str| drop(server.post("/api/v1/traffic", &json!({"do": "stop", "streams": [name]})));
+    timed("stopping one of 1,000 streams", Duration::from_millis(20), || stop("stream 5"));
+    timed("stopping one that loses frames", Duration::from_millis(250), || stop("stream 0"));
+    let (whole, lost) = (row(5), row(0));
+    assert_eq!((&whole["state"], &whole["lost"], &whole["sent"]), (&json!("stopped"), &json!(0), &whole["received"]));
+    assert_eq!((&lost["state"], &lost["lost"]), (&json!("stopped"), &lost["sent"]));
+    timed("another rate of one", Duration::from_millis(20), || {
+        drop(server.post("/api/v1/rate", &json!({"streams": ["stream 7"], "rate": "500pps"})));
+    });
+    let before = row(7)["sent"].as_u64();
+    wait_until("it is faster", || row(7)["sent"].as_u64() > before.map(|sent| sent + 100));
+    assert_eq!(
+        (&row(7)["rate"], &row(8)["rate"], &row(8)["state"]),
+        (&json!("500pps"), &json!("10pps"), &json!("sending"))
+    );
+    server.post("/api/v1/traffic", &json!({"do": "stop"}));
+    assert_eq!((&row(8)["lost"], &row(7)["lost"]), (&json!(0), &json!(0)));
+}
+
+#[test]
+fn configurations_of_many_flows_are_taken_in_time() {
+    let Some(server) = Server::start() else { return };
+    let flow = |number: usize| {
+        json!({"name": format!("f{number}"), "tx_rx": {"port": {"tx_name": "p1", "rx_names": ["p2"]}}, "size": {"fixed": 128},
+            "packet": [{"choice": "ethernet", "ethernet": {}}, {"choice": "ipv4", "ipv4": {"dst": {"value": "10.0.0.1"}}}, {"choice": "udp", "udp": {}}],
+            "rate": {"pps": 1}, "metrics": {"enable": true}})
+    };
+    for (many, most) in [(1000, 200), (MANY, 2000)] {
+        let config =
+            json!({"ports": [{"name": "p1"}, {"name": "p2"}], "flows": (0..many).map(flow).collect::<Vec<_>>()});
+        timed(&format!("setting {many} flows"), Duration::from_millis(most), || drop(server.post("/config", &config)));
+    }
+    let update = json!({"choice": "flows", "flows": {"property_names": ["rate"], "flows": (0..MANY).map(flow).collect::<Vec<_>>()}});
+    timed("other rates of 10,000 flows", Duration::from_secs(5), || {
+        let (status, answer) = server.ask("PATCH", "/config", update.to_string().as_bytes());
+        assert_eq!(status, 200, "{answer}");
+    });
+    let gone = json!({"config_delete_list": [{"choice": "flows", "flows": (1..MANY).map(|number| format!("f{number}")).collect::<Vec<_>>()}]});
+    timed("deleting 9,999 flows", Duration::from_secs(2), || {
+        let (status, answer) = server.ask("PATCH", "/config/delete", gone.to_string().as_bytes());
+        assert_eq!(status, 200, "{answer}");
+    });
+    let (_, left) = server.ask("GET", "/config", b"");
+    assert_eq!((left["flows"].as_array().map(Vec::len), &left["flows"][0]["name"]), (Some(1), &json!("f0")));
 }
 
 #[test]

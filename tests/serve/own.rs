@@ -241,6 +241,26 @@ fn flows_of_a_port_are_metered_while_they_go_on() {
     wait_until("they stand still", || rated().iter().all(|row| row["bps"] == 0));
 }
 
+#[test]
+fn streams_are_there_from_the_start_and_the_host_has_a_name() {
+    let file = std::env::temp_dir().join(format!("linerate-start-{}.toml", std::process::id()));
+    let text =
+        "# ports {\"tx\": \"p2\", \"rx\": [\"p1\"]}\n[[stream]]\nname = 'calls'\npacket = 'ip/udp'\nrate = '1kpps'\n";
+    std::fs::write(&file, text).unwrap();
+    let server = Server::with("", "", &["--streams", file.to_str().unwrap(), "--name", "lab.example"]);
+    std::fs::remove_file(file).unwrap();
+    let Some(server) = server else { return };
+    let (_, streams) = server.ask("GET", "/api/v1/streams", b"");
+    let one = &streams["streams"][0];
+    assert_eq!((&one["name"], &one["tx"], &one["rx"]), (&json!("calls"), &json!("p2"), &json!(["p1"])), "{streams}");
+    let status = |host: &str| {
+        let answer = server.raw(format!("GET / HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n").as_bytes());
+        answer.split(' ').nth(1).map(str::to_owned)
+    };
+    assert_eq!((status("lab.example:8443").as_deref(), status("lab2.example").as_deref()), (Some("200"), Some("403")));
+    wait_until("there are points", || !server.ask("GET", "/api/v1/history", b"").1["points"][0].is_null());
+}
+
 /// Eight that read, and one that does not.
 #[test]
 fn slow_readers_of_events_hold_nobody_up() {

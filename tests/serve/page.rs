@@ -1,7 +1,7 @@
 //! The page: in a headless Chromium, and as bytes.
 
 use super::stage::Server;
-use linerate_tests::support::skip;
+use linerate_tests::support::{judge, skip};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -29,6 +29,12 @@ fn a_person_does_all_of_it_in_a_browser() {
     let _ = std::fs::remove_dir_all(own);
     assert!(run.status.success(), "{output}{errors}");
     assert!(output.trim_end().ends_with("no error in the console"), "{output}{errors}");
+    for (what, most) in [("a change on the screen", 0.7), ("the whole", 60.0)] {
+        let seconds =
+            output.lines().find_map(|line| line.strip_prefix("measured: ")?.strip_prefix(what)?.strip_prefix(": "));
+        let seconds: f64 = seconds.and_then(|text| text.parse().ok()).unwrap_or_else(|| panic!("{what}: {output}"));
+        judge(seconds < most, &format!("{what} takes {seconds} s, and {most} at most"));
+    }
     let ended = server.end();
     assert_eq!(ended.status, 0, "{}", ended.errors);
 }

@@ -1,7 +1,8 @@
 //! What was sent, whatever becomes of ports and of the server: ten thousand flows, a link that goes down, a signal.
 
 use super::stage::Server;
-use linerate_tests::support::wait_until;
+use linerate_tests::support::wire::Wire;
+use linerate_tests::support::{may_make_labs, tool, wait_until};
 use rustix::process::Signal;
 use serde_json::{Value, json};
 use std::io::Read;
@@ -55,6 +56,69 @@ fn ten_thousand_flows_take_little_memory_and_are_counted_exactly() {
     }
     let most = most_memory(&server);
     assert!(most < 200_000, "{most} KiB");
+}
+
+/// What is over as soon as it begins has come when the call returns: whoever then asks of ports, and then of flows, finds the same.
+#[test]
+fn a_flow_of_one_frame_has_come_when_it_was_started() {
+    let Some(server) = Server::start() else { return };
+    let flow = json!({
+        "name": "f1", "tx_rx": {"choice": "port", "port": {"tx_name": "p1", "rx_names": ["p2"]}},
+        "packet": [{"choice": "ethernet", "ethernet": {}}, {"choice": "ipv4", "ipv4": {}}, {"choice": "udp", "udp": {}}],
+        "size": {"fixed": 100}, "rate": {"choice": "pps", "pps": 1000},
+        "duration": {"choice": "fixed_packets", "fixed_packets": {"packets": 1}}, "metrics": {"enable": true}
+    });
+    server.post("/config", &json!({"ports": [{"name": "p1"}, {"name": "p2"}], "flows": [flow]}));
+    for _ in 0..10 {
+        let before = server.post("/monitor/metrics", &json!({"choice": "port", "port": {}}));
+        traffic(&server, "start");
+        let now = server.post("/monitor/metrics", &json!({"choice": "port", "port": {}}));
+        let new = |port: usize, name: &str| {
+            frames(&now["port_metrics"][port], name) - frames(&before["port_metrics"][port], name)
+        };
+        assert_eq!((new(0, "frames_tx"), new(1, "frames_rx")), (1, 1), "{now}");
+        assert_eq!(server.flow()["transmit"], "stopped");
+    }
+}
+
+/// An xdp-live port sends what the server makes, and receives as well; what is longer than the kernel makes is refused by its path.
+#[test]
+fn a_port_of_the_kernel_sends_every_frame_and_refuses_long_ones() {
+    if !may_make_labs() {
+        return;
+    }
+    let wire = Wire::of(&["a:eth0,b:eth0,mtu=9000"]);
+    for host in ["a", "b"] {
+        tool("ip", &["netns", "exec", &wire.namespace(host), "ethtool", "-K", "eth0", "gro", "on"]);
+    }
+    let server = Server::on(wire, ["xdp-live", "packet"]);
+    let config = |size: u64| {
+        let flow = |name: &str, tx: &str, rx: &str| {
+            json!({
+                "name": name, "tx_rx": {"choice": "port", "port": {"tx_name": tx, "rx_names": [rx]}},
+                "packet": [{"choice": "ethernet", "ethernet": {}}, {"choice": "ipv4", "ipv4": {}}, {"choice": "udp", "udp": {}}],
+                "size": {"fixed": size}, "metrics": {"enable": true, "loss": true}
+            })
+        };
+        let flows = [flow("f1", "p1", "p2"), flow("f2", "p2", "p1")];
+        json!({"ports": [{"name": "p1"}, {"name": "p2"}], "flows": flows})
+    };
+    let (status, refused) = server.ask("POST", "/config", config(8000).to_string().as_bytes());
+    let errors = refused["errors"].to_string();
+    assert!(status == 400 && errors.contains("flows[0].size") && !errors.contains("flows[1]"), "{refused}");
+    server.post("/config", &config(200));
+    traffic(&server, "start");
+    wait_until("both are sent", || {
+        let rows = server.post("/monitor/metrics", &json!({"choice": "flow", "flow": {}}));
+        (0..2).all(|flow| frames(&rows["flow_metrics"][flow], "frames_rx") > 200)
+    });
+    traffic(&server, "pause");
+    traffic(&server, "resume");
+    traffic(&server, "stop");
+    let rows = server.post("/monitor/metrics", &json!({"choice": "flow", "flow": {}}));
+    for row in rows["flow_metrics"].as_array().unwrap() {
+        assert_eq!((&row["frames_tx"], row["loss"].as_f64()), (&row["frames_rx"], Some(0.0)), "{row}");
+    }
 }
 
 #[test]

@@ -1,5 +1,6 @@
 //! A server on the two ends of a wire, and requests as bytes.
 
+use super::described::compare;
 use linerate_tests::support::may_make_labs;
 use linerate_tests::support::program::{Ended, Running, start};
 use linerate_tests::support::wire::Wire;
@@ -32,13 +33,24 @@ impl Server {
         }
         let wire = Wire::new();
         let (p1, p2) = (wire.port("a", "eth0", ""), wire.port("b", "eth0", options));
-        let (p1, p2) = (format!("--port=p1={p1}"), format!("--port=p2={scheme}{p2}"));
+        Some(Self::of(wire, [p1, format!("{scheme}{p2}")], more))
+    }
+
+    /// A server on a wire, with ports of these backends.
+    pub fn on(wire: Wire, schemes: [&str; 2]) -> Self {
+        let port = |place: usize, host| wire.port(host, "eth0", "").replace("packet:", &format!("{}:", schemes[place]));
+        let ports = [port(0, "a"), port(1, "b")];
+        Self::of(wire, ports, &[])
+    }
+
+    fn of(wire: Wire, [p1, p2]: [String; 2], more: &[&str]) -> Self {
+        let (p1, p2) = (format!("--port=p1={p1}"), format!("--port=p2={p2}"));
         let mut running = start(&[&["serve", &p1, &p2, "--listen", "127.0.0.1:0"], more].concat());
         let mut output = BufReader::new(running.take_output().unwrap());
         let mut line = || (&mut output).lines().next().expect("a line").unwrap();
         let address = line().strip_prefix("listening on http://").expect("where it listens").to_owned();
         let token = line().split([' ', ',']).nth(1).expect("a token").to_owned();
-        Some(Server { running: Some(running), address, token, output: Some(output), wire })
+        Server { running: Some(running), address, token, output: Some(output), wire }
     }
 
     /// What snappi calls it.
@@ -57,8 +69,9 @@ impl Server {
         String::from_utf8_lossy(&answer).into_owned()
     }
 
-    /// Asks as one who may: the status, and the document.
+    /// Asks as one who may: the status, and the document. What is done has to be as it is described.
     pub fn ask(&self, method: &str, path: &str, body: &[u8]) -> (u16, Value) {
+        let given = body;
         let head = format!(
             "{method} {path} HTTP/1.1\r\nHost: {}\r\nAuthorization: Bearer {}\r\nContent-Type: application/json\r\n\
              Connection: close\r\nContent-Length: {}\r\n\r\n",
@@ -69,7 +82,11 @@ impl Server {
         let answer = self.raw(&[head.as_bytes(), body].concat());
         let (head, body) = answer.split_once("\r\n\r\n").unwrap_or((&answer, ""));
         let status = head.split(' ').nth(1).and_then(|status| status.parse().ok()).unwrap_or(0);
-        (status, serde_json::from_str(body).unwrap_or_default())
+        let document: Value = serde_json::from_str(body).unwrap_or_default();
+        if status == 200 {
+            compare(method, path, given, &document);
+        }
+        (status, document)
     }
 
     /// A document to a path that takes it.

@@ -69,6 +69,42 @@ fn frames_and_times_of_a_ring_are_those_of_the_file() {
     assert!(accounts(&json).iter().all(has_all), "{json:#}");
 }
 
+/// Of a second ring each would have its part, and nobody the others.
+#[test]
+fn instances_of_a_process_have_parts_of_one_ring() {
+    let Some(module) = module() else { return };
+    let scratch = Scratch::new();
+    let file = scratch.file("in.pcap");
+    records::write(&file, &frames(0..1_000));
+    let names = [ring_name(), ring_name()];
+    let writers = names.each_ref().map(|name| share_file(&file, name, 1, &["--share-patience", "1"]));
+    let other = format!("second=shm:{}", names[1]);
+    let said = said(reader(module, &names[0], &["second", "instances=2", "instance=1", &other]));
+    let why = said["why"].as_str().unwrap();
+    assert!(said["failed"] == -1 && why.contains("an engine for each ring, or one ring of all ports"), "{said:#}");
+    writers.into_iter().for_each(|writer| drop(writer.end()));
+}
+
+/// The clock of an engine is made of the times of frames: one that is late does not set it back.
+#[test]
+fn times_of_a_ring_do_not_go_back() {
+    let Some(module) = module() else { return };
+    let (name, scratch) = (ring_name(), Scratch::new());
+    let (file, out) = (scratch.file("in.pcap"), scratch.file("out.pcap"));
+    let mut all = frames(0..2_000);
+    all.iter_mut().skip(10).step_by(7).for_each(|late| late.time -= 8_000);
+    records::write(&file, &all);
+    let writer = share_file(&file, &name, 1, &[]);
+    said(reader(module, &name, &["read", &format!("write={out}")]));
+    writer.end().good();
+    let mut newest = 0;
+    for record in &mut all {
+        newest = newest.max(record.time);
+        record.time = newest;
+    }
+    assert!(records::read(&out) == in_micros(&all), "times went back, or are others");
+}
+
 /// Instances of one input have each a part of the flows: both directions, each flow in one.
 #[test]
 fn instances_share_out_the_flows() {
@@ -119,6 +155,7 @@ fn messages_are_held_as_long_as_the_engine_likes() {
     judge(waited < 1.0, &format!("{waited} s for a timeout of 0.3"));
     assert_eq!(said["twice"], json!([0, -7, -7, -7]), "what is not out cannot be given back");
     assert_eq!(said["pool"], json!([256, 256]));
+    assert_eq!((&said["outstanding"], &said["stats"]["outstanding"]), (&json!(256), &json!(0)), "{said:#}");
     assert_eq!(said["stats"]["verdicts"][0], 2_000);
 }
 
@@ -179,6 +216,22 @@ fn files_are_read_as_the_program_reads_them() {
         "{hurt:#}"
     );
     assert!(hurt["why"].as_str().unwrap().contains("ends in the middle of a record"), "{hurt:#}");
+}
+
+/// Some have one number in files, and another that libpcap gives whoever reads them: engines know the latter.
+#[test]
+fn link_types_have_the_numbers_of_libpcap() {
+    let Some(module) = module() else { return };
+    let scratch = Scratch::new();
+    let file = scratch.file("in.pcap");
+    for (of_file, of_libpcap) in [(1u32, 1), (100, 11), (101, 12), (102, 15), (103, 16), (106, 19), (113, 113)] {
+        records::write(&file, &frames(0..1));
+        let mut bytes = std::fs::read(&file).unwrap();
+        bytes[20..24].copy_from_slice(&of_file.to_le_bytes());
+        std::fs::write(&file, bytes).unwrap();
+        let said = said(host(module, &[&file, "read-file", "read"]));
+        assert_eq!((&said["link"], &said["stats"]["received"]), (&json!(of_libpcap), &json!(1)), "{said:#}");
+    }
 }
 
 /// A pcap file in the other byte order.

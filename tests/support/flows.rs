@@ -4,8 +4,8 @@ mod names;
 
 use linerate_burst::Nanos;
 use linerate_meter::{
-    ConnState, Direction, End, EndReason, Flow, History, MPLS_LABELS, PacketStats, Quality, Retransmitted, Rtt, Side,
-    Stats, StatsSide, Summary, Tcp, TcpSide, Tunnel, TunnelKind,
+    ConnState, Direction, End, EndReason, ExportedBy, Flow, History, MPLS_LABELS, PacketStats, Quality, Retransmitted,
+    Rtt, Side, Stats, StatsSide, Summary, Tcp, TcpSide, Tunnel, TunnelKind,
 };
 use linerate_wire::MacAddr;
 use proptest::array::uniform8;
@@ -20,7 +20,7 @@ pub fn any_flow() -> impl Strategy<Value = Flow> {
     let tags = (any::<u8>(), [0..4096u16, 0..4096u16], option::of(tunnel()), any::<u8>(), any::<u64>());
     let words = (0..EndReason::ALL.len(), 0..4usize, 0..1u16 << Quality::NAMES.len());
     let wide = (option::of([mac(), mac()]), [labels(), labels()], [option::of(any::<u32>()), option::of(any::<u32>())]);
-    let levels = (option::of(tcp()), option::of(stats()), option::of(names::names()));
+    let levels = (option::of(tcp()), option::of(stats()), option::of(names::names()), option::of(exporter()));
     (any::<u64>(), ends, tags, [side(), side()], words, wide, levels).prop_map(
         |(
             id,
@@ -29,7 +29,7 @@ pub fn any_flow() -> impl Strategy<Value = Flow> {
             sides,
             words,
             (macs, mpls, teids),
-            (tcp, stats, names),
+            (tcp, stats, names, exporter),
         )| {
             Flow {
                 id,
@@ -49,6 +49,7 @@ pub fn any_flow() -> impl Strategy<Value = Flow> {
                 tcp,
                 stats,
                 names,
+                exporter: exporter.map(Into::into),
             }
         },
     )
@@ -105,7 +106,17 @@ pub fn full_flow() -> Flow {
         }),
         stats: Some(Stats { sides: [stats; 2], packets: vec![packet] }),
         names: Some(names::full()),
+        exporter: Some(ExportedBy { address: Some([192, 0, 2, 9].into()), domain: 8, interfaces: [9, 10] }.into()),
     }
+}
+
+fn exporter() -> impl Strategy<Value = ExportedBy> {
+    let interfaces = [any::<u32>(), any::<u32>()];
+    (option::of(any::<IpAddr>()), any::<u32>(), interfaces).prop_map(|(address, domain, interfaces)| ExportedBy {
+        address,
+        domain,
+        interfaces,
+    })
 }
 
 fn end() -> impl Strategy<Value = End> {

@@ -55,6 +55,7 @@ fn patient() -> InlinePolicy {
         hold: long,
         budget: long,
         release: Release::ByFlow,
+        ..InlinePolicy::default()
     }
 }
 
@@ -256,6 +257,17 @@ fn what_comes_back_has_the_rest_done_to_it() {
     assert_eq!((asked, total(Count::VerdictReceived), blocked), (got.frames, got.frames, got.frames / 20));
     assert_eq!((total(Count::SwitchInjected), total(Count::InlineReplaced)), (80, got.frames / 20));
     assert_eq!(got.run.ledger.lost(), 0, "{:#?}", got.run.ledger);
+}
+
+/// With no frame of its own allowed, all of them are counted, and the others are as before.
+#[test]
+fn frames_of_the_engine_beyond_the_limit_are_counted() {
+    let engine = |engine: Engine| decide(engine, |_, _| Decide::Now(Verdict::Pass));
+    let policy = InlinePolicy { inject_limit: 0, ..patient() };
+    let got = through(&[REWRITES], policy, vec![Box::new(engine)]);
+    assert_eq!([got.left[0].len(), got.left[1].len()], [0, FRAMES as usize]);
+    let total = |count| got.run.ledger.total(count);
+    assert_eq!((total(Count::SwitchInjected), total(Count::SwitchInjectLimit), got.run.ledger.lost()), (80, 80, 80));
 }
 
 /// Flows that the engine has decided for good come to it no more, and nothing of them overtakes.

@@ -158,7 +158,7 @@ fn what_happens_at_a_port_is_said_at_once() {
 
 /// What a switch that listens there says.
 pub fn ctl(socket: &str, words: &[&str]) -> Result<String, String> {
-    let mut command: Command = linerate(&[&["switch", "--ctl", socket][..], words].concat());
+    let mut command: Command = linerate(&[&["ctl", socket][..], words].concat());
     let output = command.output().expect("the program");
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     if output.status.success() { Ok(text(&output.stdout)) } else { Err(text(&output.stderr)) }

@@ -164,7 +164,8 @@ fn questions_are_answered_or_refused() {
     let scratch = Scratch::new();
     let path = scratch.file("run.sock");
     let fed = Fed::start(&["flows", "--workers", "2"], &path);
-    assert!(ask(&path, "/metrics").1.contains("linerate_receive_received_total"));
+    // It answers before its run has begun.
+    wait_until("the run counts", || ask(&path, "/metrics").1.contains("linerate_receive_received_total"));
     let (status, body) = ask(&path, "/top");
     assert!(status.contains("200") && body.starts_with("{\"schema\":\"linerate/top/1\""), "{status} {body}");
     for wrong in ["by=nothing", "filter=hots", "sort=x", "top=0", "x=y", "by=%zz", "by=resp_port/24"] {

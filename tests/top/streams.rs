@@ -1,7 +1,8 @@
 //! `generate` at a terminal.
 
 use crate::pty::Pty;
-use linerate_tests::support::has_tools;
+use linerate_tests::support::wire::Wire;
+use linerate_tests::support::{has_tools, may_make_labs, tool};
 use rustix::process::Signal;
 
 /// Frames go from one end of memory to the other, in two streams.
@@ -106,4 +107,41 @@ fn lines_come_as_before_where_they_are_asked_for() {
         assert!(!pty.written().contains("\x1b[?1049h"), "{}", pty.written());
         assert!(pty.end().0.success());
     }
+}
+
+/// The table does not have this process make frames that the kernel makes faster.
+#[test]
+fn what_the_kernel_makes_is_told_all_together() {
+    if !may_make_labs() || !has_tools(&["setsid", "ethtool"]) {
+        return;
+    }
+    let wire = Wire::of(&["a:eth0,b:eth0"]);
+    tool("ip", &["netns", "exec", &wire.namespace("b"), "ethtool", "-K", "eth0", "gro", "on"]);
+    let to = wire.port("a", "eth0", "").replace("packet:", "xdp-live:");
+    let two = ["-k", "ip/udp(dport=1)", "-k", "ip/udp(dport=2)", "--rate", "2000pps", "-t", "600"];
+    let pty = Pty::start(&[&["generate", "--to", &to][..], &two].concat(), 80, 24);
+    let screen = pty.wait("both are sent", |screen| sent(screen, "packet1") > 100 && sent(screen, "packet2") > 100);
+    assert_eq!(row(&screen, "packet1")[1], "running");
+    for key in ["+", " ", "x"] {
+        pty.press(key);
+        pty.wait_for("tell all of them, or");
+        pty.press("?");
+        pty.wait_for("Any key leaves this page");
+        pty.press("?");
+    }
+    pty.press("a ");
+    pty.wait("both pause", |screen| row(screen, "packet1")[1] == "paused" && row(screen, "packet2")[1] == "paused");
+    pty.press(" rx2\r");
+    pty.wait("both go on, faster", |screen| {
+        row(screen, "packet2")[1] == "running" && row(screen, "packet2")[2].starts_with("2000")
+    });
+    pty.press("x");
+    pty.wait("both have stopped", |screen| {
+        row(screen, "packet1")[1] == "stopped" && row(screen, "packet2")[1] == "stopped"
+    });
+    pty.press("cs");
+    pty.wait("they begin again", |screen| row(screen, "packet1")[1] == "running" && sent(screen, "packet1") > 10);
+    pty.press("q");
+    let (status, screen) = pty.end();
+    assert!(status.success() && screen.contains("frames"), "{status}: {screen}");
 }

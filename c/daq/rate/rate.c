@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* How many messages a second the module gives a host that looks at none: rate MODULE INPUT MODE [SECONDS]; MODE is passive, inline or
- * read-file. Receives 64 at a time from a pool of 256, as daqtest -p -b 64 does, and prints messages, bytes, CPU time of its thread from the
- * first message on, and ns a message. */
+/* How many messages a second the module gives a host that looks at none: rate MODULE INPUT MODE [SECONDS [LATER]]; MODE is passive,
+ * inline or read-file. Receives 64 at a time from a pool of 256, as daqtest -p -b 64 does, and prints messages, bytes, CPU time of its thread
+ * from the first message on, and ns a message. It begins to receive LATER seconds after it has come: so that a ring is full by then, and what is
+ * measured is no waiting. */
 #include "../abi.h"
 #include <dlfcn.h>
 #include <stdarg.h>
@@ -10,7 +11,11 @@
 #include <string.h>
 #include <time.h>
 
-enum { BATCH = 64, POOL = 256 };
+enum {
+    BATCH = 64,
+    POOL = 256,
+    READING = 64, /* batches until the clock is read again: a call of the kernel */
+};
 
 static const char *source;
 static enum daq_mode mode;
@@ -65,18 +70,19 @@ int main(int argc, char **argv)
     };
     const struct daq_msg *messages[BATCH];
     enum daq_status status = DAQ_RSTAT_OK;
-    unsigned long long count = 0, bytes = 0;
-    double began = 0, cpu = 0, last = 0, span;
+    unsigned long long count = 0, bytes = 0, timed = 0, batches = 0;
+    double began = 0, cpu = 0, last = 0, span, later;
     const struct daq_module *module;
     void *library, *handle = NULL;
 
     if (argc < 4) {
-        fprintf(stderr, "usage: rate MODULE INPUT passive|inline|read-file [SECONDS]\n");
+        fprintf(stderr, "usage: rate MODULE INPUT passive|inline|read-file [SECONDS [LATER]]\n");
         return 2;
     }
     source = argv[2];
     mode = !strcmp(argv[3], "inline") ? DAQ_MODE_INLINE : !strcmp(argv[3], "passive") ? DAQ_MODE_PASSIVE : DAQ_MODE_READ_FILE;
     span = argc > 4 ? atof(argv[4]) : 1e9;
+    later = argc > 5 ? atof(argv[5]) : 0;
     library = dlopen(argv[1], RTLD_NOW | RTLD_LOCAL);
     module = library ? dlsym(library, "DAQ_MODULE_DATA") : NULL;
     if (!module) {
@@ -85,6 +91,7 @@ int main(int argc, char **argv)
     }
     if (module->load(&base) || module->instantiate((void *)1, (void *)2, &handle) || module->start(handle))
         return 1;
+    nanosleep(&(struct timespec){ .tv_sec = (time_t)later }, NULL);
     for (;;) {
         unsigned got = module->receive(handle, BATCH, messages, &status), at;
         if (got && !count) {
@@ -96,14 +103,18 @@ int main(int argc, char **argv)
             module->finalize(handle, messages[at], DAQ_VERDICT_PASS);
         }
         count += got;
-        if (got)
+        if (got && ++batches % READING)
+            continue;
+        if (got || !timed) {
             last = now(CLOCK_THREAD_CPUTIME_ID);
+            timed = count;
+        }
         if (status == DAQ_RSTAT_EOF || status == DAQ_RSTAT_ERROR || (count && now(CLOCK_MONOTONIC) - began > span))
             break;
     }
     cpu = last - cpu;
     printf("%llu messages, %llu bytes, %.3f s of CPU, %.1f ns a message, %.2f M/s\n", count, bytes, cpu,
-           count ? cpu * 1e9 / (double)count : 0, cpu > 0 ? (double)count / cpu / 1e6 : 0);
+           timed ? cpu * 1e9 / (double)timed : 0, cpu > 0 ? (double)timed / cpu / 1e6 : 0);
     module->stop(handle);
     module->destroy(handle);
     return count ? 0 : 1;

@@ -115,6 +115,11 @@
 //! whatever its range; a longer one is two numbers as long as nothing carries from the lower 64 bits into the upper ones, which the plan
 //! decides from its range.
 //!
+//! Streams that may be told something have a program whose gaps and numbers are words too (two loads more for a frame; at top speed it asks for the time
+//! no more than another). A word says until when frames may be made: there the program stands, its call is ended, and before the next one words are written
+//! for what follows, some 100 us later. So what is told is done behind the same frame as by every other sender, and nothing is half told. Streams that take
+//! turns have one due time, so they are told something all together.
+//!
 //! What a program does not do it says (`Unable`), and whether the port sends such frames when this process makes them: Poisson gaps, CRC32c over
 //! what changes, more than four changing checksums in a frame, interleaved streams of different rates or with bursts, more than 64 streams, a
 //! longer field that carries, or that touches nine bytes and does not end with one, a field that is scattered over more than 2^64 values
@@ -148,6 +153,7 @@
 //! reads a stream of `generate` needs no capture between.
 #![deny(unsafe_code)]
 
+pub mod carrier;
 pub mod clocks;
 pub mod counting;
 pub mod dpdk;

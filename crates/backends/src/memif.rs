@@ -7,7 +7,8 @@
 //! over several.
 //!
 //! A target without a `/` is an abstract name of this network namespace; with `?abstract=yes` any is. A client that finds nobody
-//! tries again four times a second; a server takes the next client once the last has gone. Root, the user of this process and those
+//! tries again four times a second; a server takes the next client once the last has gone. Several ids of one socket are as many ports, and
+//! a client says by its first message which one it is for. Root, the user of this process and those
 //! of `?users=` may be at the other end. A secret goes over the socket as it is: it keeps mistakes out, and nobody else.
 //!
 //! # What a peer can do
@@ -34,6 +35,7 @@
 //! more, and waits on the ring's eventfd.
 
 mod device;
+mod lobby;
 mod message;
 mod receive;
 mod send;

@@ -56,7 +56,7 @@ pub const BACKEND: Backend = Backend {
     scheme: "packet",
     placeholder: "interface",
     sentence: "AF_PACKET: sees what the interface sees, takes nothing away; every Linux driver",
-    target: Target::Interface { works: on_interface, takes_away: false },
+    target: Target::Interface { works: on_interface, takes_away: false, only_sends: false },
     rx_options: RX_OPTIONS,
     tx_options: TX_OPTIONS,
     open_rx,

@@ -53,7 +53,7 @@ pub const BACKEND: Backend = Backend {
     scheme: "xdp",
     placeholder: "interface",
     sentence: "XDP: takes frames from the driver, before the host; the fastest way in",
-    target: Target::Interface { works: on_interface, takes_away: true },
+    target: Target::Interface { works: on_interface, takes_away: true, only_sends: false },
     rx_options: wanted::RX_OPTIONS,
     tx_options: wanted::TX_OPTIONS,
     open_rx,

@@ -11,7 +11,8 @@
 //!
 //! Running them:
 //! - `ring`: frames copied from memory; `prepared`: streams that run; `send`: the queue;
-//! - `machine`: a program with what it needs to be run; `words`: what it shares with this process.
+//! - `machine`: a program with what it needs to be run; `words`: what it shares with this process;
+//! - `told`: what is written there when streams are told something.
 
 pub(crate) mod emit;
 mod index;
@@ -23,6 +24,7 @@ pub(crate) mod ring;
 mod send;
 #[cfg(test)]
 mod tests;
+mod told;
 pub(crate) mod words;
 mod write;
 
@@ -46,7 +48,7 @@ pub const BACKEND: Backend = Backend {
     scheme: "xdp-live",
     placeholder: "interface",
     sentence: "sending by the kernel itself: frames made or copied by an XDP program; the fastest way out",
-    target: Target::Interface { works: on_interface, takes_away: false },
+    target: Target::Interface { works: on_interface, takes_away: false, only_sends: true },
     rx_options: OPTIONS,
     tx_options: OPTIONS,
     open_rx,

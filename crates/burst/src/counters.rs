@@ -314,6 +314,8 @@ export_rows! {
     ForwardTruncated = Forward, Lost, "truncated";
     /// Of those received, frames that the engine of `inline` made itself.
     ForwardInjected = Forward, Note, "injected";
+    /// Frames that the engine of `inline` made itself, more in a second than `--inject-limit` lets go.
+    ForwardInjectLimit = Forward, Lost, "inject_limit";
     /// Frames that came while the other port was down.
     ForwardDown = Forward, Lost, "port_down";
     /// Copies of frames for a port of the switch that was full.
@@ -363,6 +365,10 @@ export_rows! {
     CollectReceived = Collect, Received, "received";
     /// Flow records that were handed on.
     Collected = Collect, Delivered, "delivered";
+    /// Sessions of exporters: an address and port that datagrams come from, a connection, a file; one that was silent for long may be two.
+    CollectSessions = Collect, Note, "exporters";
+    /// Connections that were closed: too many at a time, silent for too long while others waited, or TLS was not agreed on.
+    CollectRefused = Collect, Note, "connections_refused";
     /// Messages that came, of IPFIX and NetFlow v9.
     CollectMessages = Collect, Note, "messages";
     /// Records that are no flows: what exporters tell of themselves, of interfaces, of sampling.

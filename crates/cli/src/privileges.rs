@@ -94,6 +94,13 @@ impl Identity {
         Ok(())
     }
 
+    /// Does something with the rights of that user: a thread becomes it, and no more.
+    pub fn by<T: Send>(&self, act: impl FnOnce() -> anyhow::Result<T> + Send) -> anyhow::Result<T> {
+        let become_it = || self.assume().and_then(|()| act());
+        let done = std::thread::scope(|scope| scope.spawn(become_it).join());
+        done.unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+    }
+
     /// The error of opening what is written, with advice where this user may not.
     pub fn explain(&self, error: impl Into<anyhow::Error>) -> anyhow::Error {
         let error = error.into();

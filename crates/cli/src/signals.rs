@@ -77,7 +77,8 @@ pub fn waiting<T>(work: impl FnOnce() -> T) -> T {
 
 /// The same where a path is a pipe, or anything else but a file that is there at once.
 pub fn opening<T>(path: &str, work: impl FnOnce() -> T) -> T {
-    let is_at_once = path != "-" && std::fs::metadata(path).map_or(true, |data| data.is_file() || data.is_dir());
+    let is_there = || std::fs::metadata(path).map_or(true, |data| data.is_file() || data.is_dir());
+    let is_at_once = path == "/dev/null" || path != "-" && is_there();
     if is_at_once { work() } else { waiting(work) }
 }
 

@@ -48,7 +48,7 @@ use std::ffi::OsStr;
 
 /// Line-rate packet work on an ordinary Linux machine.
 #[derive(Debug, Parser)]
-#[command(name = "linerate", version, propagate_version = true, max_term_width = 110)]
+#[command(name = "linerate", version, propagate_version = true, max_term_width = 80)]
 #[command(
     after_help = "Ports are scheme:target[@queues][?key=value&...]; a bare interface name is packet:NAME, which \
 takes nothing away from the host.\nExit status: 0 done, 1 failed, 2 wrong usage, 3 frames were lost although \
@@ -75,7 +75,7 @@ pub enum Verb {
     Lab(lab::Args),
     /// Send frames: streams of packets that you describe, or a capture file again; answer, and check what comes
     Generate(generate::Args),
-    /// Tell the streams of a running generate something: another rate, pause, resume, stop, start; show how they are
+    /// Tell a run with --control something: streams of generate another rate, pause, resume, stop, start; a switch other rules
     Ctl(ctl::Args),
     /// Measure what a device between two ports forwards: throughput of RFC 2544, NDR, PDR and their like
     Measure(measure::Args),
@@ -165,6 +165,13 @@ pub fn run(verb: Verb) -> anyhow::Result<Exit> {
     if verb.is_run() {
         remember_requests()?;
     }
+    let result = dispatch(verb);
+    #[cfg(feature = "serve")]
+    crate::view::metrics::unbind();
+    result
+}
+
+fn dispatch(verb: Verb) -> anyhow::Result<Exit> {
     match verb {
         Verb::Demo(args) => demo::run(&args),
         Verb::Ports(args) => ports::run(&args),
@@ -198,6 +205,16 @@ pub fn run(verb: Verb) -> anyhow::Result<Exit> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn headings_of_options_fit_80_columns() {
+        for verb in Program::command().get_subcommands() {
+            let headings = verb.get_arguments().filter_map(|option| option.get_help_heading());
+            // With a colon.
+            let long: Vec<&str> = headings.filter(|heading| heading.chars().count() > 79).collect();
+            assert!(long.is_empty(), "{}: {long:?}", verb.get_name());
+        }
+    }
 
     /// Longer lines of our own would be parted in the middle by terminals of 80 columns.
     #[test]

@@ -28,6 +28,14 @@ pub enum ReceiveError {
         /// What it is called.
         name: &'static str,
     },
+    /// What joins two ports.
+    #[error("{name} joins two ports, and the run receives from {found}")]
+    Ends {
+        /// What it is called.
+        name: &'static str,
+        /// How many ports there are.
+        found: usize,
+    },
     /// The ring.
     #[error("sharing: {0}")]
     Share(#[from] linerate_share::Error),

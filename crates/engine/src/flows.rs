@@ -25,11 +25,11 @@ use crate::consumer::{Consumer, Demand, End, Look, Order, Round, Start};
 use crate::control::Progress;
 use crate::error::ReceiveError;
 use crate::select::{Selection, Selector};
-use linerate_burst::{Count, Interface, Kind, Ledger, Nanos, Pick, Stage};
+use linerate_burst::{Account, Count, Interface, Kind, Ledger, Nanos, Pick, Stage};
 use linerate_meter::{Counts, Protocol, Records};
 use linerate_wire::Link;
 use std::collections::BTreeSet;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -45,8 +45,18 @@ pub struct Metering<R: Records + Send + 'static> {
     /// Frames handed to the meters, and their bytes.
     handed: (u64, u64),
     progress: Arc<Progress>,
+    observed: Arc<Observed>,
     picks: Vec<Pick>,
     done: Metered,
+}
+
+/// Frames that no record tells of, as far as they are counted by now: for whoever tells others.
+#[derive(Debug, Default)]
+pub struct Observed {
+    /// They were lost at the ports.
+    pub lost: AtomicU64,
+    /// They are no packets that can be metered.
+    pub ignored: AtomicU64,
 }
 
 /// Who meters.
@@ -97,6 +107,7 @@ impl<R: Records + Send + 'static> Metering<R> {
             arrivals: Arrivals::default(),
             handed: (0, 0),
             progress: Progress::new(),
+            observed: Arc::default(),
             picks: Vec::new(),
             done,
         }
@@ -105,6 +116,12 @@ impl<R: Records + Send + 'static> Metering<R> {
     /// Says there what it has done so far.
     pub fn progress(mut self, progress: Arc<Progress>) -> Self {
         self.progress = progress;
+        self
+    }
+
+    /// Says there what no record tells of.
+    pub fn observed(mut self, observed: Arc<Observed>) -> Self {
+        self.observed = observed;
         self
     }
 
@@ -120,6 +137,15 @@ impl<R: Records + Send + 'static> Metering<R> {
     pub fn done(self) -> (Metered, R) {
         let records = Arc::into_inner(self.records).expect("all workers have ended");
         (self.done, records.into_inner().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// What was counted so far; of workers as they have said last.
+    fn counts(&self) -> Counts {
+        match &self.work {
+            Work::InPlace(metering) => *metering.meter.counts(),
+            Work::Dispatch(dispatch) => dispatch.counts(),
+            Work::None => self.done.counts,
+        }
     }
 
     fn hand(&mut self, round: &Round<'_>) {
@@ -204,11 +230,17 @@ impl<R: Records + Send + 'static> Consumer for Metering<R> {
         self.progress.frames.store(frames, Ordering::Relaxed);
         self.progress.bytes.store(bytes, Ordering::Relaxed);
         self.progress.wire_bytes.store(bytes, Ordering::Relaxed);
-        self.progress.lost.store(look.queues().lost(), Ordering::Relaxed);
+        let lost = look.queues().lost();
+        self.progress.lost.store(lost, Ordering::Relaxed);
+        self.observed.lost.store(lost, Ordering::Relaxed);
+        self.observed.ignored.store(self.counts().in_no_record().0, Ordering::Relaxed);
     }
 
     fn counters(&self, ledger: &mut Ledger) {
-        self.selector.counters(ledger.account(Stage::Select, ""));
+        let account = ledger.account(Stage::Select, "");
+        self.selector.counters(account);
+        let selected = account.sum(Kind::Delivered);
+        account_for(&self.counts(), selected, ledger.account(Stage::Meter, ""));
     }
 
     fn demand(&self) -> Demand {
@@ -239,12 +271,9 @@ impl<R: Records + Send + 'static> Consumer for Metering<R> {
         }
         self.selector.counters(end.ledger.account(Stage::Select, ""));
         let selected = end.ledger.account(Stage::Select, "").sum(Kind::Delivered);
-        let counts = &self.done.counts;
-        let frames = counts.frames.min(selected);
+        self.observed.ignored.store(self.done.counts.in_no_record().0, Ordering::Relaxed);
         let account = end.ledger.account(Stage::Meter, "");
-        account.add(Count::MeterReceived, selected).add(Count::Metered, frames - counts.in_no_record().0.min(frames));
-        account.add(Count::MeterUnknownLink, counts.unknown_link).add(Count::MeterNotIp, counts.not_ip);
-        account.add(Count::MeterMalformed, counts.malformed);
+        let frames = account_for(&self.done.counts, selected, account);
         if let Some(died) = died {
             account.add(Count::MeterDied, selected - frames);
             end.fail(died);
@@ -252,6 +281,15 @@ impl<R: Records + Send + 'static> Consumer for Metering<R> {
         self.done.unknown_links = unknown_links(end.interfaces);
         self.done.elapsed = end.elapsed();
     }
+}
+
+/// What became of the selected frames; how many of them were metered.
+fn account_for(counts: &Counts, selected: u64, account: &mut Account) -> u64 {
+    let frames = counts.frames.min(selected);
+    account.add(Count::MeterReceived, selected).add(Count::Metered, frames - counts.in_no_record().0.min(frames));
+    account.add(Count::MeterUnknownLink, counts.unknown_link).add(Count::MeterNotIp, counts.not_ip);
+    account.add(Count::MeterMalformed, counts.malformed);
+    frames
 }
 
 /// Numbers of the link types that are not known, each once.

@@ -14,6 +14,7 @@
 pub(crate) mod asking;
 pub(crate) mod decide;
 mod hear;
+mod limit;
 mod listed;
 mod news;
 pub(crate) mod onward;
@@ -40,10 +41,12 @@ use std::time::Duration;
 /// How long ports may take nothing after the end, and the engine may say nothing; what is left then is given up, and counted.
 pub(crate) const STOP_LIMIT: Duration = Duration::from_secs(1);
 
-/// Sends on what comes at either of two ports, as a reader of the ring says. It takes frames in its own time, and so is to be alone;
-/// the ports have one lane each.
+/// Sends on what comes at either of two ports, by any lane of it, as a reader of the ring says. It takes frames in its own time, and so
+/// is to be alone.
 pub struct Inline {
     asking: Asking<[Outgoing; 2]>,
+    /// Of each lane, the port that it belongs to, which is the way of its frames.
+    ways: Vec<u16>,
     picks: Vec<Pick>,
     progress: Arc<Progress>,
 }
@@ -53,7 +56,7 @@ impl Inline {
     pub fn new(from: [&str; 2], to: [TxPort; 2], sharing: Sharing, policy: Policy, progress: Arc<Progress>) -> Self {
         let [one, other] = to;
         let ways = [Outgoing::new(from[0], one), Outgoing::new(from[1], other)];
-        Inline { asking: Asking::new(sharing, policy, ways, 2), picks: Vec::new(), progress }
+        Inline { asking: Asking::new(sharing, policy, ways, 2), ways: Vec::new(), picks: Vec::new(), progress }
     }
 
     /// What was sent on each way.
@@ -90,7 +93,7 @@ impl Inline {
         let mut complete = Complete { map: round.maps[lane], links: round.links[lane], newest };
         let copied = block.gather(round.bursts, &self.picks, &mut complete);
         self.asking.newest = complete.newest;
-        self.asking.filled(round.now, lane as u16, before);
+        self.asking.filled(round.now, self.ways[lane], before);
         Some(copied)
     }
 
@@ -128,6 +131,10 @@ impl Consumer for Inline {
     }
 
     fn begin(&mut self, start: &Start) -> Result<(), ReceiveError> {
+        if start.ports != 2 {
+            return Err(ReceiveError::Ends { name: self.name(), found: start.ports });
+        }
+        self.ways = start.lanes.iter().map(|(port, _)| *port as u16).collect();
         self.asking.begin(start)
     }
 

@@ -18,6 +18,7 @@ pub(crate) fn run(
     mut show: impl FnMut(Sent),
 ) -> Result<(), PortError> {
     let (watcher, ended) = (thread::current(), &AtomicBool::new(false));
+    show(control.progress().sent);
     thread::scope(|scope| {
         let sender = scope.spawn(move || {
             let result = queue.live().map_or(Ok(()), |live| live.run());
@@ -25,10 +26,12 @@ pub(crate) fn run(
             watcher.unpark();
             result
         });
+        let mut pause = LOOK;
         while !ended.load(Ordering::Acquire) && !sender.is_finished() {
-            thread::park_timeout(LOOK);
-            control.look();
+            thread::park_timeout(pause);
+            // First what streams are told, then whether they are to do it.
             show(control.progress().sent);
+            pause = control.look().min(LOOK);
             if is_over() {
                 // Again and again: the first time the call may not have begun yet.
                 control.stop();

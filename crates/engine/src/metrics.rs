@@ -9,10 +9,16 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+/// What is not counted by a run itself, but behind it: it is asked where it is.
+type Stage = Arc<dyn Fn(&mut Ledger) + Send + Sync>;
+
 /// Whether anybody will ask.
 static IS_WANTED: AtomicBool = AtomicBool::new(false);
 /// The runs of this process.
 static RUNS: Mutex<Runs> = Mutex::new(Runs { open: Vec::new(), over: Ledger::new() });
+
+/// Stages behind them.
+static STAGES: Mutex<Vec<Stage>> = Mutex::new(Vec::new());
 
 /// Runs that can be asked, and the sum of those that are over.
 struct Runs {
@@ -41,6 +47,23 @@ pub fn want() {
     IS_WANTED.store(true, Ordering::Relaxed);
 }
 
+/// A stage behind the runs, which can be asked until this is dropped.
+#[must_use = "it is asked as long as this is there"]
+pub struct Source(Stage);
+
+/// Has `count` called by whoever asks: it adds what its stage has counted so far, and waits for nobody.
+pub fn source(count: impl Fn(&mut Ledger) + Send + Sync + 'static) -> Source {
+    let stage: Stage = Arc::new(count);
+    lock(&STAGES).push(Arc::clone(&stage));
+    Source(stage)
+}
+
+impl Drop for Source {
+    fn drop(&mut self) {
+        lock(&STAGES).retain(|stage| !Arc::ptr_eq(stage, &self.0));
+    }
+}
+
 /// What all runs have counted so far, those among them that are over. A run that does not answer within `patience` (it waits for a
 /// disk, say) is there with its last answer.
 pub fn ask(patience: Duration) -> Ledger {
@@ -55,6 +78,8 @@ pub fn ask(patience: Duration) -> Ledger {
         let waited = run.is_answered.wait_timeout_while(lock(&run.answer), left, |answer| answer.to < asked);
         sum.add_all(&waited.unwrap_or_else(PoisonError::into_inner).0.ledger);
     }
+    let stages = lock(&STAGES).clone();
+    stages.iter().for_each(|count| count(&mut sum));
     sum
 }
 

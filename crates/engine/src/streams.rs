@@ -4,6 +4,7 @@ use crate::clock;
 mod book;
 mod coming;
 pub mod control;
+mod live;
 mod watch;
 mod work;
 
@@ -110,19 +111,20 @@ impl Streams {
 
     /// The same of streams that `control` may tell something while they run.
     pub fn controlled(set: &StreamSet, port: TxPort, control: &Control) -> Result<Self, Unsendable> {
-        Streams::open(set, port, Some(control.clone()))
+        Streams::open(set, port, Some(control))
     }
 
-    fn open(set: &StreamSet, mut port: TxPort, control: Option<Control>) -> Result<Self, Unsendable> {
+    fn open(set: &StreamSet, mut port: TxPort, control: Option<&Control>) -> Result<Self, Unsendable> {
         set.check()?;
         let mut note = None;
-        if control.is_some() && port.queues.first_mut().is_some_and(|queue| queue.live().is_some()) {
-            note = Some(format!("{}: what may be told something is made by this process", port.name));
-        }
-        if let Some(live) = port.queues.first_mut().and_then(|queue| queue.live()).filter(|_| control.is_none()) {
-            match live.prepare(set) {
+        if let Some(live) = port.queues.first_mut().and_then(|queue| queue.live()) {
+            let prepared = if control.is_some() { live.prepare_told(set) } else { live.prepare(set) };
+            match prepared {
                 Ok(live) => {
-                    return Ok(Streams { port, way: Way::Live(live), names: set.streams.len(), note, control });
+                    let refused = control.map(|control| control.made_by(&live)).transpose();
+                    refused.map_err(|reason| PortError::wrong(&port.name, reason))?;
+                    let (way, names) = (Way::Live(live), set.streams.len());
+                    return Ok(Streams { port, way, names, note, control: control.cloned() });
                 }
                 Err(PortError::Unable { reason: Unable::Make(reason), .. }) => {
                     note = Some(format!("{}: {reason}; this process makes the frames instead", port.name));
@@ -133,6 +135,7 @@ impl Streams {
         let of = port.queues.len() as u32;
         let make = if control.is_some() { Traffic::commanded } else { Traffic::new };
         let parts = (0..of).map(|index| make(set, Part { index, of })).collect::<Result<Vec<_>, _>>()?;
+        let control = control.cloned();
         let mut streams = Streams { port, way: Way::Made(parts), names: set.streams.len(), note, control };
         if set.streams.iter().any(|stream| stream.mark == Mark::Trailer) {
             streams.set_room(MARKED_ROOM);
@@ -176,7 +179,7 @@ impl Streams {
     /// Sends until all streams have ended, the time is over, or stopping is requested.
     pub fn run(self, run: &Run) -> StreamsReport {
         match self.way {
-            Way::Live(control) => run_live(self.port, &*control, self.names, run),
+            Way::Live(live) => live::run(self.port, &*live, self.names, run, self.control.as_ref()),
             Way::Made(parts) => {
                 run_made(self.port, parts, self.names, clock::now().after(HEAD_START), run, self.control)
             }
@@ -186,9 +189,9 @@ impl Streams {
     /// The same from a time on, see [`soon`]: several ports begin together, whichever thread runs first.
     pub fn run_from(self, start: Nanos, run: &Run) -> StreamsReport {
         match self.way {
-            Way::Live(control) => {
+            Way::Live(live) => {
                 std::thread::sleep(start.since(clock::now()));
-                run_live(self.port, &*control, self.names, run)
+                live::run(self.port, &*live, self.names, run, self.control.as_ref())
             }
             Way::Made(parts) => run_made(self.port, parts, self.names, start, run, self.control),
         }
@@ -299,24 +302,6 @@ fn in_threads<W: Send, T: Send>(work: impl Iterator<Item = W>, send: impl Fn(W) 
             .map(|thread| thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
             .collect()
     })
-}
-
-/// Lets the port make its frames.
-fn run_live(port: TxPort, control: &dyn LiveControl, streams: usize, run: &Run) -> StreamsReport {
-    let mut sender = Sender::new(vec![port], run.limits());
-    let mut showing = run.watch.show(streams);
-    let failure = sender.run_live(control, || {
-        let now = clock::now();
-        if showing.is_asked(now) {
-            showing.show(&control.made(), now);
-        }
-    });
-    let (made, progress) = (control.made(), control.progress());
-    showing.show_surely(&made);
-    let mut report = StreamsReport::new(streams);
-    report.add(&sender.finish(0), &made, failure.err());
-    report.behind = (progress.late_max, progress.late_mean);
-    report
 }
 
 impl StreamsReport {

@@ -22,10 +22,11 @@
 //! (`ages`).
 //!
 //! - `stream`: what is known of one; `streams`: all of them; `histogram`: latencies; `matcher`: streams without trailers;
-//! - `verify`: checksums; `damage`: frames that lost their trailer; [`report`]: what came of all.
+//! - `verify`: checksums; `damage`: frames that lost their trailer; `ended`: streams that have ended; [`report`]: what came of all.
 
 mod ages;
 mod damage;
+mod ended;
 mod gaps;
 mod histogram;
 mod matcher;
@@ -35,6 +36,7 @@ mod streams;
 mod verify;
 
 pub use ages::{AGE, TURN};
+pub use ended::{Came, NUMBERS};
 pub use histogram::LIMIT;
 pub use matcher::Matcher;
 pub use report::{Delay, FrameCounts, GapError, Pace, Report, StreamRow, Summary};
@@ -333,7 +335,7 @@ impl Check {
     #[inline(always)]
     fn arrive(&mut self, desc: &Desc, trailer: &Trailer, corrupted: bool) -> Option<(u32, Arrival)> {
         let Some(place) = self.streams.place(trailer.stream) else {
-            self.totals.over_limit += 1;
+            self.totals.over_limit += u64::from(!self.streams.is_gone(trailer.stream));
             return None;
         };
         if let Some(gaps) = &mut self.gaps {

@@ -200,7 +200,7 @@ mod tests {
     }
 
     proptest! {
-        #![proptest_config(ProptestConfig::with_cases(20_000))]
+        #![proptest_config(ProptestConfig::with_cases(100_000))]
 
         #[test]
         fn any_trials_are_classified_as_the_text_says(rule in any_rule(), trials in prop::collection::vec(any_trial(), 0..40)) {

@@ -25,7 +25,7 @@ pub struct Search {
 struct Aim {
     goal: Goal,
     targets: Vec<Target>,
-    /// Which of them it is at; behind the last one it is done.
+    /// Which of them it is at. The last one is never left behind: trials for another goal may say otherwise of what it has found.
     at: usize,
     /// How far the last steps outwards went, down and up, and to where, until those loads are decided.
     reach: [Option<(usize, usize)>; 2],
@@ -106,7 +106,7 @@ impl Search {
 
     /// Whether nothing is left to be tried.
     pub fn is_done(&self) -> bool {
-        !self.is_beginning() && self.aims.iter().all(|aim| aim.at >= aim.targets.len())
+        !self.is_beginning() && self.aims.iter().all(|aim| aim.is_done(self.grid.top(), &self.trials))
     }
 
     /// How many trials there can be at most, whatever comes of them.
@@ -168,6 +168,9 @@ impl Aim {
             let target = *self.targets.get(self.at)?;
             let now = bounds(&target.rule, trials);
             if is_met(&target, now, grid.top()) {
+                if self.at + 1 == self.targets.len() {
+                    return None;
+                }
                 self.at += 1;
                 self.reach = [None; 2];
                 continue;
@@ -177,6 +180,11 @@ impl Aim {
             let place = self.place(&target, now, before, grid.top());
             return Some(Wanted { place, duration: target.duration, width: target.width });
         }
+    }
+
+    fn is_done(&self, top: usize, trials: &BTreeMap<usize, Vec<Trial>>) -> bool {
+        let target = &self.targets[self.at];
+        self.at + 1 == self.targets.len() && is_met(target, bounds(&target.rule, trials), top)
     }
 
     /// Where: between what the target before has found, then there, then outwards from what is known, then in the middle of it.

@@ -1,14 +1,36 @@
-//! A fixed load for hours: seconds in, events of loss and unavailable time out.
+//! A fixed load for days: seconds in, events of loss, sums of minutes and unavailable time out. Seconds without loss are not kept.
 
 /// Second by second.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Soak {
     seconds: u64,
-    lost: u64,
-    worst: Option<(u64, u64)>,
+    all: Passed,
+    /// The last second, and what was known before it came.
+    last: Passed,
+    before: Judged,
+    now: Judged,
+    lossy: Vec<(u64, Passed)>,
+    minutes: Vec<Passed>,
     events: Vec<Event>,
-    /// Events that there was no room for.
+    /// Seconds with loss that there was no room for.
     more: u64,
+}
+
+/// What a time has brought.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Passed {
+    /// Frames that were sent.
+    pub sent: u64,
+    /// Those that came.
+    pub received: u64,
+    /// Those that are lost.
+    pub lost: u64,
+}
+
+/// What is found from second to second.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Judged {
+    worst: Option<(u64, u64)>,
     /// Seconds in a row that were severely errored, or were not while time was unavailable.
     row: u64,
     is_unavailable: bool,
@@ -26,31 +48,49 @@ pub struct Event {
     pub lost: u64,
 }
 
-/// More events are counted, and not kept.
+/// More events, and more seconds with loss, are counted and not kept.
 const MOST_EVENTS: usize = 10_000;
+/// More minutes are sums of the last: two years.
+const MOST_MINUTES: usize = 1_000_000;
+const MINUTE: u64 = 60;
 /// A second that loses more than this part is severely errored.
 const SEVERE: f64 = 0.5;
 /// So many of these in a row make time unavailable from the first of them on, and so many others end it.
 const IN_A_ROW: u64 = 10;
 
+impl Passed {
+    /// This, and what else there was.
+    pub fn plus(self, other: Passed) -> Passed {
+        Passed { sent: self.sent + other.sent, received: self.received + other.received, lost: self.lost + other.lost }
+    }
+}
+
 impl Soak {
     /// A second has passed.
-    pub fn add(&mut self, sent: u64, lost: u64) {
-        let second = self.seconds;
-        self.seconds += 1;
-        self.lost += lost;
-        if lost > 0 {
-            let is_kept = self.events.len() < MOST_EVENTS;
-            match self.events.last_mut().filter(|event| event.second + event.seconds == second) {
-                Some(event) => (event.seconds, event.lost) = (event.seconds + 1, event.lost + lost),
-                None if is_kept => self.events.push(Event { second, seconds: 1, lost }),
-                None => self.more += 1,
-            }
-            if self.worst.is_none_or(|(_, most)| lost > most) {
-                self.worst = Some((second, lost));
-            }
+    pub fn add(&mut self, passed: Passed) {
+        if self.seconds.is_multiple_of(MINUTE) && self.minutes.len() < MOST_MINUTES {
+            self.minutes.push(Passed::default());
         }
-        self.judge(sent > 0 && lost as f64 > SEVERE * sent as f64);
+        self.seconds += 1;
+        (self.last, self.before) = (Passed::default(), self.now);
+        self.amend(passed);
+    }
+
+    /// The last second has brought that too.
+    pub fn amend(&mut self, rest: Passed) {
+        let Some(second) = self.seconds.checked_sub(1) else { return self.add(rest) };
+        let was = self.last;
+        self.last = was.plus(rest);
+        self.all = self.all.plus(rest);
+        if let Some(minute) = self.minutes.last_mut() {
+            *minute = minute.plus(rest);
+        }
+        if self.last.lost > 0 {
+            self.note_lossy(second, was.lost == 0);
+            self.note_event(second, was.lost == 0, rest.lost);
+        }
+        self.now = self.before;
+        self.now.judge(second, self.last);
     }
 
     /// How many seconds have passed.
@@ -58,14 +98,29 @@ impl Soak {
         self.seconds
     }
 
-    /// Frames that were lost.
-    pub fn lost(&self) -> u64 {
-        self.lost
+    /// All that they brought.
+    pub fn all(&self) -> Passed {
+        self.all
+    }
+
+    /// What the last one brought.
+    pub fn last(&self) -> Passed {
+        self.last
+    }
+
+    /// Seconds in which frames were lost: the first 10,000, by their numbers from 0.
+    pub fn lossy(&self) -> &[(u64, Passed)] {
+        &self.lossy
+    }
+
+    /// What each minute brought, the last one as far as it has passed.
+    pub fn minutes(&self) -> &[Passed] {
+        &self.minutes
     }
 
     /// The second that lost most, and how much.
     pub fn worst(&self) -> Option<(u64, u64)> {
-        self.worst
+        self.now.worst
     }
 
     /// When frames were lost: the first 10,000 times; how many seconds more there were says [`Soak::more`].
@@ -80,10 +135,38 @@ impl Soak {
 
     /// The part of time that was available.
     pub fn availability(&self) -> f64 {
-        1.0 - self.unavailable as f64 / self.seconds.max(1) as f64
+        1.0 - self.now.unavailable as f64 / self.seconds.max(1) as f64
     }
 
-    fn judge(&mut self, is_severe: bool) {
+    fn note_lossy(&mut self, second: u64, is_new: bool) {
+        let has_room = self.lossy.len() < MOST_EVENTS;
+        match self.lossy.last_mut().filter(|(last, _)| *last == second) {
+            Some(last) => last.1 = self.last,
+            None if is_new && has_room => self.lossy.push((second, self.last)),
+            None => {}
+        }
+    }
+
+    fn note_event(&mut self, second: u64, is_new: bool, lost: u64) {
+        let is_kept = self.events.len() < MOST_EVENTS;
+        match self.events.last_mut().filter(|event| event.second + event.seconds >= second + u64::from(!is_new)) {
+            Some(event) => {
+                event.seconds += u64::from(is_new);
+                event.lost += lost;
+            }
+            None if !is_new => {}
+            None if is_kept => self.events.push(Event { second, seconds: 1, lost }),
+            None => self.more += 1,
+        }
+    }
+}
+
+impl Judged {
+    fn judge(&mut self, second: u64, Passed { sent, lost, .. }: Passed) {
+        if lost > 0 && self.worst.is_none_or(|(_, most)| lost > most) {
+            self.worst = Some((second, lost));
+        }
+        let is_severe = sent > 0 && lost as f64 > SEVERE * sent as f64;
         self.unavailable += u64::from(self.is_unavailable);
         self.row = if is_severe != self.is_unavailable { self.row + 1 } else { 0 };
         if self.row == IN_A_ROW {
@@ -97,6 +180,7 @@ impl Soak {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::prelude::*;
 
     #[test]
     fn events_and_unavailable_time_are_found() {
@@ -108,11 +192,54 @@ mod tests {
             70..=78 => 900,
             _ => 0,
         };
-        (0..100).for_each(|second| soak.add(1000, lost(second)));
+        (0..100).for_each(|second| soak.add(Passed { sent: 1000, received: 1000 - lost(second), lost: lost(second) }));
         let events: Vec<(u64, u64, u64)> = soak.events().iter().map(|e| (e.second, e.seconds, e.lost)).collect();
         assert_eq!(events, [(5, 1, 1), (20, 3, 30), (40, 13, 11_700), (70, 9, 8_100)]);
-        assert_eq!((soak.worst(), soak.lost(), soak.seconds(), soak.more()), (Some((40, 900)), 19_831, 100, 0));
+        assert_eq!((soak.worst(), soak.all().lost, soak.seconds(), soak.more()), (Some((40, 900)), 19_831, 100, 0));
         // Thirteen severe seconds in a row are unavailable, nine are not.
         assert!((soak.availability() - 0.87).abs() < 1e-9, "{}", soak.availability());
+    }
+
+    /// A second, and how much of it is known only later.
+    fn second() -> impl Strategy<Value = (Passed, Option<Passed>)> {
+        let lost = prop_oneof![3 => Just(0u64), 1 => 1u64..2000];
+        let passed = |sent: u64, lost: u64| Passed { sent, received: sent.saturating_sub(lost), lost };
+        let rest = prop::option::weighted(0.2, (0u64..1000, prop_oneof![Just(0u64), 1u64..900]));
+        (0u64..2000, lost, rest)
+            .prop_map(move |(sent, lost, rest)| (passed(sent, lost), rest.map(|(sent, lost)| passed(sent, lost))))
+    }
+
+    proptest! {
+        #[test]
+        fn sums_agree_however_seconds_come(seconds in prop::collection::vec(second(), 0..400)) {
+            let (mut soak, mut whole) = (Soak::default(), Soak::default());
+            let mut plain = Vec::new();
+            for (passed, rest) in &seconds {
+                soak.add(*passed);
+                rest.iter().for_each(|rest| soak.amend(*rest));
+                plain.push(rest.map_or(*passed, |rest| passed.plus(rest)));
+                whole.add(plain[plain.len() - 1]);
+            }
+            prop_assert_eq!(&soak, &whole, "amended or at once");
+            let sum = |all: &[Passed]| all.iter().fold(Passed::default(), |all, one| all.plus(*one));
+            prop_assert_eq!(soak.all(), sum(&plain));
+            let minutes: Vec<Passed> = plain.chunks(60).map(sum).collect();
+            prop_assert_eq!(soak.minutes(), &minutes[..]);
+            let lossy: Vec<(u64, Passed)> = (0..).zip(plain).filter(|(_, passed)| passed.lost > 0).collect();
+            prop_assert_eq!(soak.lossy(), &lossy[..]);
+            prop_assert_eq!(soak.events().iter().map(|event| event.lost).sum::<u64>(), soak.all().lost);
+            prop_assert_eq!(soak.events().iter().map(|event| event.seconds).sum::<u64>(), lossy.len() as u64);
+        }
+    }
+
+    /// A week, in which every third second loses something.
+    #[test]
+    fn a_week_takes_little_memory() {
+        let mut soak = Soak::default();
+        (0..7 * 24 * 3600u64).for_each(|second| {
+            soak.add(Passed { sent: 1000, received: 1000, lost: u64::from(second % 3 == 0) });
+        });
+        assert_eq!((soak.lossy().len(), soak.events().len(), soak.minutes().len()), (10_000, 10_000, 7 * 24 * 60));
+        assert_eq!((soak.more(), soak.all().lost), (201_600 - 10_000, 201_600));
     }
 }

@@ -1,5 +1,6 @@
 //! The search on simulated devices.
 
+use linerate_measure::goal::NAMES;
 use linerate_measure::{Found, Goal, Limits, Search, Trial, Verdict, estimate};
 use proptest::prelude::*;
 
@@ -169,6 +170,58 @@ fn the_time_a_search_takes_is_known_beforehand() {
     assert!(seconds <= guess.most_seconds && seconds >= guess.seconds / 2.0, "{seconds} of {guess:?}");
 }
 
+/// What comes of a load: `noise` of the trials lose whatever falls, `lucky` of them nothing.
+#[derive(Clone, Copy, Debug)]
+struct Erratic {
+    seed: u64,
+    limit: f64,
+    noise: f64,
+    lucky: f64,
+}
+
+/// A search for the goal at this place of the names, and for another, to its end.
+fn ends(device: Erratic, place: usize, limits: Limits) -> Result<(), TestCaseError> {
+    let goals = [Goal::named(NAMES[place]).unwrap(), Goal { width: 0.03, ..Goal::pdr() }];
+    let (mut search, mut dice) = (Search::new(limits, &goals).unwrap(), Dice(device.seed));
+    let mut trials: Vec<Trial> = Vec::new();
+    while let Some(ask) = search.next_trial() {
+        prop_assert!(ask.load >= limits.least && ask.load <= limits.greatest);
+        let loss = (1.0 - device.limit / ask.load).max(0.0);
+        let loss = if dice.roll() < device.noise { 0.5 * dice.roll() } else { loss };
+        let trial = Trial::new(ask, if dice.roll() < device.lucky { 0.0 } else { loss });
+        search.add(trial);
+        trials.push(trial);
+        prop_assert!((trials.len() as u64) <= search.most_trials());
+    }
+    prop_assert!(search.is_done());
+    for found in search.found() {
+        prop_assert_ne!(found.verdict, Verdict::Unfinished);
+        if let (Some(lower), Some(upper)) = (found.lower, found.upper) {
+            prop_assert!(lower < upper);
+        }
+        let Some(lower) = found.lower else { continue };
+        let of: Vec<&Trial> = trials.iter().filter(|trial| trial.load == lower).collect();
+        let bad: f64 = of.iter().filter(|t| t.loss > found.goal.loss_ratio).map(|t| t.effective).sum();
+        let all: f64 = of.iter().map(|trial| trial.effective).sum();
+        // Good short trials excuse as many bad ones, and no more than the goal's part of all is bad.
+        prop_assert!(bad <= found.goal.exceed_ratio * all.max(found.goal.duration_sum) * (1.0 + 1e-6));
+    }
+    Ok(())
+}
+
+/// Short trials for the second goal say otherwise of a load that the first one had been content with.
+#[test]
+fn trials_for_another_goal_open_a_search_again() {
+    let device = Erratic {
+        seed: 4_949_103_542_999_748_520,
+        limit: 9_338_130.840081764,
+        noise: 0.2611043379867975,
+        lucky: 0.19276925142886892,
+    };
+    let least = 14487.04512391718;
+    ends(device, 2, Limits { least, greatest: least * 5583.900855655323 }).unwrap();
+}
+
 proptest! {
     /// Whatever a device does, with chance or against the search: it ends, within limits, and its bounds are what its trials say.
     #[test]
@@ -176,31 +229,6 @@ proptest! {
         seed: u64, limit in 5e3f64..2e7, noise in 0.0f64..1.0, lucky in 0.0f64..1.0, place in 0usize..5,
         least in 1.0f64..1e5, factor in 1.01f64..1e4,
     ) {
-        let names = linerate_measure::goal::NAMES;
-        let goals = [Goal::named(names[place]).unwrap(), Goal { width: 0.03, ..Goal::pdr() }];
-        let limits = Limits { least, greatest: least * factor };
-        let (mut search, mut dice) = (Search::new(limits, &goals).unwrap(), Dice(seed));
-        let mut trials: Vec<Trial> = Vec::new();
-        while let Some(ask) = search.next_trial() {
-            prop_assert!(ask.load >= limits.least && ask.load <= limits.greatest);
-            let loss = (1.0 - limit / ask.load).max(0.0);
-            let loss = if dice.roll() < noise { 0.5 * dice.roll() } else { loss };
-            let trial = Trial::new(ask, if dice.roll() < lucky { 0.0 } else { loss });
-            search.add(trial);
-            trials.push(trial);
-            prop_assert!((trials.len() as u64) <= search.most_trials());
-        }
-        for found in search.found() {
-            prop_assert_ne!(found.verdict, Verdict::Unfinished);
-            if let (Some(lower), Some(upper)) = (found.lower, found.upper) {
-                prop_assert!(lower < upper);
-            }
-            let Some(lower) = found.lower else { continue };
-            let of: Vec<&Trial> = trials.iter().filter(|trial| trial.load == lower).collect();
-            let bad: f64 = of.iter().filter(|t| t.loss > found.goal.loss_ratio).map(|t| t.effective).sum();
-            let all: f64 = of.iter().map(|trial| trial.effective).sum();
-            // Good short trials excuse as many bad ones, and no more than the goal's part of all is bad.
-            prop_assert!(bad <= found.goal.exceed_ratio * all.max(found.goal.duration_sum) * (1.0 + 1e-6));
-        }
+        ends(Erratic { seed, limit, noise, lucky }, place, Limits { least, greatest: least * factor })?;
     }
 }

@@ -44,6 +44,7 @@ impl Flood {
             tcp: None,
             stats: None,
             names: None,
+            exporter: None,
             ..flow.clone()
         };
         let sum = self.0.entry((target, flow.protocol)).or_insert_with(begin);

@@ -7,6 +7,7 @@ use crate::tcp::Tcp;
 use linerate_burst::Nanos;
 use linerate_names::Names;
 use linerate_wire::MacAddr;
+use std::net::IpAddr;
 use std::sync::Arc;
 
 /// Takes finished flows.
@@ -62,6 +63,19 @@ pub struct Flow {
     pub stats: Option<Stats>,
     /// What it said of itself, if that was asked for.
     pub names: Option<Arc<Names>>,
+    /// Who has metered it, of what others have sent.
+    pub exporter: Option<Arc<ExportedBy>>,
+}
+
+/// Who has metered a flow that came from elsewhere.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ExportedBy {
+    /// Its address; of a file it is not known.
+    pub address: Option<IpAddr>,
+    /// Its observation domain, the source id of NetFlow v9.
+    pub domain: u32,
+    /// The interfaces that packets came in and went out by, by its numbers; 0 where that is not told.
+    pub interfaces: [u32; 2],
 }
 
 /// Labels that are kept of an MPLS stack.

@@ -68,8 +68,15 @@ impl Glance {
 
 impl Meter {
     /// Shows records that had a packet at `since` or later, by their times, to `show`: of those at places from `from` on, as many as
-    /// lie in the next `most` places. Where to go on, `None` behind the last one.
-    pub fn glance(&self, from: usize, most: usize, since: Nanos, mut show: impl FnMut(Glance)) -> Option<usize> {
+    /// lie in the next `most` places. Each comes with its packets so far, and is made up if it is wanted. Where to go on, `None` behind
+    /// the last one.
+    pub fn glance(
+        &self,
+        from: usize,
+        most: usize,
+        since: Nanos,
+        mut show: impl FnMut(u64, &dyn Fn() -> Glance),
+    ) -> Option<usize> {
         let end = self.hot.len().min(from.saturating_add(most));
         let mut place = from;
         while place < end {
@@ -80,7 +87,7 @@ impl Meter {
             }
             let (hot, cold) = (&self.hot[place], &self.cold[place]);
             if !hot.is_free() && cold.ended(hot) >= since.0 {
-                show(self.glance_at(place as u32));
+                show(hot.packets(&self.spills, place as u32), &|| self.glance_at(place as u32));
             }
             place += 1;
         }

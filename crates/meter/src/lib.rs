@@ -99,7 +99,7 @@ mod time;
 
 pub use config::{Config, Level, Timeouts, Tunnels};
 pub use counts::Counts;
-pub use flow::{Direction, EndReason, Flow, MPLS_LABELS, Quality, Records, Side};
+pub use flow::{Direction, EndReason, ExportedBy, Flow, MPLS_LABELS, Quality, Records, Side};
 pub use glance::Glance;
 pub use key::{End, Tunnel, TunnelKind};
 pub use linerate_names::{self as names, Names, Protocol, Protocols};

@@ -177,6 +177,7 @@ impl Meter {
             tcp,
             stats,
             names,
+            exporter: None,
         }
     }
 }

@@ -306,6 +306,13 @@ impl Cold {
     }
 }
 
+impl Hot {
+    /// The packets of both sides.
+    pub fn packets(&self, spills: &Spills, record: u32) -> u64 {
+        [0, 1].map(|side| i64::from(self.ways[side].packets) + spills.of(record, side)[0]).iter().sum::<i64>() as u64
+    }
+}
+
 impl Spills {
     /// Takes all of it but two packets at most: what stays in the record shows that there were some, or more than one.
     fn carry(&mut self, record: u32, side: usize, sums: [i64; 4]) -> [i64; 4] {

@@ -22,7 +22,10 @@ fn take(meter: &mut Meter, one: &Sent, flows: &mut Vec<Flow>) {
 fn seen(meter: &Meter, since: Nanos, most: usize) -> Vec<Glance> {
     let (mut glances, mut place) = (Vec::new(), Some(0));
     while let Some(from) = place {
-        place = meter.glance(from, most, since, |glance| glances.push(glance));
+        place = meter.glance(from, most, since, |packets, glance| {
+            glances.push(glance());
+            assert_eq!(glances.last().map(|glance| glance.packets.iter().sum()), Some(packets));
+        });
         assert!(place.is_none_or(|place| place > from), "it goes on");
     }
     glances.sort_by_key(|glance| (glance.id, glance.first));

@@ -201,6 +201,7 @@ fn record(packets: &[&Sent], end: EndReason, before: &Option<Before>) -> (Flow, 
         tcp: None,
         stats: None,
         names: None,
+        exporter: None,
     };
     (flow, direction)
 }

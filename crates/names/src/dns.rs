@@ -1,11 +1,15 @@
 //! Messages of DNS (RFC 1035, 4).
 
+mod types;
+
+pub use self::types::{rcode_name, type_name};
+
 use crate::cursor::Cursor;
-use std::borrow::Cow;
+use crate::value::MOST_TEXT;
 use std::fmt::Write;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// What a message says of its first question, and how many answers it has.
+/// What a message says of its first question, and what it answers.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Message {
     /// Joins a question and its answer.
@@ -20,6 +24,8 @@ pub struct Message {
     pub rcode: u8,
     /// How many answers the header says there are.
     pub answers: u16,
+    /// The addresses that an answer gives, as [`Dns::addresses`](crate::value::Dns::addresses) has them.
+    pub addresses: Option<Box<str>>,
 }
 
 /// Bytes of a message's header.
@@ -31,6 +37,15 @@ const MOST_LABELS: usize = 127;
 impl Message {
     /// Of a datagram, or of a message in a stream; `None` where it contradicts itself, or is of no kind that is known.
     pub fn parse(bytes: &[u8]) -> Option<Message> {
+        let (mut message, end) = Message::head(bytes)?;
+        if let Some((addresses, _)) = addresses(bytes, &message, end) {
+            message.addresses = listed(&addresses);
+        }
+        Some(message)
+    }
+
+    /// Without its answers, which begin at the place that is told.
+    fn head(bytes: &[u8]) -> Option<(Message, usize)> {
         let mut rest = Cursor(bytes);
         let (id, flags, questions, answers) = (rest.u16()?, rest.u16()?, rest.u16()?, rest.u16()?);
         let operation = flags >> 11 & 15;
@@ -38,17 +53,19 @@ impl Message {
         if !matches!(operation, 0..=2 | 4..=6) || bytes.len() < HEADER {
             return None;
         }
-        let mut message =
-            Message { id, is_answer: flags >> 15 == 1, name: None, kind: 0, rcode: (flags & 15) as u8, answers };
+        let is_answer = flags >> 15 == 1;
+        let mut message = Message { id, is_answer, rcode: (flags & 15) as u8, answers, ..Message::default() };
+        let mut end = HEADER;
         if questions > 0 {
-            let (name, end) = name(bytes, HEADER)?;
-            let mut rest = Cursor(bytes.get(end..)?);
+            let (name, begin) = name(bytes, HEADER)?;
+            let mut rest = Cursor(bytes.get(begin..)?);
             message.name = Some(name);
             message.kind = rest.u16()?;
             // The class.
             rest.u16()?;
+            end = begin + 4;
         }
-        Some(message)
+        Some((message, end))
     }
 
     /// What is said in the stream of a TCP connection: a length, and a message (RFC 1035, 4.2.2).
@@ -58,13 +75,21 @@ impl Message {
         if usize::from(length) < HEADER {
             return crate::Read::Never;
         }
-        // Its first question is enough; the header and the longest name fit into any buffer.
+        // Of a question the first one is enough; the header and the longest name fit into any buffer.
         let message = rest.0.get(..rest.0.len().min(length.into())).and_then(Message::parse);
         match message {
+            Some(message) if message.may_tell() && rest.0.len() < length.into() => crate::Read::Part(message),
             Some(message) => crate::Read::Done(message),
             None if rest.0.len() < usize::from(length).min(HEADER + MOST_NAME + 1 + 4) => crate::Read::More,
             None => crate::Read::Never,
         }
+    }
+}
+
+impl Message {
+    /// Whether it may give addresses.
+    fn may_tell(&self) -> bool {
+        self.is_answer && self.rcode == 0 && self.answers > 0 && matches!(self.kind, A | AAAA)
     }
 }
 
@@ -91,38 +116,57 @@ impl Addresses {
     /// Of a datagram that answers a question for addresses with some: those of the name itself, or of names that it is an alias of
     /// (RFC 1034, 3.6.2), in the order of the answers. Records of other names are nobody's answer.
     pub fn parse(bytes: &[u8]) -> Option<Addresses> {
-        let message = Message::parse(bytes)?;
-        let operation = bytes.get(2)? >> 3 & 15;
-        if !message.is_answer || message.rcode != 0 || operation != 0 || !matches!(message.kind, A | AAAA) {
-            return None;
-        }
-        let asked = message.name?;
-        let (_, end) = name(bytes, HEADER)?;
-        let (mut at, mut wanted) = (end + 4, asked.clone());
-        let mut found = Addresses { name: asked, addresses: Vec::new(), seconds: u32::MAX };
-        for _ in 0..usize::from(message.answers).min(MOST_ANSWERS) {
-            // What is cut off behind some answers takes nothing from these.
-            let Some((owner, end)) = name(bytes, at) else { break };
-            let Some(record) = bytes.get(end..).and_then(Record::parse) else { break };
-            at = end + Record::HEAD + record.data.len();
-            if record.class != INTERNET || !owner.eq_ignore_ascii_case(&wanted) {
-                continue;
-            }
-            let address = match record.kind {
-                CNAME => {
-                    let Some((target, _)) = name(bytes, end + Record::HEAD) else { break };
-                    wanted = target;
-                    None
-                }
-                A => record.data.first_chunk().map(|bytes: &[u8; 4]| IpAddr::V4(Ipv4Addr::from(*bytes))),
-                AAAA => record.data.first_chunk().map(|bytes: &[u8; 16]| IpAddr::V6(Ipv6Addr::from(*bytes))),
-                _ => continue,
-            };
-            found.seconds = found.seconds.min(record.seconds);
-            found.addresses.extend(address);
-        }
-        (!found.addresses.is_empty()).then_some(found)
+        let (message, end) = Message::head(bytes)?;
+        let (addresses, seconds) = addresses(bytes, &message, end)?;
+        Some(Addresses { name: message.name?, addresses, seconds })
     }
+}
+
+/// The addresses that a message gives, and for how many seconds; its answers begin at a place.
+fn addresses(bytes: &[u8], message: &Message, mut at: usize) -> Option<(Vec<IpAddr>, u32)> {
+    let operation = bytes.get(2)? >> 3 & 15;
+    if !message.may_tell() || operation != 0 {
+        return None;
+    }
+    let mut wanted = message.name.clone()?;
+    let (mut found, mut seconds) = (Vec::new(), u32::MAX);
+    for _ in 0..usize::from(message.answers).min(MOST_ANSWERS) {
+        // What is cut off behind some answers takes nothing from these.
+        let Some((owner, end)) = name(bytes, at) else { break };
+        let Some(record) = bytes.get(end..).and_then(Record::parse) else { break };
+        at = end + Record::HEAD + record.data.len();
+        if record.class != INTERNET || !owner.eq_ignore_ascii_case(&wanted) {
+            continue;
+        }
+        let address = match record.kind {
+            CNAME => {
+                let Some((target, _)) = name(bytes, end + Record::HEAD) else { break };
+                wanted = target;
+                None
+            }
+            A => record.data.first_chunk().map(|bytes: &[u8; 4]| IpAddr::V4(Ipv4Addr::from(*bytes))),
+            AAAA => record.data.first_chunk().map(|bytes: &[u8; 16]| IpAddr::V6(Ipv6Addr::from(*bytes))),
+            _ => continue,
+        };
+        seconds = seconds.min(record.seconds);
+        found.extend(address);
+    }
+    (!found.is_empty()).then_some((found, seconds))
+}
+
+/// With commas between, as many as a text may have; `None` of none.
+fn listed(addresses: &[IpAddr]) -> Option<Box<str>> {
+    let mut text = String::new();
+    for address in addresses {
+        let before = text.len();
+        // Memory takes whatever is written.
+        let _ = write!(text, "{}{address}", if before > 0 { "," } else { "" });
+        if text.len() > MOST_TEXT {
+            text.truncate(before);
+            break;
+        }
+    }
+    (!text.is_empty()).then(|| text.into_boxed_str())
 }
 
 /// A record behind its owner's name (RFC 1035, 4.1.3).
@@ -195,78 +239,6 @@ fn push(text: &mut String, byte: u8) {
     }
 }
 
-/// The name of a type, such as `AAAA`, or `TYPE65280` (RFC 3597, 5).
-pub fn type_name(kind: u16) -> Cow<'static, str> {
-    let known = TYPES.iter().find(|(number, _)| *number == kind);
-    known.map_or_else(|| Cow::Owned(format!("TYPE{kind}")), |(_, name)| Cow::Borrowed(*name))
-}
-
-/// The name of a response code, such as `NXDOMAIN`, or `RCODE12`.
-pub fn rcode_name(rcode: u8) -> Cow<'static, str> {
-    let known = RCODES.get(usize::from(rcode));
-    known.map_or_else(|| Cow::Owned(format!("RCODE{rcode}")), |name| Cow::Borrowed(*name))
-}
-
-/// IANA, "DNS RCODEs".
-const RCODES: [&str; 12] = [
-    "NOERROR",
-    "FORMERR",
-    "SERVFAIL",
-    "NXDOMAIN",
-    "NOTIMP",
-    "REFUSED",
-    "YXDOMAIN",
-    "YXRRSET",
-    "NXRRSET",
-    "NOTAUTH",
-    "NOTZONE",
-    "DSOTYPENI",
-];
-
-/// IANA, "Resource Record (RR) TYPEs": those that are seen.
-const TYPES: [(u16, &str); 40] = [
-    (1, "A"),
-    (2, "NS"),
-    (5, "CNAME"),
-    (6, "SOA"),
-    (10, "NULL"),
-    (12, "PTR"),
-    (13, "HINFO"),
-    (15, "MX"),
-    (16, "TXT"),
-    (17, "RP"),
-    (18, "AFSDB"),
-    (24, "SIG"),
-    (25, "KEY"),
-    (28, "AAAA"),
-    (29, "LOC"),
-    (33, "SRV"),
-    (35, "NAPTR"),
-    (37, "CERT"),
-    (39, "DNAME"),
-    (41, "OPT"),
-    (43, "DS"),
-    (44, "SSHFP"),
-    (45, "IPSECKEY"),
-    (46, "RRSIG"),
-    (47, "NSEC"),
-    (48, "DNSKEY"),
-    (50, "NSEC3"),
-    (51, "NSEC3PARAM"),
-    (52, "TLSA"),
-    (53, "SMIMEA"),
-    (59, "CDS"),
-    (60, "CDNSKEY"),
-    (61, "OPENPGPKEY"),
-    (64, "SVCB"),
-    (65, "HTTPS"),
-    (99, "SPF"),
-    (249, "TKEY"),
-    (252, "AXFR"),
-    (255, "ANY"),
-    (257, "CAA"),
-];
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -285,6 +257,7 @@ mod tests {
         (0..bytes.len()).for_each(|length| assert_eq!(Message::parse(&bytes[..length]), None, "{length}"));
         let root = Message::parse(&message(b"\x00\x00\x02\x00\x01")).unwrap();
         assert_eq!(root.name.as_deref(), Some("."));
+        assert_eq!((root.addresses, found.addresses), (None, None));
         let bytes = Message::parse(&message(b"\x04a \xff\\\x00\x00\x02\x00\x01")).unwrap();
         assert_eq!(bytes.name.as_deref(), Some("a\\032\\255\\\\"));
     }
@@ -350,14 +323,27 @@ mod tests {
             let addresses = Addresses::parse(&two[..length]).map_or(0, |found| found.addresses.len());
             assert_eq!(addresses, usize::from(length >= two.len() - 16), "{length}");
         });
+        assert_eq!(Message::parse(&two).unwrap().addresses.as_deref(), Some("192.0.2.1,192.0.2.2"));
+        // Over TCP: what is there of it, and all once that is.
+        let stream = [&(two.len() as u16).to_be_bytes()[..], &two].concat();
+        let told = |length: usize| Message::in_stream(&stream[..length]);
+        let cut = told(stream.len() - 1);
+        assert!(matches!(&cut, crate::Read::Part(some) if some.addresses.as_deref() == Some("192.0.2.1")), "{cut:?}");
+        let all = told(stream.len());
+        assert!(matches!(&all, crate::Read::Done(all) if all.addresses.as_deref() == Some("192.0.2.1,192.0.2.2")));
         let mut question = two.clone();
         question[2] &= 0x7f;
         assert_eq!(Addresses::parse(&question), None);
     }
 
     #[test]
-    fn types_are_in_order_and_named() {
-        assert!(TYPES.is_sorted() && type_name(28) == "AAAA" && type_name(65280) == "TYPE65280");
-        assert_eq!((rcode_name(3), rcode_name(15)), ("NXDOMAIN".into(), "RCODE15".into()));
+    fn a_list_of_addresses_has_whole_ones_and_is_no_longer_than_a_text() {
+        let one: IpAddr = "2001:db8:1111:1111:1111:1111:1111:1111".parse().unwrap();
+        let text = listed(&[one; 64]).unwrap();
+        assert_eq!((text.len(), text.split(',').count()), (6 * 38 + 5, 6));
+        assert!(text.split(',').all(|told| told.parse() == Ok(one)));
+        let most = listed(&[IpAddr::from([255; 4]); 64]).unwrap();
+        assert_eq!((most.len(), most.split(',').count()), (MOST_TEXT, 16));
+        assert_eq!(listed(&[]), None);
     }
 }

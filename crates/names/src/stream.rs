@@ -26,6 +26,7 @@ impl Stream {
         if offset >= end {
             return;
         }
+        let is_behind_all = offset >= self.bytes.len();
         if end > self.bytes.len() {
             let room = end.next_multiple_of(STEP);
             self.bytes.reserve_exact(room - self.bytes.len());
@@ -33,8 +34,8 @@ impl Stream {
             self.bytes.resize(end, 0);
             self.came.resize(end.div_ceil(64), 0);
         }
-        if self.ready == offset && self.bytes.len() == end {
-            // In order: nothing of it can have come.
+        if is_behind_all {
+            // Nothing of it can have come.
             self.bytes[offset..end].copy_from_slice(&bytes[..end - offset]);
             (offset..end).for_each(|place| self.came[place / 64] |= 1 << (place % 64));
         } else {
@@ -91,6 +92,14 @@ mod tests {
                 prop_assert!(stream.memory() <= Stream::MOST + Stream::MOST / 8);
             }
         }
+    }
+
+    #[test]
+    fn what_came_ahead_is_not_overwritten_by_what_closes_the_hole() {
+        let mut stream = Stream::default();
+        stream.put(1, b"b");
+        stream.put(0, b"ax");
+        assert_eq!(stream.ready(), b"ab");
     }
 
     #[test]

@@ -48,6 +48,9 @@ pub struct Dns {
     pub rcode: Option<u8>,
     /// Records in the section of answers, as the header says, once there is an answer.
     pub answers: Option<u16>,
+    /// The addresses of that name, or of names that it is an alias of, which the answer gives: in its order and with commas between, as
+    /// many as [`MOST_TEXT`] bytes hold.
+    pub addresses: Option<Box<str>>,
 }
 
 /// The first request of HTTP/1, and its answer.
@@ -75,7 +78,7 @@ impl Names {
     fn add_dns(&mut self, message: Message) {
         let dns = self.dns.get_or_insert_with(|| Dns { name: message.name, kind: message.kind, ..Dns::default() });
         if message.is_answer {
-            (dns.rcode, dns.answers) = (Some(message.rcode), Some(message.answers));
+            (dns.rcode, dns.answers, dns.addresses) = (Some(message.rcode), Some(message.answers), message.addresses);
         }
     }
 
@@ -124,7 +127,7 @@ impl Names {
             let Request { method, target, host, user_agent } = request;
             method.len() + target.len() + 2 * ALLOCATED + text(host) + text(user_agent)
         });
-        let dns = self.dns.as_ref().map_or(0, |dns| text(&dns.name));
+        let dns = self.dns.as_ref().map_or(0, |dns| text(&dns.name) + text(&dns.addresses));
         let ssh = self.ssh.as_ref().map_or(0, |[one, other]| text(one) + text(other));
         // That is kept elsewhere too, but maybe no longer than here.
         let resolved: usize = self.resolved.iter().flatten().map(|name| name.len() + ALLOCATED).sum();

@@ -1,6 +1,7 @@
 //! Metrics as they are answered.
 
 use crate::flow::{Flow, Latency};
+use linerate_generate::stream::Mark;
 use serde_json::{Map, Value, json};
 
 /// What a port has done.
@@ -76,6 +77,54 @@ pub struct FlowFigures {
     pub line: Option<f64>,
 }
 
+/// Columns of a port that there are.
+pub const PORT_COLUMNS: &[&str] = &[
+    "name",
+    "location",
+    "link",
+    "capture",
+    "transmit",
+    "frames_tx",
+    "bytes_tx",
+    "frames_tx_rate",
+    "bytes_tx_rate",
+    "frames_rx",
+    "bytes_rx",
+    "frames_rx_rate",
+    "bytes_rx_rate",
+    "speed",
+];
+/// Those of a flow.
+pub const FLOW_COLUMNS: &[&str] = &[
+    "name",
+    "port_tx",
+    "port_rx",
+    "transmit",
+    "frames_tx",
+    "bytes_tx",
+    "frames_tx_rate",
+    "tx_rate_bytes",
+    "tx_rate_bps",
+    "tx_rate_kbps",
+    "tx_rate_mbps",
+    "tx_l1_rate_bps",
+    "tx_l1_rate_kbps",
+    "tx_l1_rate_mbps",
+    "frames_rx",
+    "bytes_rx",
+    "frames_rx_rate",
+    "rx_rate_bytes",
+    "rx_rate_bps",
+    "rx_rate_kbps",
+    "rx_rate_mbps",
+    "rx_l1_rate_bps",
+    "rx_l1_rate_kbps",
+    "rx_l1_rate_mbps",
+    "loss",
+    "timestamps",
+    "latency",
+];
+
 /// Preamble, start delimiter and gap of a frame, in bytes.
 const AROUND: f64 = 20.0;
 
@@ -138,7 +187,7 @@ pub fn flow(flow: &Flow, figures: &FlowFigures, columns: &[String]) -> Value {
         }
     }
     if flow.loss {
-        put("loss", percent(figures.tx.frames, figures.distinct).into());
+        put("loss", percent(expected(flow, figures), figures.distinct).into());
     }
     if let Some((first, last)) = figures.span.filter(|_| flow.timestamps) {
         put("timestamps", json!({"first_timestamp_ns": first, "last_timestamp_ns": last}));
@@ -148,6 +197,16 @@ pub fn flow(flow: &Flow, figures: &FlowFigures, columns: &[String]) -> Value {
         put("latency", json!({"minimum_ns": least, "maximum_ns": most, "average_ns": mean}));
     }
     Value::Object(row)
+}
+
+/// Frames that should have come. While it is sent some are on the way: those up to the highest number that came. Where none came, or
+/// frames have no numbers, that is not known, and all that were sent are meant.
+fn expected(flow: &Flow, figures: &FlowFigures) -> u64 {
+    let is_known = flow.stream.mark == Mark::Trailer && figures.distinct > 0;
+    match figures.transmit {
+        Transmit::Started | Transmit::Paused if is_known => figures.distinct + figures.missing,
+        _ => figures.tx.frames,
+    }
 }
 
 /// Without the time of a frame on the line, where that is wanted and known.
@@ -170,4 +229,49 @@ fn percent(sent: u64, came: u64) -> f64 {
 
 fn rounded(rate: f64) -> Value {
     ((rate * 1000.0).round() / 1000.0).into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::Config;
+    use crate::flow::Setup;
+
+    fn flow_of(size: u64) -> Flow {
+        let document = json!({"ports": [{"name": "p1"}], "flows": [{"name": "f1", "tx_rx": {"port": {"tx_name": "p1"}},
+            "packet": [{"ethernet": {}}, {"ipv4": {}}, {"udp": {}}], "size": {"fixed": size},
+            "metrics": {"enable": true, "loss": true, "timestamps": true, "latency": {"enable": true}}}]});
+        let read = Config::read(&document, &Setup::default());
+        read.unwrap_or_else(|faults| panic!("{:?}", faults.lines())).flows.remove(0)
+    }
+
+    #[test]
+    fn what_is_on_the_way_is_not_lost() {
+        let (flow, mut figures) = (flow_of(128), FlowFigures::default());
+        figures.tx.frames = 1000;
+        (figures.distinct, figures.missing) = (891, 9);
+        for (transmit, loss) in [(Transmit::Started, 1.0), (Transmit::Paused, 1.0), (Transmit::Stopped, 10.9)] {
+            figures.transmit = transmit;
+            assert_eq!(super::flow(&flow, &figures, &[])["loss"], loss, "{transmit:?}");
+        }
+        // Nothing came at all.
+        (figures.transmit, figures.distinct, figures.missing) = (Transmit::Started, 0, 0);
+        assert_eq!(super::flow(&flow, &figures, &[])["loss"], 100.0);
+    }
+
+    #[test]
+    fn columns_are_those_that_answers_have() {
+        let columns = |row: Value| row.as_object().unwrap().keys().cloned().collect::<Vec<_>>();
+        let sorted = |known: &[&str]| {
+            let mut known: Vec<String> = known.iter().map(|name| (*name).to_owned()).collect();
+            known.sort();
+            known
+        };
+        let figures = FlowFigures { span: Some((1, 2)), latency: Some((1, 2, 3)), ..FlowFigures::default() };
+        let all = sorted(FLOW_COLUMNS);
+        assert_eq!(columns(flow(&flow_of(128), &figures, &all)), all);
+        assert_eq!(columns(flow(&flow_of(128), &figures, &[])), all);
+        let (figures, all) = (PortFigures { speed: Some(1e9), ..PortFigures::default() }, sorted(PORT_COLUMNS));
+        assert_eq!(columns(port(&figures, &all)), all);
+    }
 }

@@ -62,6 +62,8 @@ pub enum Format {
     Pcapng,
 }
 
+/// What clients send as the MTU where nobody has said anything.
+const USUAL_MTU: u64 = 1500;
 /// Flows at most.
 const MOST_FLOWS: usize = 1 << 16;
 
@@ -154,8 +156,16 @@ impl Config {
             if let Err(other) = bits {
                 faults.add(&layer.at("speed"), format_args!("{other:?} is not known"));
             }
-            // They have usual values that clients always send, and change nothing here.
-            layer.ignore(&["name", "promiscuous", "mtu", "media", "ieee_media_defaults", "auto_negotiate"]);
+            // They have usual values that clients always send. Links are as they are: what else is asked for is told.
+            let mtu = layer.number("mtu", faults).filter(|mtu| *mtu != USUAL_MTU);
+            let (media, promiscuous) = (layer.text("media", faults), layer.flag("promiscuous", faults));
+            let told = [
+                mtu.map(|mtu| format!("{}: {mtu} is not set", layer.at("mtu"))),
+                media.map(|media| format!("{}: {media} is not chosen", layer.at("media"))),
+                (promiscuous == Some(false)).then(|| format!("{}: all frames are received", layer.at("promiscuous"))),
+            ];
+            self.warnings.extend(told.into_iter().flatten().map(|what| what + ": links are left as they are"));
+            layer.ignore(&["name", "ieee_media_defaults", "auto_negotiate"]);
             for name in names {
                 match self.ports.iter_mut().find(|port| port.name == name) {
                     Some(port) => port.speed = bits.ok().flatten().or(port.speed),

@@ -1,7 +1,9 @@
 //! What clients ask for beside a configuration: states, updates, metrics, captures.
 
+use crate::answer::{FLOW_COLUMNS, PORT_COLUMNS};
 use crate::read::{Faults, Node, Object};
 use serde_json::Value;
+use std::collections::{HashMap, HashSet};
 
 /// A state that is to be taken up. An empty list of names means all.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -58,6 +60,16 @@ impl State {
 
 fn names(object: &mut Object<'_>, name: &'static str, faults: &mut Faults) -> Vec<String> {
     object.texts(name, faults).into_iter().map(str::to_owned).collect()
+}
+
+/// Names of columns, which have to be some that there are.
+fn columns(object: &mut Object<'_>, name: &'static str, known: &[&str], faults: &mut Faults) -> Vec<String> {
+    let wanted = names(object, name, faults);
+    for (index, other) in wanted.iter().enumerate().filter(|(_, name)| !known.contains(&name.as_str())) {
+        let what = format_args!("{other:?} is not supported; there is {}", known.join(", "));
+        faults.add(&format!("{}[{index}]", object.at(name)), what);
+    }
+    wanted
 }
 
 fn traffic(mut traffic: Object<'_>, faults: &mut Faults) -> Option<State> {
@@ -132,8 +144,12 @@ impl Metrics {
         let wanted = match choice {
             "port" => {
                 let mut ports = root.object("port", &mut faults);
-                let mut take = |name| ports.as_mut().map(|object| names(object, name, &mut faults)).unwrap_or_default();
-                let wanted = Metrics::Ports(take("port_names"), take("column_names"));
+                let (mut some, mut all) = (Vec::new(), Vec::new());
+                if let Some(object) = &mut ports {
+                    some = names(object, "port_names", &mut faults);
+                    all = columns(object, "column_names", PORT_COLUMNS, &mut faults);
+                }
+                let wanted = Metrics::Ports(some, all);
                 if let Some(object) = ports {
                     object.finish(&mut faults);
                 }
@@ -141,8 +157,12 @@ impl Metrics {
             }
             _ => {
                 let mut flows = root.object("flow", &mut faults);
-                let mut take = |name| flows.as_mut().map(|object| names(object, name, &mut faults)).unwrap_or_default();
-                let wanted = Metrics::Flows(take("flow_names"), take("metric_names"));
+                let (mut some, mut all) = (Vec::new(), Vec::new());
+                if let Some(object) = &mut flows {
+                    some = names(object, "flow_names", &mut faults);
+                    all = columns(object, "metric_names", FLOW_COLUMNS, &mut faults);
+                }
+                let wanted = Metrics::Flows(some, all);
                 if let Some(mut flows) = flows {
                     // Without tags there is nothing to include.
                     flows.ignore(&["tagged_metrics"]);
@@ -182,6 +202,7 @@ pub fn update(document: &Value, update: &Value) -> Result<(Value, Vec<String>), 
     let mut root = Node::root(update).object(&mut faults);
     root.choice(&["flows"], &mut faults);
     let mut touched = Vec::new();
+    let places = places(&changed);
     if let Some(mut flows) = root.object("flows", &mut faults) {
         let properties = flows.texts("property_names", &mut faults);
         for other in properties.iter().filter(|name| !["rate", "size"].contains(*name)) {
@@ -189,7 +210,7 @@ pub fn update(document: &Value, update: &Value) -> Result<(Value, Vec<String>), 
         }
         for node in flows.list("flows", &mut faults) {
             let name = node.value.get("name").and_then(Value::as_str).unwrap_or_default();
-            let Some(old) = flow_of(&mut changed, name) else {
+            let Some(old) = places.get(name).map(|at| &mut changed["flows"][*at]) else {
                 faults.add(&node.path, format_args!("no flow is called {name:?}"));
                 continue;
             };
@@ -207,9 +228,12 @@ pub fn update(document: &Value, update: &Value) -> Result<(Value, Vec<String>), 
     if faults.is_empty() { Ok((changed, touched)) } else { Err(faults) }
 }
 
-fn flow_of<'a>(document: &'a mut Value, name: &str) -> Option<&'a mut Value> {
-    let flows = document.get_mut("flows")?.as_array_mut()?;
-    flows.iter_mut().find(|flow| flow.get("name").and_then(Value::as_str) == Some(name))
+/// Where each flow is, by its name.
+fn places(document: &Value) -> HashMap<String, usize> {
+    let flows = document.get("flows").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
+    let named = flows.iter().enumerate().filter_map(|(at, flow)| Some((flow.get("name")?.as_str()?.to_owned(), at)));
+    // Of two with one name the first.
+    named.rev().collect()
 }
 
 /// Adds flows to a configuration.
@@ -231,15 +255,20 @@ pub fn append(document: &Value, request: &Value) -> Result<(Value, Vec<String>),
 /// # Errors
 /// Everything that is wrong or not supported.
 pub fn delete(document: &Value, request: &Value) -> Result<(Value, Vec<String>), Faults> {
-    edit(document, request, "config_delete_list", |flows, node, faults| {
+    let mut known: HashSet<String> = places(document).into_keys().collect();
+    let (mut changed, touched) = edit(document, request, "config_delete_list", |_, node, faults| {
         let name = node.text(faults).unwrap_or_default();
-        let before = flows.len();
-        flows.retain(|flow| flow.get("name").and_then(Value::as_str) != Some(name));
-        if flows.len() == before {
+        if !known.remove(name) {
             faults.add(&node.path, format_args!("no flow is called {name:?}"));
         }
         name.to_owned()
-    })
+    })?;
+    let gone: HashSet<&str> = touched.iter().map(String::as_str).collect();
+    let is_kept = |flow: &Value| flow.get("name").and_then(Value::as_str).is_none_or(|name| !gone.contains(name));
+    if let Some(flows) = changed["flows"].as_array_mut() {
+        flows.retain(is_kept);
+    }
+    Ok((changed, touched))
 }
 
 fn edit(

@@ -2,6 +2,7 @@
 
 use linerate_generate::trailer::Key;
 use linerate_otg::config::Text;
+use linerate_otg::control::Metrics;
 use linerate_otg::flow::Setup;
 use linerate_otg::headers::HEADERS;
 use linerate_otg::pattern::Kind;
@@ -54,6 +55,25 @@ fn written(kind: Kind, value: u64) -> Value {
         Kind::Ipv4 => format!("0.0.{}.{}", value >> 8, value & 0xff).into(),
         Kind::Ipv6 => format!("::{value:x}").into(),
     }
+}
+
+#[test]
+fn what_a_link_is_not_given_is_told_and_columns_that_there_are_not_are_refused() {
+    let layer = json!({"port_names": ["p1"], "mtu": 9000, "media": "fiber", "promiscuous": false, "name": "ly"});
+    let config =
+        json!({"ports": [{"name": "p1"}], "layer1": [layer, {"port_names": ["p1"], "mtu": 1500, "promiscuous": true}]});
+    let warnings = Config::read(&config, &Setup::default()).unwrap().warnings;
+    let of = |name: &str| warnings.iter().filter(|warning| warning.starts_with(&format!("layer1[0].{name}: "))).count();
+    assert_eq!((warnings.len(), of("mtu"), of("media"), of("promiscuous")), (3, 1, 1, 1), "{warnings:?}");
+    for (choice, names, there) in [("port", "column_names", "frames_tx"), ("flow", "metric_names", "loss")] {
+        let read = |column: &str| Metrics::read(&json!({"choice": choice, choice: {names: [there, column]}}));
+        assert!(read(there).is_ok());
+        let faults = read("hits").unwrap_err().list;
+        assert!(faults.len() == 1 && faults[0].starts_with(&format!("{choice}.{names}[1]: ")), "{faults:?}");
+    }
+    let slice = json!({"port_name": "p1", "packets": {"slice": {"initial": {"start": 0, "count": 5}}}});
+    let faults = linerate_otg::control::capture(&slice).unwrap_err().list;
+    assert_eq!(faults, ["packets.slice: not supported"]);
 }
 
 #[test]
@@ -192,7 +212,7 @@ proptest! {
         let (read, text) = (Config::read(&document, &Setup::default()), Text::parse(&text).unwrap());
         prop_assert_eq!(format!("{read:?}"), format!("{:?}", Config::read_text(&text, &Setup::default())));
         let _ = linerate_otg::control::State::read(&document);
-        let _ = linerate_otg::control::Metrics::read(&document);
+        let _ = Metrics::read(&document);
         let _ = linerate_otg::control::update(&document, &document);
         let _ = linerate_otg::control::append(&document, &document);
         let _ = linerate_otg::control::delete(&document, &document);

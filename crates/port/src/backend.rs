@@ -35,6 +35,8 @@ pub enum Target {
         works: Works,
         /// Whether the host does not see the frames that it receives.
         takes_away: bool,
+        /// Whether it only sends.
+        only_sends: bool,
     },
     /// A way in and out that is no interface of this machine: what is sent there does not come in again.
     Device,

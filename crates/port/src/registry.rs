@@ -128,6 +128,12 @@ impl Registry {
         matches!(backend.target, Target::Interface { .. }).then_some(spec)
     }
 
+    /// Whether nothing is received from a port.
+    pub fn only_sends(&self, spec: &Spec) -> bool {
+        let innermost = self.innermost(spec);
+        innermost.is_ok_and(|(backend, _)| matches!(backend.target, Target::Interface { only_sends: true, .. }))
+    }
+
     /// The path of the file that frames come from or go to; `None` where there is none.
     pub fn file(&self, spec: &Spec) -> Option<String> {
         let (backend, spec) = self.innermost(spec).ok()?;
@@ -191,7 +197,7 @@ mod tests {
 
     const WRAPPER: Target = Target::Port(|spec| Ok(spec.wrapped(spec.options.clone())));
     const ROWS: &[Backend] = &[
-        row("packet", Target::Interface { works: |_| Ok(()), takes_away: false }),
+        row("packet", Target::Interface { works: |_| Ok(()), takes_away: false, only_sends: false }),
         row("device", Target::Device),
         row("file", Target::File),
         row("wrapper", WRAPPER),

@@ -54,7 +54,7 @@ pub struct Row {
 }
 
 impl Asked {
-    /// Nothing yet; of several threads each has its part of the groups.
+    /// Nothing yet, in one of so many threads. Up to [`WHOLE_THREADS`] each has room for all groups, so that they say what one would.
     pub fn new(question: &Arc<Question>, threads: usize) -> Self {
         let slots = question.slots();
         Asked {
@@ -63,7 +63,8 @@ impl Asked {
             totals: slots.iter().map(Slot::none).collect(),
             groups: Groups::new(
                 question,
-                (question.most_groups / threads.max(1)).max(LEAST_GROUPS.min(question.most_groups)),
+                (question.most_groups / threads.div_ceil(WHOLE_THREADS).max(1))
+                    .max(LEAST_GROUPS.min(question.most_groups)),
             ),
             slots,
             memo: Memo::default(),
@@ -131,10 +132,16 @@ impl Asked {
         let size = |kept: &[u64]| question.measures[question.sort].value(slots, kept);
         let mut left: Vec<Row> = Vec::new();
         if !has_time {
-            rows.sort_by(|one, other| {
-                size(&other.kept).total_cmp(&size(&one.kept)).then_with(|| one.keys.cmp(&other.keys))
-            });
-            left = rows.split_off(question.top.min(rows.len()));
+            let mut order: Vec<(f64, Row)> = rows.into_iter().map(|row| (size(&row.kept), row)).collect();
+            let by_size = |one: &(f64, Row), other: &(f64, Row)| {
+                other.0.total_cmp(&one.0).then_with(|| one.1.keys.cmp(&other.1.keys))
+            };
+            if question.top < order.len() {
+                order.select_nth_unstable_by(question.top, by_size);
+                left = order.split_off(question.top).into_iter().map(|(_, row)| row).collect();
+            }
+            order.sort_unstable_by(by_size);
+            rows = order.into_iter().map(|(_, row)| row).collect();
         } else if !question.keys.is_empty() {
             let mut order: Vec<(Vec<Value>, f64)> = whole.into_iter().map(|(keys, kept)| (keys, size(&kept))).collect();
             order.sort_by(|one, other| other.1.total_cmp(&one.1).then_with(|| one.0.cmp(&other.0)));
@@ -163,6 +170,8 @@ impl Asked {
     }
 }
 
+/// So many threads have room for all groups each: some 200 MB of a thread where there are a million.
+pub const WHOLE_THREADS: usize = 4;
 /// Fewer groups than this make no sense for a thread.
 const LEAST_GROUPS: usize = 1 << 16;
 

@@ -68,6 +68,10 @@ pub(crate) fn values(array: &ArrayRef, id: Id, known: &mut Option<Dictionary>) -
             };
             let none = words.len() as u32;
             let keys = coded.keys();
+            // What stands for nothing is a word too, to which no row may lead.
+            if all()[id].kind() == Kind::Address && keys.iter().flatten().any(|key| is_empty(words.get(key as usize))) {
+                return Err(format!("column {}: \"\" is no address", all()[id].name));
+            }
             let place = |row: usize| if keys.is_null(row) { none } else { (keys.value(row) as u32).min(none) };
             Values::Words((0..keys.len()).map(place).collect(), words)
         }
@@ -105,11 +109,15 @@ fn is_same(one: &StringArray, other: &StringArray) -> bool {
         && std::ptr::eq(one.value_offsets().as_ptr(), other.value_offsets().as_ptr())
 }
 
+fn is_empty(word: Option<&Word>) -> bool {
+    matches!(word, Some(Word::Text(text)) if text.is_empty())
+}
+
 fn words(texts: &StringArray, id: Id) -> Result<Vec<Word>, String> {
     let is_address = all()[id].kind() == Kind::Address;
     let word = |row: usize| {
         let text = if texts.is_null(row) { "" } else { texts.value(row) };
-        if !is_address {
+        if !is_address || text.is_empty() {
             return Ok(Word::Text(text.into()));
         }
         let address = text.parse().map(Word::Address);

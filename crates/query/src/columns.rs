@@ -4,6 +4,7 @@ use linerate_meter::{Flow, Level, Quality};
 use linerate_records::fields::{self, Absence, Field, Get};
 use std::borrow::Cow;
 use std::collections::HashMap;
+use std::hash::{Hash, Hasher};
 use std::net::IpAddr;
 use std::sync::{Arc, LazyLock};
 
@@ -102,12 +103,23 @@ impl Column {
 }
 
 /// What a word of a dictionary is.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Word {
     /// An address.
     Address(IpAddr),
     /// Any text.
     Text(Arc<str>),
+}
+
+/// An address is one number: a list has tens of thousands of them for each row group.
+impl Hash for Word {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        match self {
+            Word::Address(IpAddr::V4(address)) => state.write_u32(address.to_bits()),
+            Word::Address(IpAddr::V6(address)) => state.write_u128(address.to_bits()),
+            Word::Text(text) => text.hash(state),
+        }
+    }
 }
 
 /// Values of one column, of many records.

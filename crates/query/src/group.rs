@@ -29,6 +29,8 @@ pub(crate) struct Groups {
     seed: u64,
     /// Of the last dictionary, if there is one key: which group each word is.
     shortcut: Option<(Arc<Vec<Word>>, Vec<u32>)>,
+    /// The group of each word of the key, if there is one.
+    by_place: Vec<u32>,
     /// What has become others, and how many groups that were.
     pub others: Vec<u64>,
     pub let_go: u64,
@@ -56,6 +58,7 @@ impl Groups {
             table: vec![NONE; 64],
             seed: RandomState::new().hash_one(0),
             shortcut: None,
+            by_place: Vec::new(),
             let_go: 0,
         }
     }
@@ -126,16 +129,28 @@ impl Groups {
         for (row, place) in places.iter().enumerate().filter(|(row, _)| chosen.is_none_or(|chosen| chosen[*row])) {
             let place = (*place as usize).min(words.len());
             if known[place] == NONE {
-                let code = match words.get(place) {
-                    Some(word) => [self.keys[0].place(word).into(), 0],
-                    None => [0, 1],
+                known[place] = match words.get(place) {
+                    Some(word) => self.group_of_word(word),
+                    None => self.group(&[0, 1]) as u32,
                 };
-                known[place] = self.group(&code) as u32;
             }
             groups[row] = known[place];
         }
         self.shortcut = Some((Arc::clone(words), known));
         groups
+    }
+
+    /// The group of a word that is the only key.
+    fn group_of_word(&mut self, word: &Word) -> u32 {
+        let place = self.keys[0].place(word);
+        let at = place as usize;
+        if self.by_place.len() <= at {
+            self.by_place.resize(at + 1, NONE);
+        }
+        if self.by_place[at] == NONE {
+            self.by_place[at] = self.group(&[place.into(), 0]) as u32;
+        }
+        self.by_place[at]
     }
 
     /// Lets groups go if there are too many, between one batch and the next.
@@ -233,6 +248,7 @@ impl Groups {
             .collect();
         self.table = vec![NONE; 64];
         self.shortcut = None;
+        self.by_place.clear();
         order.truncate(stay);
         order.sort_unstable_by_key(|(_, group)| *group);
         for (_, group) in order {

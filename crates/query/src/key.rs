@@ -3,6 +3,7 @@
 use crate::ask::Key;
 use crate::columns::{Batch, Kind, Values, Word};
 use crate::networks::network;
+use foldhash::quality::RandomState;
 use std::collections::HashMap;
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -38,14 +39,14 @@ pub(crate) struct Column {
     /// The length of a step, where it is time.
     step: u64,
     pub words: Vec<Word>,
-    pub places: HashMap<Word, u32>,
+    pub places: HashMap<Word, u32, RandomState>,
     /// Of the last dictionary of each direction: which place of `words` each word has.
     pub known: [Option<Places>; 2],
 }
 
 impl Column {
     pub fn new(key: Key, step: u64) -> Self {
-        Column { key, step, words: Vec::new(), places: HashMap::new(), known: [None, None] }
+        Column { key, step, words: Vec::new(), places: HashMap::default(), known: [None, None] }
     }
 
     pub fn place(&mut self, word: &Word) -> u32 {
@@ -60,13 +61,10 @@ impl Column {
             }
             (word, _) => word.clone(),
         };
-        if let Some(place) = self.places.get(&word) {
-            return *place;
-        }
-        let place = self.words.len() as u32;
-        self.words.push(word.clone());
-        self.places.insert(word, place);
-        place
+        *self.places.entry(word).or_insert_with_key(|word| {
+            self.words.push(word.clone());
+            self.words.len() as u32 - 1
+        })
     }
 
     /// The number of each record; those that are absent are marked by `bit`.

@@ -64,7 +64,7 @@ mod store;
 mod tested;
 mod values;
 
-pub use answer::{Answer, Asked, Row};
+pub use answer::{Answer, Asked, Row, WHOLE_THREADS};
 pub use ask::{Key, MOST_GROUPS, Measure, Question};
 pub use filter::{Filter, Match, Memo, Outlook, Range, Test};
 pub use folder::{Stored, stored};

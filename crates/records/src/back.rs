@@ -4,11 +4,12 @@ mod names;
 
 use self::names::of_names;
 use linerate_meter::{
-    ConnState, Direction, End, EndReason, Flow, History, PacketStats, Quality, Retransmitted, Rtt, Side, Stats,
-    StatsSide, Summary, Tcp, TcpSide, Tunnel, TunnelKind,
+    ConnState, Direction, End, EndReason, ExportedBy, Flow, History, PacketStats, Quality, Retransmitted, Rtt, Side,
+    Stats, StatsSide, Summary, Tcp, TcpSide, Tunnel, TunnelKind,
 };
 use linerate_wire::MacAddr;
 use std::net::{IpAddr, Ipv4Addr};
+use std::sync::Arc;
 
 /// A value of a field that is there.
 #[derive(Clone, Copy, Debug)]
@@ -51,6 +52,7 @@ pub fn nothing() -> Flow {
         tcp: None,
         stats: None,
         names: None,
+        exporter: None,
     }
 }
 
@@ -150,6 +152,14 @@ fn of_flow(path: &str) -> Option<Set> {
             let labels = value.list().iter().map(|label| u32::try_from(*label).unwrap_or_default());
             flow.mpls[side].iter_mut().zip(labels).for_each(|(to, from)| *to = from);
         },
+        "exporter.address" => |flow, _, value| {
+            if let Value::Address(address) = value {
+                exporter(flow).address = Some(address);
+            }
+        },
+        "exporter.domain" => |flow, _, value| exporter(flow).domain = value.small(),
+        "exporter.ingress" => |flow, _, value| exporter(flow).interfaces[0] = value.small(),
+        "exporter.egress" => |flow, _, value| exporter(flow).interfaces[1] = value.small(),
         "*.teid" => |flow, side, value| flow.teids[side] = Some(value.small()),
         "end_reason" => |flow, _, value| {
             flow.end = EndReason::ALL.into_iter().find(|end| end.name() == value.text()).unwrap_or(flow.end);
@@ -168,6 +178,10 @@ fn of_flow(path: &str) -> Option<Set> {
         "flows" => |flow, _, value| flow.flows = value.number(),
         _ => return None,
     })
+}
+
+fn exporter(flow: &mut Flow) -> &mut ExportedBy {
+    Arc::make_mut(flow.exporter.get_or_insert_default())
 }
 
 fn tunnel(flow: &mut Flow) -> &mut Tunnel {

@@ -22,9 +22,11 @@ use crate::ipfix::Profile;
 use linerate_burst::{Account, Ledger, Nanos};
 use linerate_meter::{Flow, Level};
 use linerate_record::Compression;
+use std::fmt::{Debug, Formatter};
 use std::io::{Error, ErrorKind, Result, Write};
 use std::os::fd::OwnedFd;
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// Takes records somewhere. It belongs to one thread, that of its queue, and never reads a clock.
@@ -148,6 +150,24 @@ pub struct Options {
     pub ship: Shipping,
     /// Is told by other threads what people may want to know at once: the other side is away, a batch was refused.
     pub told: Option<fn(String)>,
+    /// What no record tells of, of which collectors are told.
+    pub observed: Observed,
+}
+
+/// Says how many packets were lost before they could be metered, and how many were passed over.
+#[derive(Clone)]
+pub struct Observed(pub Arc<dyn Fn() -> [u64; 2] + Send + Sync>);
+
+impl Default for Observed {
+    fn default() -> Self {
+        Observed(Arc::new(|| [0; 2]))
+    }
+}
+
+impl Debug for Observed {
+    fn fmt(&self, out: &mut Formatter<'_>) -> std::fmt::Result {
+        out.debug_tuple("Observed").field(&(self.0)()).finish()
+    }
 }
 
 impl Default for Options {
@@ -163,6 +183,7 @@ impl Default for Options {
             tls: Tls::default(),
             ship: Shipping::default(),
             told: None,
+            observed: Observed::default(),
         }
     }
 }

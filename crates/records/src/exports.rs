@@ -39,6 +39,13 @@ impl Exports {
         Ok(exports)
     }
 
+    /// What adds the accounts of all exporters so far, as they will be in the end, for another thread: a record that waits is received
+    /// and nothing else yet.
+    pub fn live(&self) -> impl Fn(&mut Ledger) + Send + Sync + use<> {
+        let queues: Vec<_> = self.queues.iter().map(Queue::live).collect();
+        move |ledger| queues.iter().for_each(|count| count(ledger))
+    }
+
     /// Has each exporter complete what there is so far, and go on in something new. `told` is called by their threads, with what is
     /// complete then.
     pub fn reopen(&self, told: impl Fn(String) + Send + Sync + 'static) {

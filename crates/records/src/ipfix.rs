@@ -4,6 +4,7 @@
 //! - `own`: numbers of the elements that no registry has;
 //! - `said`: names back from elements;
 //! - `types`: what these are, told beside records;
+//! - `sessions`: whose templates are kept, as long as there is room;
 //! - `pack`: templates and messages, no longer than a datagram may be;
 //! - [`Collector`]: messages back to flows, whoever made them; [`Listener`] takes them from sockets, [`read_file`] from files.
 //!
@@ -16,12 +17,14 @@ mod listen;
 mod own;
 mod pack;
 pub(crate) mod said;
+mod sessions;
 mod types;
 
-pub use self::collect::{Collector, Found, Limits};
+pub use self::collect::{Collector, Found};
 pub use self::listen::{Listener, read_file};
 pub use self::own::{OWN, RESPONDER, number};
 pub use self::pack::{Message, Packer, Statistics};
+pub use self::sessions::{Limits, Session};
 
 use std::io::{Error, ErrorKind, Result};
 

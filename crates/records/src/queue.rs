@@ -21,7 +21,6 @@ const MOST_FLOWS: usize = 1 << 17;
 pub(crate) struct Queue {
     shared: Arc<Shared>,
     thread: JoinHandle<(Box<dyn Exporter>, std::result::Result<(), Failure>)>,
-    taken: u64,
     demand: Demand,
     /// Is to know when no more come.
     ending: Option<Box<dyn Fn() + Send + Sync>>,
@@ -36,7 +35,11 @@ struct Failure {
 
 #[derive(Default)]
 struct Shared {
+    /// What the exporter is called in the ledger.
+    name: String,
     waiting: Mutex<Waiting>,
+    /// What became of records so far, as the exporter has said last.
+    said: Mutex<Ledger>,
     /// There is something to export.
     work: Condvar,
     /// There is room again.
@@ -47,12 +50,16 @@ struct Shared {
 struct Waiting {
     flows: Vec<Flow>,
     bytes: usize,
+    /// Records that came, all of them.
+    taken: u64,
     /// When the first of them came.
     since: Option<Instant>,
     /// No more will come.
     ended: bool,
     /// Nobody exports any more.
     gone: bool,
+    /// What records that are not exported count as then.
+    failed: Option<Count>,
     /// What follows is to go to something new.
     reopen: Option<Told>,
 }
@@ -83,7 +90,7 @@ impl Drop for Gone<'_> {
 impl Queue {
     /// Starts the thread, which calls `on_failure` when the exporter takes no more.
     pub fn start(mut exporter: Box<dyn Exporter>, on_failure: Arc<dyn Fn() + Send + Sync>) -> Result<Self> {
-        let shared = Arc::new(Shared::default());
+        let shared = Arc::new(Shared { name: exporter.name().to_owned(), ..Shared::default() });
         let (demand, ending) = (exporter.demand(), exporter.ending());
         let theirs = Arc::clone(&shared);
         let export = move || {
@@ -92,14 +99,21 @@ impl Queue {
                 Ok(result) => result.map_err(Failure::of),
                 Err(died) => Err(Failure { error: Error::other(died), count: Count::ExportDied }),
             };
-            if result.is_err() {
+            if let Err(failure) = &result {
+                theirs.lock().failed = Some(failure.count);
                 on_failure();
             }
             drop(gone);
             (exporter, result)
         };
         let thread = std::thread::Builder::new().name("linerate-records".into()).spawn(export)?;
-        Ok(Queue { shared, thread, taken: 0, demand, ending })
+        Ok(Queue { shared, thread, demand, ending })
+    }
+
+    /// Adds what became of records so far, as the account in the end will, for another thread.
+    pub fn live(&self) -> impl Fn(&mut Ledger) + Send + Sync + use<> {
+        let shared = Arc::clone(&self.shared);
+        move |ledger| shared.count(ledger)
     }
 
     /// Has the exporter complete what was taken so far, and go on in something new; `told` is called by its thread.
@@ -111,7 +125,11 @@ impl Queue {
     /// Waits until all is exported, and accounts for it; a reader that has gone is no failure. If the run failed before there
     /// was any record, what was there before stays.
     pub fn finish(self, has_failed: bool, ledger: &mut Ledger) -> Result<()> {
-        self.shared.lock().ended = true;
+        let taken = {
+            let mut waiting = self.shared.lock();
+            waiting.ended = true;
+            waiting.taken
+        };
         self.shared.work.notify_one();
         if let Some(ending) = &self.ending {
             ending();
@@ -122,18 +140,18 @@ impl Queue {
             Err(panic) => std::panic::resume_unwind(panic),
         };
         let ending = match result {
-            _ if has_failed && self.taken == 0 => Ending::Abandoned,
+            _ if has_failed && taken == 0 => Ending::Abandoned,
             Ok(()) => Ending::Complete,
             Err(_) => Ending::Failed,
         };
         let ended = exporter.finish(ending).map_err(Failure::of);
         let count = [&result, &ended].into_iter().find_map(|result| result.as_ref().err()).map(|failure| failure.count);
         let account = ledger.account(Stage::Export, exporter.name());
-        account.add(Count::ExportReceived, self.taken);
+        account.add(Count::ExportReceived, taken);
         exporter.counters(account);
         let (written, files) = (account.get(Count::Exported), account.get(Count::ExportFiles));
         // What the exporter has named itself.
-        let lost = self.taken.saturating_sub(written).saturating_sub(account.sum(Kind::Lost));
+        let lost = taken.saturating_sub(written).saturating_sub(account.sum(Kind::Lost));
         account.add(count.unwrap_or(Count::ExportFailed), lost);
         exporter.accounts(ledger);
         match result.and(ended) {
@@ -150,8 +168,8 @@ impl Queue {
 impl Records for Queue {
     /// Takes one, and waits for room if there is none.
     fn take(&mut self, flow: &Flow) {
-        self.taken += 1;
         let mut waiting = self.shared.lock();
+        waiting.taken += 1;
         while waiting.is_full() && !waiting.gone {
             waiting = self.shared.room.wait(waiting).unwrap_or_else(PoisonError::into_inner);
         }
@@ -189,6 +207,7 @@ impl Shared {
     fn export(&self, exporter: &mut dyn Exporter, demand: Demand) -> Result<()> {
         let next = || demand.tick.and_then(|tick| Instant::now().checked_add(tick));
         let (mut flows, mut due) = (Vec::new(), next());
+        self.say(exporter);
         while let Some(reopen) = self.exchange(&mut flows, demand, due) {
             if !flows.is_empty() {
                 exporter.write(&flows, now())?;
@@ -200,8 +219,32 @@ impl Shared {
                 exporter.tick(now())?;
                 due = next();
             }
+            self.say(exporter);
         }
         Ok(())
+    }
+
+    /// Notes what became of records so far.
+    fn say(&self, exporter: &dyn Exporter) {
+        let mut ledger = Ledger::new();
+        exporter.counters(ledger.account(Stage::Export, &self.name));
+        exporter.accounts(&mut ledger);
+        *self.said.lock().unwrap_or_else(PoisonError::into_inner) = ledger;
+    }
+
+    /// Adds that, and what has come.
+    fn count(&self, ledger: &mut Ledger) {
+        let mut own = self.said.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let (taken, failed) = {
+            let waiting = self.lock();
+            (waiting.taken, waiting.failed)
+        };
+        let account = own.account(Stage::Export, &self.name);
+        account.add(Count::ExportReceived, taken);
+        if let Some(count) = failed {
+            account.add(count, taken.saturating_sub(account.get(Count::Exported) + account.sum(Kind::Lost)));
+        }
+        ledger.add_all(&own);
     }
 
     /// Puts an empty list in the place of that which is to be written, or leaves it empty where only the time is `due`, or there is

@@ -2,7 +2,8 @@
 
 use crate::desk::Desk;
 use crate::own;
-use crate::tester::Tester;
+pub use crate::own::describe::openapi;
+use crate::tester::{Settling, Tester};
 use linerate_otg::control::{self, Metrics, State};
 use linerate_otg::read::Faults;
 use linerate_otg::{MODEL, MODELS, answer};
@@ -17,6 +18,8 @@ pub struct Answer {
     pub kind: &'static str,
     /// The body, never empty.
     pub body: Vec<u8>,
+    /// What is to come before it is told.
+    pub after: Option<Box<Settling>>,
 }
 
 /// JSON as answers have it.
@@ -32,10 +35,12 @@ pub struct Path {
     pub about: &'static str,
     /// What the answer is.
     pub kind: &'static str,
+    /// What may stand behind the `?`.
+    pub query: &'static [&'static str],
 }
 
 pub(crate) const fn path(method: &'static str, path: &'static str, about: &'static str) -> Path {
-    Path { method, path, about, kind: JSON }
+    Path { method, path, about, kind: JSON, query: &[] }
 }
 
 /// Those of the model.
@@ -62,7 +67,17 @@ const MOST_VALUES: usize = 2 << 20;
 
 impl Answer {
     pub(crate) fn json(status: u16, document: &Value) -> Self {
-        Answer { status, kind: JSON, body: document.to_string().into_bytes() }
+        Answer { status, ..Answer::of(JSON, document.to_string()) }
+    }
+
+    /// What was asked for.
+    pub(crate) fn of(kind: &'static str, body: impl Into<Vec<u8>>) -> Self {
+        Answer { status: 200, kind, body: body.into(), after: None }
+    }
+
+    /// The same once this has come.
+    pub(crate) fn after(self, after: Option<Settling>) -> Self {
+        Answer { after: after.map(Box::new), ..self }
     }
 
     /// What is wrong, as clients read it.
@@ -83,7 +98,7 @@ pub fn paths() -> impl Iterator<Item = &'static Path> {
     MODEL_PATHS.iter().chain(own::PATHS)
 }
 
-/// Answers a request whose sender may ask.
+/// Answers a request whose sender may ask; told at once, unless something is to come first.
 pub fn answer(desk: &Desk, method: &str, path: &str, body: &[u8]) -> Answer {
     if !paths().any(|known| (known.method, known.path) == (method, path)) {
         let methods: Vec<&str> = paths().filter(|known| known.path == path).map(|known| known.method).collect();
@@ -130,7 +145,7 @@ fn read(body: &[u8]) -> Result<Value, String> {
 fn act(tester: &mut Tester, (method, path): (&str, &str), document: &Value, text: &str) -> Result<Answer, Faults> {
     let warned = |warnings: Vec<String>| Answer::json(200, &json!({"warnings": warnings}));
     Ok(match (method, path) {
-        ("GET", "/config") => Answer { status: 200, kind: JSON, body: tester.text().as_bytes().to_vec() },
+        ("GET", "/config") => Answer::of(JSON, tester.text()),
         ("POST", "/config") => warned(tester.configure(text)?),
         ("PATCH", path) => {
             let change = match path {
@@ -145,8 +160,8 @@ fn act(tester: &mut Tester, (method, path): (&str, &str), document: &Value, text
             warned(tester.change(&changed, &touched)?)
         }
         (_, "/control/state") => {
-            state(tester, &State::read(document)?)?;
-            warned(Vec::new())
+            let after = state(tester, &State::read(document)?)?;
+            warned(Vec::new()).after(after)
         }
         (_, "/control/action") => {
             let mut faults = Faults::default();
@@ -155,10 +170,7 @@ fn act(tester: &mut Tester, (method, path): (&str, &str), document: &Value, text
         }
         (_, "/monitor/metrics") => metrics(tester, &Metrics::read(document)?)?,
         (_, "/monitor/states") => states(document)?,
-        (_, "/monitor/capture") => {
-            let body = tester.captured(&control::capture(document)?)?;
-            Answer { status: 200, kind: BYTES, body }
-        }
+        (_, "/monitor/capture") => Answer::of(BYTES, tester.captured(&control::capture(document)?)?),
         _ => Answer::json(
             200,
             &json!({"api_spec_version": MODELS, "sdk_version": MODEL, "app_version": env!("CARGO_PKG_VERSION")}),
@@ -166,7 +178,7 @@ fn act(tester: &mut Tester, (method, path): (&str, &str), document: &Value, text
     })
 }
 
-fn state(tester: &mut Tester, state: &State) -> Result<(), Faults> {
+fn state(tester: &mut Tester, state: &State) -> Result<Option<Settling>, Faults> {
     match state {
         State::Traffic(state, names) => {
             let flows = tester.flows(names)?;
@@ -175,7 +187,7 @@ fn state(tester: &mut Tester, state: &State) -> Result<(), Faults> {
         State::Capture(is_on, names) => {
             let ports = tester.ports(names)?;
             tester.capture(*is_on, &ports);
-            Ok(())
+            Ok(None)
         }
         State::Link(is_up, names) => {
             let ports = tester.ports(names)?;
@@ -186,9 +198,9 @@ fn state(tester: &mut Tester, state: &State) -> Result<(), Faults> {
                     faults.add(&figures.name, what);
                 }
             }
-            if faults.is_empty() { Ok(()) } else { Err(faults) }
+            if faults.is_empty() { Ok(None) } else { Err(faults) }
         }
-        State::Protocols => Ok(()),
+        State::Protocols => Ok(None),
     }
 }
 
@@ -227,7 +239,7 @@ fn rows(choice: &str, rows: impl Iterator<Item = Value>) -> Answer {
         body += if index > 0 { "," } else { "" };
         body += &row.to_string();
     }
-    Answer { status: 200, kind: JSON, body: (body + "]}").into_bytes() }
+    Answer::of(JSON, body + "]}")
 }
 
 /// Neighbours of devices, of which there are none.
@@ -240,34 +252,6 @@ fn states(document: &Value) -> Result<Answer, Faults> {
     }
     let none: [Value; 0] = [];
     Ok(Answer::json(200, &json!({"choice": choice, choice: none})))
-}
-
-/// The description of all paths (OpenAPI 3.1).
-pub fn openapi() -> Value {
-    let mut paths = serde_json::Map::new();
-    for known in self::paths() {
-        let mut one = json!({"summary": known.about, "responses": {
-            "200": {"description": "done", "content": {known.kind: {}}},
-            "default": {"description": "refused: code, kind and errors", "content": {JSON: {"schema": {"$ref": "#/components/schemas/Error"}}}}
-        }});
-        if known.method != "GET" {
-            one["requestBody"] = json!({"required": true, "content": {JSON: {}}});
-        }
-        let entry = paths.entry(known.path).or_insert_with(|| json!({}));
-        entry[known.method.to_ascii_lowercase()] = one;
-    }
-    let strings = json!({"type": "array", "items": {"type": "string"}});
-    let error = json!({"type": "object", "required": ["code", "kind", "errors"], "properties": {
-        "code": {"type": "integer"}, "kind": {"enum": ["validation", "internal"]}, "errors": strings}});
-    json!({
-        "openapi": "3.1.0",
-        "info": {"title": "linerate serve", "version": MODEL, "description":
-            "Documents of paths outside /api/v1 are those of the Open Traffic Generator model (docs/otg.md); docs/serve-api.md tells of the others."},
-        "paths": paths,
-        "components": {"schemas": {"Error": error}, "securitySchemes": {
-            "bearer": {"type": "http", "scheme": "bearer"}, "basic": {"type": "http", "scheme": "basic"}}},
-        "security": [{"bearer": []}, {"basic": []}]
-    })
 }
 
 #[cfg(test)]

@@ -2,10 +2,12 @@
 
 use crate::measuring::{Measurer, Measuring};
 use crate::recordings::Reader;
+use crate::strangers::Strangers;
 use crate::tester::Tester;
 use linerate_generate::packet;
 use serde_json::{Value, json};
 use std::collections::VecDeque;
+use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -18,6 +20,7 @@ const LONGEST_ENTRY: usize = 300;
 pub struct Desk {
     tester: Arc<Mutex<Tester>>,
     log: Mutex<Log>,
+    strangers: Mutex<Strangers>,
     pub(crate) measuring: Measuring,
     pub(crate) reader: Option<Box<dyn Reader>>,
 }
@@ -39,7 +42,8 @@ struct Entry {
 impl Desk {
     /// Of a tester; `measurer` makes measurements, where there is one.
     pub fn new(tester: Arc<Mutex<Tester>>, measurer: Option<Box<dyn Measurer>>) -> Self {
-        Desk { tester, log: Mutex::default(), measuring: Measuring::new(measurer), reader: None }
+        let (log, strangers) = (Mutex::default(), Mutex::default());
+        Desk { tester, log, strangers, measuring: Measuring::new(measurer), reader: None }
     }
 
     /// The same with somebody who reads capture files.
@@ -61,29 +65,41 @@ impl Desk {
     pub fn note(&self, what: &str) {
         let mut log = self.log();
         log.number += 1;
-        let time_ns = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos() as u64);
-        let entry = Entry { number: log.number, time_ns, what: what.chars().take(LONGEST_ENTRY).collect() };
+        let entry = Entry { number: log.number, time_ns: now(), what: what.chars().take(LONGEST_ENTRY).collect() };
         log.entries.push_back(entry);
         if log.entries.len() > MOST_ENTRIES {
             log.entries.pop_front();
         }
     }
 
-    /// How many entries there were in all.
-    pub(crate) fn noted(&self) -> u64 {
-        self.log().number
+    /// Counts a request of somebody who may not ask; how many of that one there are, where that is worth being told.
+    pub(crate) fn refuse(&self, address: IpAddr, why: &'static str) -> Option<u64> {
+        self.strangers().refuse(address, why, now())
+    }
+
+    /// How many entries there were in all, and how many were refused.
+    pub(crate) fn noted(&self) -> (u64, u64) {
+        (self.log().number, self.strangers().all())
     }
 
     /// What was done, the latest last.
     pub(crate) fn notes(&self) -> Value {
         let log = self.log();
         let entry = |entry: &Entry| json!({"number": entry.number, "time_ns": entry.time_ns, "what": entry.what});
-        json!({"entries": log.entries.iter().map(entry).collect::<Vec<_>>()})
+        json!({"entries": log.entries.iter().map(entry).collect::<Vec<_>>(), "refused": self.strangers().json()})
+    }
+
+    fn strangers(&self) -> MutexGuard<'_, Strangers> {
+        self.strangers.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn log(&self) -> MutexGuard<'_, Log> {
         self.log.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+fn now() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos() as u64)
 }
 
 /// Files are none of a server's: whoever asks could name any.

@@ -67,7 +67,10 @@ impl Guard {
     pub fn check_host(&self, headers: &HeaderMap) -> Result<(), Refusal> {
         let host = text(headers, &HOST).unwrap_or_default();
         if headers.get_all(HOST).iter().count() != 1 || !self.is_ours(host) {
-            return Err((403, "the Host header names another host"));
+            return Err((
+                403,
+                "the Host header names another host: to be called by a name, start the server with --name NAME",
+            ));
         }
         let scheme = if self.is_secure { "https" } else { "http" };
         if headers.contains_key(ORIGIN)
@@ -92,7 +95,7 @@ impl Guard {
                 let is_local = name == "localhost" && (own.is_loopback() || own.is_unspecified());
                 // By TLS a browser has seen a certificate for the name that it asks for: nobody has another name lead here.
                 let is_certified = self.is_secure && !name.is_empty();
-                is_local || is_certified || self.names.iter().any(|known| known == name)
+                is_local || is_certified || self.names.iter().any(|known| known.eq_ignore_ascii_case(name))
             }
         }
     }
@@ -145,6 +148,12 @@ mod tests {
         }
         for host in ["evil.example", "127.0.0.1.evil.example:8443", "10.0.0.1", "", "[", "localhost.evil.example"] {
             assert_eq!(status(&[("host", host), bearer], false), 403, "{host}");
+        }
+        let named = Guard::new(Token::None, "0.0.0.0:8443".parse().unwrap(), vec!["lab.example".into()]);
+        for (host, is_ours) in
+            [("Lab.Example:8443", true), ("lab.example.evil.example", false), ("10.0.0.1:8443", true)]
+        {
+            assert_eq!(named.check_host(&headers(&[("host", host)])).is_ok(), is_ours, "{host}");
         }
         let host = ("host", "localhost:8443");
         assert_eq!(status(&[bearer], false), 403);

@@ -1,11 +1,13 @@
 //! The server: connections, bounds of time and size, and who may ask.
 
 use crate::api::{Answer, EVENTS, answer};
+use crate::connections::{Connections, Taking};
 use crate::desk::Desk;
 use crate::guard::Guard;
 use crate::own::{Page, figures};
 use crate::page;
 use crate::secure::Secure;
+use crate::tester::{LOOK as SETTLING, Settling};
 use http_body_util::{BodyExt, Either, Full, Limited};
 use hyper::body::{Body, Bytes, Frame, Incoming};
 use hyper::header::{CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, HeaderName, HeaderValue, WWW_AUTHENTICATE};
@@ -16,6 +18,7 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use linerate_engine::Stop;
 use serde_json::Value;
 use std::convert::Infallible;
+use std::net::IpAddr;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll};
@@ -24,8 +27,6 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::mpsc::{Receiver, Sender, channel};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 
-/// Connections at one time.
-const CONNECTIONS: usize = 64;
 /// Bytes of a document at most.
 const LONGEST_BODY: usize = 16 << 20;
 /// Documents longer than this, or of a length that is not said, come one at a time.
@@ -33,6 +34,8 @@ const LONG_BODY: u64 = 256 << 10;
 /// Headers take no longer; neither does a body.
 const HEAD_LIMIT: Duration = Duration::from_secs(10);
 const BODY_LIMIT: Duration = Duration::from_secs(30);
+/// Whoever takes nothing of an answer for so long is gone.
+const TAKE_LIMIT: Duration = Duration::from_secs(30);
 /// Rates are of so long.
 const TICK: Duration = Duration::from_millis(500);
 /// How often it is looked whether to end.
@@ -95,19 +98,19 @@ pub fn serve(
     let result = runtime.block_on(async {
         let listener = TcpListener::from_std(listener)?;
         let ticking = tokio::spawn(tick(Arc::clone(&shared)));
-        let room = Arc::new(Semaphore::new(CONNECTIONS));
+        let room = Connections::default();
         while !stop.is_requested() {
             let Ok(accepted) = tokio::time::timeout(LOOK, listener.accept()).await else { continue };
             // Too many files are open, say: others may close some.
-            let Ok((stream, _)) = accepted else {
+            let Ok((stream, from)) = accepted else {
                 tokio::time::sleep(LOOK).await;
                 continue;
             };
-            let Ok(permit) = Arc::clone(&room).try_acquire_owned() else { continue };
+            let Some(place) = room.enter(from.ip()) else { continue };
             let shared = Arc::clone(&shared);
             tokio::spawn(async move {
-                connection(stream, shared).await;
-                drop(permit);
+                connection(stream, from.ip(), shared).await;
+                drop(place);
             });
         }
         ticking.abort();
@@ -131,40 +134,39 @@ async fn tick(shared: Arc<Shared>) {
     }
 }
 
-async fn connection(stream: TcpStream, shared: Arc<Shared>) {
+async fn connection(stream: TcpStream, from: IpAddr, shared: Arc<Shared>) {
     let _ = stream.set_nodelay(true);
     #[cfg(feature = "tls")]
     if let Some(secure) = &shared.secure {
-        let who = stream.peer_addr().map_or_else(|_| "somebody".to_owned(), |address| address.to_string());
         match tokio::time::timeout(HEAD_LIMIT, secure.acceptor.accept(stream)).await {
-            Ok(Ok(stream)) => answer_to(TokioIo::new(stream), shared).await,
-            Ok(Err(error)) => (shared.told)(&format!("refused: {who}: {}", linerate_tls::told(error))),
-            Err(_) => (shared.told)(&format!("refused: {who}: it did not agree on TLS within 10 s")),
+            Ok(Ok(stream)) => answer_to(TokioIo::new(stream), from, shared).await,
+            Ok(Err(error)) => (shared.told)(&format!("refused: {from}: {}", linerate_tls::told(error))),
+            Err(_) => (shared.told)(&format!("refused: {from}: it did not agree on TLS within 10 s")),
         }
         return;
     }
-    answer_to(TokioIo::new(stream), shared).await;
+    answer_to(TokioIo::new(stream), from, shared).await;
 }
 
 /// Answers what comes over a connection.
-async fn answer_to(stream: impl hyper::rt::Read + hyper::rt::Write + Unpin, shared: Arc<Shared>) {
+async fn answer_to(stream: impl hyper::rt::Read + hyper::rt::Write + Unpin, from: IpAddr, shared: Arc<Shared>) {
     let service = service_fn(move |request| {
         let shared = Arc::clone(&shared);
-        async move { Ok::<_, Infallible>(respond(request, &shared).await) }
+        async move { Ok::<_, Infallible>(respond(request, from, &shared).await) }
     });
     // Whoever breaks off has no answer.
     let _ = http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(HEAD_LIMIT)
         .max_buf_size(64 << 10)
-        .serve_connection(stream, service)
+        .serve_connection(Taking::new(stream, TAKE_LIMIT), service)
         .await;
 }
 
 /// What an answer's body is.
 type Sent = Either<Full<Bytes>, Events>;
 
-async fn respond(request: Request<Incoming>, shared: &Arc<Shared>) -> Response<Sent> {
+async fn respond(request: Request<Incoming>, from: IpAddr, shared: &Arc<Shared>) -> Response<Sent> {
     let (method, path) = (request.method().clone(), request.uri().path().to_owned());
     let has_body = method != Method::GET && method != Method::HEAD;
     let asset = if method == Method::GET { page::asset(&path) } else { None };
@@ -173,7 +175,7 @@ async fn respond(request: Request<Incoming>, shared: &Arc<Shared>) -> Response<S
         None => shared.guard.check(request.headers(), has_body),
     };
     if let Err((status, what)) = checked {
-        shared.refused(&method, &path, what);
+        shared.turned_away(from, what);
         if status == 401 {
             shared.hold_up().await;
         }
@@ -213,7 +215,24 @@ async fn respond(request: Request<Incoming>, shared: &Arc<Shared>) -> Response<S
         let told: String = String::from_utf8_lossy(&body).chars().take(MOST_TOLD).collect();
         shared.desk.note(&format!("{method} {path} {told}"));
     }
+    if let Some(after) = answer.after.clone() {
+        settle(&shared.desk, *after).await;
+    }
     response(answer)
+}
+
+/// Waits until that has come. Others are answered meanwhile.
+async fn settle(desk: &Arc<Desk>, mut after: Settling) {
+    loop {
+        let desk = Arc::clone(desk);
+        let look = move || {
+            let is_there = after.look(&desk.tester(), Instant::now());
+            (!is_there).then_some(after)
+        };
+        let Ok(Some(same)) = tokio::task::spawn_blocking(look).await else { return };
+        after = same;
+        tokio::time::sleep(SETTLING).await;
+    }
 }
 
 /// What stands behind the `?` of an address: names and texts (URL standard, application/x-www-form-urlencoded).
@@ -258,6 +277,14 @@ impl Shared {
         let what = format!("refused: {method} {path}: {what}");
         (self.told)(&what);
         self.desk.note(&what);
+    }
+
+    /// Says that somebody was refused who may not ask: not each time, whoever it is may come often.
+    fn turned_away(&self, from: IpAddr, why: &'static str) {
+        if let Some(times) = self.desk.refuse(from, why) {
+            let often = if times > 1 { format!(" {times} times") } else { String::new() };
+            (self.told)(&format!("refused{often}: {from}: {why}"));
+        }
     }
 
     /// Another wrong token.

@@ -13,8 +13,8 @@
 //! - [`tester`]: ports, configuration, flows and their figures; [`listen`]: what comes at a port; [`capture`]: what is kept of it;
 //! - [`api`]: what each path does, [`own`]: those below `/api/v1`; `page`: what a browser is handed;
 //! - [`recordings`]: what streams replay;
-//! - [`desk`]: what connections share; [`measuring`]: a measurement beside all that, which somebody else makes; [`top`]: flows of a port;
-//! - [`http`]: the server; [`guard`]: who may ask;
+//! - [`desk`]: what connections share; `history`: the last ten minutes; [`measuring`]: a measurement beside all that, which somebody else makes; [`top`]: flows of a port;
+//! - [`http`]: the server; [`guard`]: who may ask; `strangers`: who may not; `connections`: how many, and how slow;
 //! - [`scrape`](mod@scrape): beside all that, pages of counters and of what goes on, of any run.
 //!
 //! # Who may ask
@@ -32,8 +32,10 @@
 
 pub mod api;
 pub mod capture;
+mod connections;
 pub mod desk;
 pub mod guard;
+mod history;
 pub mod http;
 pub mod listen;
 pub mod measuring;
@@ -45,6 +47,7 @@ pub mod recordings;
 mod running;
 pub mod scrape;
 mod secure;
+mod strangers;
 pub mod tester;
 pub mod top;
 

@@ -10,6 +10,7 @@ use linerate_generate::check::Options;
 use linerate_generate::trailer::Key;
 use linerate_port::RxPort;
 use linerate_wire::Link;
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{Builder, JoinHandle};
@@ -18,7 +19,7 @@ use std::time::Duration;
 /// Ages of what is missing are looked at so often.
 const TURN: Duration = linerate_generate::check::TURN;
 /// Streams that there may be at a port: 2 KB each, from its first frame on. Their key is drawn, so nobody else makes any.
-const MOST_STREAMS: usize = 1 << 17;
+pub(crate) const MOST_STREAMS: usize = 1 << 17;
 
 /// What came at a port.
 pub struct Heard {
@@ -28,6 +29,10 @@ pub struct Heard {
     pub frames: u64,
     /// Their bytes, without FCS.
     pub bytes: u64,
+    /// What the port itself lost since it was opened, by cause, as of the last look.
+    pub losses: BTreeMap<&'static str, u64>,
+    /// How often that was looked at.
+    pub looks: u64,
     /// What is captured, or was.
     pub captured: Captured,
     /// Its flows, while somebody wants to know.
@@ -43,9 +48,16 @@ pub struct Listener {
     thread: Option<JoinHandle<()>>,
 }
 
-/// An account in which nothing has come yet.
-pub fn account(key: Key) -> Check {
-    Check::new(key, Options { streams: MOST_STREAMS, verify: true })
+/// An account in which nothing has come yet, with memory for so many streams.
+pub fn account(key: Key, room: usize) -> Check {
+    Check::new(key, Options { streams: room, verify: true })
+}
+
+impl Heard {
+    fn new(check: Check) -> Self {
+        let (captured, losses) = (Captured::default(), BTreeMap::new());
+        Heard { check, frames: 0, bytes: 0, losses, looks: 0, captured, top: None }
+    }
 }
 
 impl Listener {
@@ -54,9 +66,7 @@ impl Listener {
     /// # Errors
     /// If there can be no more threads.
     pub fn start(port: RxPort) -> std::io::Result<Self> {
-        let check = account(Key::default());
-        let heard =
-            Arc::new(Mutex::new(Heard { check, frames: 0, bytes: 0, captured: Captured::default(), top: None }));
+        let heard = Arc::new(Mutex::new(Heard::new(account(Key::default(), MOST_STREAMS))));
         let receive = Receive::all(vec![port]);
         let stop = receive.stop.clone();
         let failure = Arc::new(Mutex::new(None));
@@ -122,7 +132,12 @@ impl Consumer for Hearing {
         Ok(())
     }
 
-    fn look(&mut self, _: &Look<'_>) {}
+    fn look(&mut self, look: &Look<'_>) {
+        let losses = look.queues().losses();
+        let mut heard = self.heard.lock().unwrap_or_else(PoisonError::into_inner);
+        heard.losses = losses.into_iter().map(|(count, frames)| (count.name(), frames)).collect();
+        heard.looks += 1;
+    }
 
     fn finish(&mut self, _: &mut End<'_>) {}
 }

@@ -1,9 +1,10 @@
 //! What the paths below `/api/v1` do: all that the model of Open Traffic Generators has no words for.
 
 mod captures;
+pub(crate) mod describe;
 pub mod described;
 mod files;
-mod forms;
+pub(crate) mod forms;
 mod frames;
 mod rows;
 mod snappi;
@@ -12,7 +13,7 @@ pub use rows::{Page, figures};
 
 use crate::api::{Answer, EVENTS, JSON, Path, path};
 use crate::desk::Desk;
-use crate::tester::Tester;
+use crate::tester::{Settling, Tester};
 use crate::top::{Lately, Top};
 use described::{Described, Fault, read_all};
 use linerate_meter::End;
@@ -23,9 +24,24 @@ use serde_json::{Value, json};
 
 /// Its paths.
 pub const PATHS: &[Path] = &[
-    path("GET", "/api/v1/figures", "Figures of all ports and of some streams (from, count), and what else goes on."),
-    Path { kind: EVENTS, ..path("GET", "/api/v1/events", "The same, twice a second, as server-sent events.") },
-    path("GET", "/api/v1/streams", "The streams as they were set here: all, some (from, count), or one (name)."),
+    Path {
+        query: &["from", "count"],
+        ..path(
+            "GET",
+            "/api/v1/figures",
+            "Figures of all ports and of some streams (from, count), and what else goes on.",
+        )
+    },
+    Path {
+        kind: EVENTS,
+        query: &["from", "count"],
+        ..path("GET", "/api/v1/events", "The same, twice a second, as server-sent events.")
+    },
+    path("GET", "/api/v1/history", "Frames a second of all ports together in the last ten minutes, a point a second."),
+    Path {
+        query: &["from", "count", "name"],
+        ..path("GET", "/api/v1/streams", "The streams as they were set here: all, some (from, count), or one (name).")
+    },
     path("POST", "/api/v1/streams", "Sets streams instead of all there were: all of them or none."),
     path("PATCH", "/api/v1/streams", "Adds or changes streams, and removes those named in remove; others go on."),
     path("POST", "/api/v1/check", "Says what is wrong with a stream, and where, or shows its first frames."),
@@ -57,6 +73,8 @@ pub const PATHS: &[Path] = &[
 const BYTES: &str = "application/octet-stream";
 const HTML: &str = "text/html; charset=utf-8";
 
+/// Bytes of a text of a measurement.
+const LONGEST_TEXT: usize = 64 << 10;
 /// Flows that are listed at most.
 const MOST_FLOWS: usize = 200;
 
@@ -67,18 +85,19 @@ pub fn act(desk: &Desk, method: &str, path: &str, document: &Value) -> Result<An
     let refused = |(status, what): (u16, String)| Answer::refuse(status, &[what]);
     match (method, name) {
         ("GET", "figures" | "events") => Ok(Answer::json(200, &figures(desk, Page::read(document)?))),
+        ("GET", "history") => Ok(Answer::json(200, &desk.tester().history())),
         ("GET", "streams") => list(&desk.tester(), document),
         ("GET", "log") => Ok(Answer::json(200, &desk.notes())),
         ("GET", "files") => Ok(Answer::json(200, &files::list(desk))),
         (_, "files") => Ok(Answer::json(200, &files::act(desk, document)?)),
         ("GET", "openapi.json") => Ok(Answer::json(200, &crate::api::openapi())),
-        ("GET", "measure") => Ok(Answer { status: 200, kind: JSON, body: desk.measuring.whole().into_bytes() }),
+        ("GET", "measure") => Ok(Answer::of(JSON, desk.measuring.whole())),
         ("GET", _) => {
             let is_html = name.ends_with(".html");
             let Some(report) = desk.measuring.report(is_html) else {
                 return Err(Answer::refuse(404, &["nothing was measured yet".to_owned()]));
             };
-            Ok(Answer { status: 200, kind: if is_html { HTML } else { JSON }, body: report.into_bytes() })
+            Ok(Answer::of(if is_html { HTML } else { JSON }, report))
         }
         (_, "check") => Ok(check(&desk.tester(), document)),
         (_, "write") => Ok(Answer::json(200, &write(&desk.tester(), document)?)),
@@ -88,14 +107,18 @@ pub fn act(desk: &Desk, method: &str, path: &str, document: &Value) -> Result<An
         (_, "capture") => Ok(Answer::json(200, &captures::act(&desk.tester(), document)?)),
         (_, "capture/frames") => Ok(Answer::json(200, &captures::list(&desk.tester(), document)?)),
         (_, "capture/frame") => Ok(Answer::json(200, &captures::frame(&desk.tester(), document)?)),
-        (_, "capture/file") => Ok(Answer { status: 200, kind: BYTES, body: captures::file(&desk.tester(), document)? }),
+        (_, "capture/file") => Ok(Answer::of(BYTES, captures::file(&desk.tester(), document)?)),
         (_, "flows") => Ok(Answer::json(200, &flows(&desk.tester(), document)?)),
-        (_, "measure/estimate") => Ok(Answer::json(200, &desk.measuring.estimate(document).map_err(refused)?)),
+        (_, "measure/estimate") => {
+            bounded(document)?;
+            Ok(Answer::json(200, &desk.measuring.estimate(document).map_err(refused)?))
+        }
         (_, "measure/stop") => {
             desk.measuring.stop();
             done()
         }
         (_, "measure") => {
+            bounded(document)?;
             known_ports(&desk.tester(), document)?;
             desk.measuring.begin(desk.shared(), document).map_err(refused)?;
             done()
@@ -112,8 +135,8 @@ pub fn act(desk: &Desk, method: &str, path: &str, document: &Value) -> Result<An
             done()
         }
         (_, "traffic") => {
-            traffic(&mut desk.tester(), document)?;
-            done()
+            let after = traffic(&mut desk.tester(), document)?;
+            Ok(done()?.after(after))
         }
         _ => {
             pace(&mut desk.tester(), document)?;
@@ -140,7 +163,7 @@ fn list(tester: &Tester, document: &Value) -> Result<Answer, Answer> {
     };
     let rows = some.iter().map(|one| one.json().to_string()).collect::<Vec<_>>().join(",");
     let body = format!("{{\"streams\":[{rows}],\"streams_in_all\":{}}}", all.len());
-    Ok(Answer { status: 200, kind: JSON, body: body.into_bytes() })
+    Ok(Answer::of(JSON, body))
 }
 
 fn check(tester: &Tester, document: &Value) -> Answer {
@@ -164,6 +187,27 @@ fn write(tester: &Tester, document: &Value) -> Result<Value, Faults> {
         return forms::write(tester, &read_all(document)?, form);
     }
     forms::write(tester, tester.described(), form)
+}
+
+/// Sees that a measurement is not of more than anybody wants: each packet is made in each size, and each goal looked for.
+fn bounded(document: &Value) -> Result<(), Faults> {
+    let mut faults = Faults::default();
+    for (name, value) in document.as_object().into_iter().flatten() {
+        let most = match name.as_str() {
+            "packet" => 1000,
+            "goal" => 10,
+            _ => 100,
+        };
+        let values = value.as_array().map_or(std::slice::from_ref(value), |values| values);
+        let texts = || values.iter().filter_map(Value::as_str);
+        // Packets and services have commas of their own.
+        let is_list = !["packet", "services"].contains(&name.as_str());
+        let commas = if is_list { texts().map(|text| text.matches(',').count()).sum() } else { 0 };
+        if values.len() + commas > most || texts().any(|text| text.len() > LONGEST_TEXT) {
+            faults.add(name, format_args!("at most {most} here, and {LONGEST_TEXT} characters each"));
+        }
+    }
+    if faults.is_empty() { Ok(()) } else { Err(faults) }
 }
 
 /// Sees that a measurement is made at ports that there are.
@@ -192,7 +236,7 @@ fn names(document: &Value, key: &str) -> Result<Vec<String>, Faults> {
     })
 }
 
-fn traffic(tester: &mut Tester, document: &Value) -> Result<(), Faults> {
+fn traffic(tester: &mut Tester, document: &Value) -> Result<Option<Settling>, Faults> {
     let state = match document["do"].as_str().unwrap_or_default() {
         "start" => Traffic::Start,
         "stop" => Traffic::Stop,
@@ -200,7 +244,7 @@ fn traffic(tester: &mut Tester, document: &Value) -> Result<(), Faults> {
         "resume" => Traffic::Resume,
         "clear" => {
             tester.clear();
-            return Ok(());
+            return Ok(None);
         }
         other => {
             let mut faults = Faults::default();
@@ -219,24 +263,13 @@ fn traffic(tester: &mut Tester, document: &Value) -> Result<(), Faults> {
 }
 
 fn pace(tester: &mut Tester, document: &Value) -> Result<(), Faults> {
-    let mut faults = Faults::default();
     let names = names(document, "streams")?;
     let Some(rate) = document["rate"].as_str() else {
+        let mut faults = Faults::default();
         faults.add("rate", "a rate belongs here, as in \"250kpps\"");
         return Err(faults);
     };
-    let mut some: Vec<Described> = Vec::new();
-    for name in &names {
-        match tester.described().iter().find(|own| own.name == *name) {
-            Some(own) => some.push(own.clone()),
-            None => faults.add("streams", format_args!("no stream {name:?} was set here")),
-        }
-    }
-    if !faults.is_empty() {
-        return Err(faults);
-    }
-    some.iter_mut().for_each(|own| own.pace(rate));
-    tester.amend(some, &[])
+    tester.pace(&names, rate)
 }
 
 fn flows(tester: &Tester, document: &Value) -> Result<Value, Faults> {

@@ -1,30 +1,39 @@
 //! The tester: its ports, the configuration, the flows and their figures.
 
 mod figures;
+mod numbers;
 mod own;
+mod pace;
 mod read;
+mod settle;
+#[cfg(test)]
+mod tests;
 mod trial;
 
+pub use settle::{LOOK, Settling};
 pub use trial::{Beside, Came, Look, Way, run as run_trial};
 
-use crate::listen::account;
+use crate::history::History;
+use crate::listen::MOST_STREAMS;
 use crate::own::described::Described;
 use crate::port::{Opened, Port};
 use crate::rates::Rates;
 use crate::recordings::Recordings;
-use crate::running::{Running, came, differ_in_rate, matchers};
+use crate::running::{Running, came, differ_in_rate};
 use linerate_burst::random::mix;
 use linerate_engine::transmit::{Sending, Transmitter};
+use linerate_generate::check::NUMBERS;
 use linerate_generate::stream::{Mark, Stream};
 use linerate_generate::trailer::Key;
 use linerate_otg::config::Config;
 use linerate_otg::control::Traffic;
 use linerate_otg::flow::Flow;
 use linerate_otg::read::Faults;
+use settle::PATIENCE;
 use std::cell::RefCell;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 /// All of it.
 pub struct Tester {
@@ -40,28 +49,24 @@ pub struct Tester {
     places: Vec<usize>,
     key: u64,
     next_id: u32,
+    /// Streams that an account has room for.
+    room: usize,
+    /// One more than the greatest number of a flow.
+    numbers: usize,
     /// What streams may replay.
     pub(crate) recordings: Recordings,
     /// Flows whose figures somebody looked at lately, and at which tick. Of many flows rates are known of these alone.
     watched: RefCell<HashMap<usize, u64>>,
     ticks: u64,
+    history: History,
 }
 
 /// The text where no configuration was set.
 const NOTHING: &str = "{}";
-/// Receivers are quiet when nothing has come for so long.
-const QUIET: Duration = Duration::from_millis(100);
-/// And every port was asked so often since then: on a machine that is busy its thread may not have been there at all.
-const LOOKS: u64 = 3;
-/// And are waited for so long at most.
-const PATIENCE: Duration = Duration::from_secs(10);
-/// Of more flows than this it is not looked at each whether all of it has come.
+/// Of more flows than this rates are known of those alone that somebody looks at.
 const MANY: usize = 1000;
 /// A flow that nobody looked at for so many ticks is looked at by nobody.
 const FORGET: u64 = 20;
-/// How often they are looked at.
-const LOOK: Duration = Duration::from_millis(5);
-
 impl Tester {
     /// Takes ports into use.
     ///
@@ -89,9 +94,12 @@ impl Tester {
             places,
             key: mix(seed) | 1,
             next_id: 1,
+            room: MOST_STREAMS,
+            numbers: NUMBERS,
             recordings,
             watched,
             ticks,
+            history: History::default(),
         })
     }
 
@@ -160,6 +168,16 @@ impl Tester {
         }
         let warnings = config.warnings.clone();
         let places_of: Vec<Option<usize>> = config.flows.iter().map(|flow| known.get(&*flow.name).copied()).collect();
+        // What begins as another than it was has another account.
+        let changed: Vec<usize> = config
+            .flows
+            .iter()
+            .zip(&places_of)
+            .filter(|(flow, _)| is_touched(flow))
+            .filter_map(|(_, at)| *at)
+            .collect();
+        let changed = changed.into_iter().filter(|at| !self.running[*at].is_active()).collect::<Vec<_>>();
+        let mut closed: Vec<u32> = changed.into_iter().filter_map(|at| self.freeze(at)).collect();
         let mut old: Vec<Option<Running>> = std::mem::take(&mut self.running).into_iter().map(Some).collect();
         let (mut running, mut paces) = (Vec::new(), Vec::new());
         for (flow, at) in config.flows.iter().zip(places_of) {
@@ -181,33 +199,40 @@ impl Tester {
             port.transmitter.pace(own.map(|(_, sending, rate)| (sending, *rate)));
             port.transmitter.end(gone.iter().filter(|gone| gone.tx == place).map(|gone| &gone.sending));
         }
+        closed.extend(gone.iter().map(|gone| gone.id).filter(|id| *id != 0));
+        self.forget(&closed);
         (self.config, self.places, self.running) = (config, places, running);
         self.watched.get_mut().clear();
         Ok(warnings)
     }
 
-    /// Has flows take up a state.
+    /// Has flows take up a state. Where they end, or will at once, says what is to be looked at until what they sent has come.
     ///
     /// # Errors
     /// Why a port sends no more, or what is wrong with a stream.
-    pub fn transmit(&mut self, state: Traffic, flows: &[usize]) -> Result<(), Faults> {
+    pub fn transmit(&mut self, state: Traffic, flows: &[usize]) -> Result<Option<Settling>, Faults> {
         let whole = self.whole(flows);
         let flows = &whole[..];
         match state {
-            Traffic::Start => return self.begin(flows),
+            Traffic::Start => {
+                self.begin(flows)?;
+                return Ok(self.settling_soon(flows));
+            }
             Traffic::Stop => {
                 self.each_port(flows, |port, flows| port.end(flows));
-                self.wait_until_quiet(flows);
+                return Ok(Some(self.settling(flows)));
             }
             Traffic::Pause => self.each_port(flows, |port, flows| port.hold(flows)),
             Traffic::Resume => {
                 let (held, stopped): (Vec<usize>, Vec<usize>) =
                     flows.iter().partition(|at| self.running[**at].is_active());
                 self.each_port(&held, |port, flows| port.go_on(flows));
-                return if stopped.is_empty() { Ok(()) } else { self.begin(&stopped) };
+                if !stopped.is_empty() {
+                    self.begin(&stopped)?;
+                }
             }
         }
-        Ok(())
+        Ok(None)
     }
 
     /// With one of a sequence all of it is meant.
@@ -235,21 +260,11 @@ impl Tester {
         if self.running.iter().all(|running| !running.is_active()) {
             self.renew();
         }
+        self.number(flows)?;
         // By ports, those that stand for themselves first, then each sequence.
         let mut groups = BTreeMap::new();
         for at in flows {
             let (flow, running) = (&self.config.flows[*at], &mut self.running[*at]);
-            let is_counted = flow.stream.mark != Mark::Trailer;
-            if !is_counted || running.id == 0 {
-                running.id = self.next_id;
-                self.next_id += 1;
-                if is_counted {
-                    for place in &running.rx {
-                        let mut heard = self.ports[*place].listener.heard();
-                        matchers(&flow.stream).for_each(|matcher| heard.check.count_only(running.id, matcher));
-                    }
-                }
-            }
             (running.frozen, running.cleared) = (None, None);
             running.before = (0, 0);
             if flow.stream.mark == Mark::Count {
@@ -281,58 +296,9 @@ impl Tester {
         if faults.is_empty() { Ok(()) } else { Err(faults) }
     }
 
-    /// New accounts and another key, so that frames of before are nobody's; what they had come to stays known.
-    fn renew(&mut self) {
-        for at in 0..self.running.len() {
-            let figures = self.figures(at);
-            let running = &mut self.running[at];
-            if running.id != 0 {
-                running.frozen.get_or_insert(figures);
-            }
-            running.id = 0;
-        }
-        self.key = mix(self.key) | 1;
-        self.next_id = 1;
-        for port in &self.ports {
-            port.listener.heard().check = account(Key(self.key));
-        }
-    }
-
     fn stop_all(&self) {
         let all: Vec<usize> = (0..self.running.len()).collect();
         self.each_port(&all, |port, flows| port.end(flows));
-    }
-
-    /// Waits until what flows have sent is there, or nothing comes any more.
-    fn wait_until_quiet(&self, flows: &[usize]) {
-        let is_there = |at: &usize| {
-            let figures = self.figures(*at);
-            !self.config.flows[*at].is_counted || figures.distinct >= figures.tx.frames
-        };
-        self.wait_until(QUIET, || flows.len() <= MANY && flows.iter().all(is_there));
-    }
-
-    /// Waits until all is there, or nothing has come for so long.
-    fn wait_until(&self, quiet: Duration, is_there: impl Fn() -> bool) {
-        let began = Instant::now();
-        let looks = || self.ports.iter().map(|port| port.listener.looked() + LOOKS).collect::<Vec<_>>();
-        let (mut last, mut changed, mut awaited) = (self.heard(), began, looks());
-        let have_looked = |awaited: &[u64]| self.ports.iter().zip(awaited).all(|(port, looks)| port.has_looked(*looks));
-        while began.elapsed() < PATIENCE && (changed.elapsed() < quiet || !have_looked(&awaited)) {
-            if is_there() {
-                return;
-            }
-            std::thread::sleep(LOOK);
-            let now = self.heard();
-            if now != last {
-                (last, changed, awaited) = (now, Instant::now(), looks());
-            }
-        }
-    }
-
-    /// Frames that came at all ports.
-    fn heard(&self) -> u64 {
-        self.ports.iter().map(|port| port.listener.heard().frames).sum()
     }
 
     /// Takes up or ends captures; ports of the configuration by their places.
@@ -369,12 +335,5 @@ impl Tester {
         let file = taken.file(wanted.format);
         self.ports[*place].listener.heard().captured = taken;
         Ok(file)
-    }
-
-    /// Ends what is sent, and waits until it has come.
-    pub fn stop(&self) {
-        self.stop_all();
-        let all: Vec<usize> = (0..self.running.len()).collect();
-        self.wait_until_quiet(&all);
     }
 }

@@ -70,6 +70,8 @@ struct Wait {
 struct Attached {
     registration: Registration,
     socket: OwnedFd,
+    /// Of who decides: the process, whose children may keep the socket when it is dead.
+    process: Option<OwnedFd>,
     control: Arc<Control>,
     who: Who,
     /// It came as a lossless one, so that there is room for a block to be kept for it.
@@ -230,6 +232,7 @@ impl Writer {
         }
         let Client { registration, socket, control, who, lossless, inline, quota } = client;
         let (number, control) = (registration.number, Arc::new(control));
+        let process = if inline { detach::process_of(&who, &socket) } else { None };
         if inline {
             self.slots.join_engine(number);
             self.engine = Some(decided::Engine::new(number, control.clone(), who.clone()));
@@ -239,6 +242,7 @@ impl Writer {
         self.readers[number as usize] = Some(Attached {
             registration,
             socket,
+            process,
             control,
             who,
             came_lossless: lossless,

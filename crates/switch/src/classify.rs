@@ -1,111 +1,165 @@
 //! Which rule is about a frame: the one of the highest priority, and of those the oldest.
 //!
-//! Rules with the same mask lie in one hash table (tuple space search: Srinivasan, Suri, Varghese, SIGCOMM 1999). Tables are asked in
+//! Rules with the same mask lie in one table (tuple space search: Srinivasan, Suri, Varghese, SIGCOMM 1999). Tables are asked in
 //! the order of the best rule that each has, until none that is left can have a better one than was found.
 
-use crate::key::Key;
+use crate::hash::Secrets;
+use crate::key::{IN_PORT, Key};
 use crate::rule::{Installed, Match, Rule};
-use linerate_burst::Nanos;
+use crate::tuple::Tuple;
+use linerate_burst::{Nanos, prefetch};
 use std::collections::HashMap;
 
 /// The place of a rule.
 pub(crate) type RuleId = u32;
 
 /// Of two rules the greater one goes first.
-type Rank = (u16, std::cmp::Reverse<u64>);
+pub(crate) type Rank = (u16, std::cmp::Reverse<u64>);
+
+/// Tables whose memory is asked for ahead; those behind them are rarely reached.
+const AHEAD: usize = 4;
+
+/// Rules that are asked for at a time when many are put.
+const GROUP: usize = 32;
 
 /// The rules.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Rules {
-    rules: Vec<Option<Installed>>,
+    /// By their places; those of places that are free mean nothing.
+    rules: Vec<Installed>,
+    /// Which places are those of rules.
+    are_there: Vec<bool>,
     free: Vec<RuleId>,
-    by_match: HashMap<(u16, Match), RuleId>,
+    /// Tables by their best rule.
     tuples: Vec<Tuple>,
+    secrets: Secrets,
     /// Some rule looks at these bits; the others tell no two frames apart.
     looked_at: Key,
     numbers: u64,
     timed: usize,
 }
 
-/// Rules with the same mask.
-#[derive(Debug)]
-struct Tuple {
-    mask: Key,
-    best: Rank,
-    /// The best one first.
-    rules: HashMap<Key, Vec<(Rank, RuleId)>>,
-}
-
 impl Rules {
-    /// Adds a rule, in the place of one with the same priority about the same frames.
-    pub fn add(&mut self, rule: Rule, now: Nanos) {
-        let (priority, matches) = (rule.priority, rule.matches);
-        if let Some(id) = self.by_match.get(&(priority, matches)).copied() {
-            self.remove(id);
+    pub fn new(secrets: Secrets) -> Self {
+        let (rules, are_there, free, tuples) = Default::default();
+        Rules { rules, are_there, free, tuples, secrets, looked_at: Key::default(), numbers: 0, timed: 0 }
+    }
+
+    /// Adds rules, each in the place of one with the same priority about the same frames.
+    pub fn add(&mut self, rules: impl IntoIterator<Item = Rule>, now: Nanos) {
+        self.put_all(rules.into_iter().collect(), now, false);
+        self.order();
+    }
+
+    /// Has these rules and no others from now on; those that were there as they are stay as they are.
+    pub fn replace(&mut self, rules: impl IntoIterator<Item = Rule>, now: Nanos) {
+        let ids = self.put_all(rules.into_iter().collect(), now, true);
+        let mut stays = vec![false; self.rules.len()];
+        ids.into_iter().for_each(|id| stays[id as usize] = true);
+        let out: Vec<_> = self.all().map(|(id, _)| id).filter(|id| !stays[*id as usize]).collect();
+        self.remove(out);
+        self.order();
+    }
+
+    /// Where each is then; memory of those to come is asked for ahead.
+    fn put_all(&mut self, rules: Vec<Rule>, now: Nanos, keeps_same: bool) -> Vec<RuleId> {
+        let mut places = self.places();
+        let mut ids = Vec::with_capacity(rules.len());
+        let mut rules = rules.into_iter();
+        while rules.len() > 0 {
+            let group = &rules.as_slice()[..rules.len().min(GROUP)];
+            let known = || {
+                let tuple = |rule: &Rule| Some((rule.matches.value, rule.priority, *places.get(&rule.matches.mask)?));
+                group.iter().filter_map(tuple)
+            };
+            for (value, _, place) in known() {
+                self.tuples[place].prefetch(&self.secrets, &value);
+            }
+            for (value, priority, place) in known() {
+                if let Some(id) = self.tuples[place].same(&self.secrets, &value, priority) {
+                    let rule = &self.rules[id as usize];
+                    prefetch(rule);
+                    prefetch(&rule.rule.matches.mask);
+                    prefetch(&rule.rule.matches.value);
+                    prefetch(&rule.rule.actions);
+                }
+            }
+            ids.extend(rules.by_ref().take(GROUP).map(|rule| self.put(rule, now, &mut places, keeps_same)));
         }
-        self.numbers += 1;
-        self.timed += usize::from(rule.idle_timeout > 0 || rule.hard_timeout > 0);
-        let number = self.numbers;
-        let installed = Installed::new(rule, number, now);
-        let id = self.free.pop().unwrap_or(self.rules.len() as RuleId);
-        if id as usize == self.rules.len() {
-            self.rules.push(Some(installed))
-        } else {
-            self.rules[id as usize] = Some(installed)
-        }
-        self.by_match.insert((priority, matches), id);
-        let rank = (priority, std::cmp::Reverse(number));
-        let at = self.tuples.iter().position(|tuple| tuple.mask == matches.mask).unwrap_or_else(|| {
-            self.tuples.push(Tuple { mask: matches.mask, best: rank, rules: HashMap::new() });
+        ids
+    }
+
+    /// Where the table of each mask is, as long as none moves.
+    fn places(&self) -> HashMap<Key, usize> {
+        self.tuples.iter().enumerate().map(|(place, tuple)| (tuple.mask, place)).collect()
+    }
+
+    /// Where it is then. In the place of another one it has the age of that, and if it is the same one it may have what was counted.
+    fn put(&mut self, rule: Rule, now: Nanos, places: &mut HashMap<Key, usize>, keeps_same: bool) -> RuleId {
+        let Match { mask, value } = rule.matches;
+        let place = *places.entry(mask).or_insert_with(|| {
+            self.tuples.push(Tuple::new(mask));
             self.tuples.len() - 1
         });
-        let tuple = &mut self.tuples[at];
-        tuple.best = tuple.best.max(rank);
-        let same = tuple.rules.entry(matches.value).or_default();
-        same.insert(same.partition_point(|(other, _)| *other > rank), (rank, id));
-        self.looked_at = self.looked_at.or(&matches.mask);
-        self.sort();
-    }
-
-    fn sort(&mut self) {
-        self.tuples.sort_by_key(|tuple| std::cmp::Reverse(tuple.best));
-    }
-
-    fn remove(&mut self, id: RuleId) -> Option<Installed> {
-        let installed = self.rules[id as usize].take()?;
-        self.free.push(id);
-        let Rule { priority, matches, idle_timeout, hard_timeout, .. } = &installed.rule;
-        self.timed -= usize::from(*idle_timeout > 0 || *hard_timeout > 0);
-        self.by_match.remove(&(*priority, *matches));
-        let at = self.tuples.iter().position(|tuple| tuple.mask == matches.mask)?;
-        let tuple = &mut self.tuples[at];
-        if let Some(same) = tuple.rules.get_mut(&matches.value) {
-            same.retain(|(_, other)| *other != id);
-            if same.is_empty() {
-                tuple.rules.remove(&matches.value);
+        if let Some(id) = self.tuples[place].same(&self.secrets, &value, rule.priority) {
+            let old = &mut self.rules[id as usize];
+            if !keeps_same || old.rule != rule {
+                self.timed -= usize::from(old.rule.is_timed());
+                self.timed += usize::from(rule.is_timed());
+                *old = Installed::new(rule, old.number, now);
             }
+            return id;
         }
-        Some(installed)
+        self.numbers += 1;
+        self.timed += usize::from(rule.is_timed());
+        let rank = (rule.priority, std::cmp::Reverse(self.numbers));
+        let installed = Installed::new(rule, self.numbers, now);
+        let id = match self.free.pop() {
+            Some(id) => {
+                (self.rules[id as usize], self.are_there[id as usize]) = (installed, true);
+                id
+            }
+            None => {
+                self.rules.push(installed);
+                self.are_there.push(true);
+                self.rules.len() as RuleId - 1
+            }
+        };
+        self.tuples[place].add(&self.secrets, value, rank, id);
+        id
     }
 
-    /// What is said of all rules of a table is no more than a bound after some have gone: makes it true again.
-    fn tighten(&mut self) {
-        self.tuples.retain(|tuple| !tuple.rules.is_empty());
-        for tuple in &mut self.tuples {
-            tuple.best = tuple.rules.values().filter_map(|same| Some(same.first()?.0)).max().unwrap_or(tuple.best);
-        }
+    /// Makes true again what is said of all tables.
+    fn order(&mut self) {
+        self.tuples.retain(|tuple| !tuple.is_empty());
+        self.tuples.iter_mut().for_each(Tuple::tighten);
+        self.tuples.sort_by_key(|tuple| std::cmp::Reverse(tuple.best));
         self.looked_at = self.tuples.iter().fold(Key::default(), |all, tuple| all.or(&tuple.mask));
-        self.sort();
     }
 
     /// Removes rules, and returns them.
     pub fn remove_if(&mut self, mut is_out: impl FnMut(&Installed) -> bool) -> Vec<Installed> {
-        let out =
-            |(id, rule): (usize, &Option<Installed>)| rule.as_ref().is_some_and(&mut is_out).then_some(id as RuleId);
-        let ids: Vec<_> = self.rules.iter().enumerate().filter_map(out).collect();
-        let removed: Vec<_> = ids.into_iter().filter_map(|id| self.remove(id)).collect();
+        let ids = self.all().filter(|(_, rule)| is_out(rule)).map(|(id, _)| id).collect();
+        let removed = self.remove(ids);
         if !removed.is_empty() {
-            self.tighten();
+            self.order();
+        }
+        removed
+    }
+
+    fn remove(&mut self, ids: Vec<RuleId>) -> Vec<Installed> {
+        let places = self.places();
+        let mut removed = Vec::with_capacity(ids.len());
+        for id in ids {
+            let installed = self.rules[id as usize].clone();
+            let Match { mask, value } = installed.rule.matches;
+            if let Some(place) = places.get(&mask) {
+                self.tuples[*place].remove(&self.secrets, &value, id);
+            }
+            self.timed -= usize::from(installed.rule.is_timed());
+            self.are_there[id as usize] = false;
+            self.free.push(id);
+            removed.push(installed);
         }
         removed
     }
@@ -115,15 +169,29 @@ impl Rules {
         if self.timed == 0 { Vec::new() } else { self.remove_if(|rule| rule.is_over(now)) }
     }
 
+    /// Asks for what [`Rules::find`] will look at.
+    #[inline(always)]
+    pub fn prefetch(&self, key: &Key) {
+        self.tuples.iter().take(AHEAD).for_each(|tuple| tuple.prefetch(&self.secrets, key));
+    }
+
+    /// Asks for a rule, which is to be counted.
+    #[inline(always)]
+    pub fn prefetch_rule(&self, id: RuleId) {
+        if let Some(rule) = self.rules.get(id as usize) {
+            prefetch(rule);
+        }
+    }
+
     /// The rule for a frame.
+    #[inline]
     pub fn find(&self, key: &Key) -> Option<RuleId> {
         let mut best: Option<(Rank, RuleId)> = None;
         for tuple in &self.tuples {
             if best.is_some_and(|(rank, _)| rank > tuple.best) {
                 break;
             }
-            let found = tuple.rules.get(&key.masked(&tuple.mask)).and_then(|same| same.first()).copied();
-            best = best.max(found);
+            best = best.max(tuple.find(&self.secrets, key));
         }
         best.map(|(_, id)| id)
     }
@@ -139,19 +207,30 @@ impl Rules {
         &self.looked_at
     }
 
-    pub fn get(&self, id: RuleId) -> Option<&Installed> {
-        self.rules.get(id as usize)?.as_ref()
+    /// Whether rules look at the port alone that a frame came by: all frames of a burst have the same one.
+    pub fn is_by_port(&self) -> bool {
+        let mut port = Key::default();
+        port.set(IN_PORT, IN_PORT.all());
+        self.looked_at == port || self.looked_at == Key::default()
     }
 
+    /// A rule that was found, as long as rules are the same.
+    #[inline(always)]
+    pub fn get(&self, id: RuleId) -> Option<&Installed> {
+        self.rules.get(id as usize)
+    }
+
+    #[inline(always)]
     pub fn get_mut(&mut self, id: RuleId) -> Option<&mut Installed> {
-        self.rules.get_mut(id as usize)?.as_mut()
+        self.rules.get_mut(id as usize)
     }
 
     pub fn all(&self) -> impl Iterator<Item = (RuleId, &Installed)> {
-        self.rules.iter().enumerate().filter_map(|(id, rule)| Some((id as RuleId, rule.as_ref()?)))
+        let places = self.rules.iter().zip(&self.are_there).enumerate();
+        places.filter(|(_, (_, is_there))| **is_there).map(|(id, (rule, _))| (id as RuleId, rule))
     }
 
     pub fn len(&self) -> usize {
-        self.by_match.len()
+        self.rules.len() - self.free.len()
     }
 }

@@ -33,11 +33,13 @@ pub mod action;
 mod cache;
 mod classify;
 mod frame;
+mod hash;
 pub mod key;
 mod learn;
 pub mod rule;
 pub mod switch;
 pub mod text;
+mod tuple;
 pub mod vlan;
 mod way;
 

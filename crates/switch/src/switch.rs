@@ -4,7 +4,8 @@ use crate::action::{Action, PortNo, Reason};
 use crate::cache::Cache;
 use crate::classify::{RuleId, Rules};
 use crate::frame::{Frame, Scratch};
-use crate::key::{Parsed, parse};
+use crate::hash::Secrets;
+use crate::key::{ETHERNET, Key, Parsed, parse};
 use crate::learn::{LearnOptions, Learned, Station, Stations};
 use crate::rule::{Inspect, Inspected, Installed, Match, Rest, Rule};
 use crate::vlan::PortVlans;
@@ -13,7 +14,7 @@ use linerate_burst::{Burst, Nanos};
 use std::sync::Arc;
 
 /// Frames are looked up in groups, so that memory is on its way for several at a time.
-const GROUP: usize = 16;
+const GROUP: usize = 32;
 
 /// How a switch is made.
 #[derive(Clone, Debug)]
@@ -22,7 +23,7 @@ pub struct Options {
     pub ports: Vec<PortVlans>,
     /// What it learns.
     pub learn: LearnOptions,
-    /// Entries of the cache in front of the rules, 128 bytes each; 0: none.
+    /// Entries of the cache in front of the rules, 80 bytes each; 0: none.
     pub cache: usize,
     /// `normal` forwards frames for the next bridge alone (01:80:c2:00:00:00 to 0f) too.
     pub forward_reserved: bool,
@@ -32,7 +33,7 @@ impl Options {
     /// So many ports, each in all VLANs.
     pub fn new(ports: usize) -> Self {
         let ports = vec![PortVlans::default(); ports];
-        Options { ports, learn: LearnOptions::default(), cache: 1 << 16, forward_reserved: false }
+        Options { ports, learn: LearnOptions::default(), cache: 1 << 17, forward_reserved: false }
     }
 }
 
@@ -55,6 +56,7 @@ pub trait Outputs {
 pub struct Switch {
     ports: Vec<PortVlans>,
     rules: Rules,
+    secrets: Secrets,
     cache: Cache,
     /// Of the rules; never 0.
     generation: u32,
@@ -72,10 +74,12 @@ impl Switch {
     /// One without rules, which drops every frame.
     pub fn new(options: Options) -> Self {
         let Options { ports, learn, cache, forward_reserved } = options;
+        let secrets = Secrets::new(learn.seed);
         Switch {
             ports,
-            rules: Rules::default(),
-            cache: Cache::new(cache, learn.seed),
+            rules: Rules::new(secrets.clone()),
+            secrets,
+            cache: Cache::new(cache),
             generation: 1,
             stations: Stations::new(learn),
             forward_reserved,
@@ -86,9 +90,20 @@ impl Switch {
         }
     }
 
-    /// Adds a rule, in the place of one with the same priority about the same frames.
+    /// Adds a rule, in the place (and with the age) of one with the same priority about the same frames.
     pub fn add(&mut self, rule: Rule, now: Nanos) {
-        self.rules.add(rule, now);
+        self.add_all([rule], now);
+    }
+
+    /// Adds rules, as by [`Switch::add`] one after the other; many together take a moment.
+    pub fn add_all(&mut self, rules: impl IntoIterator<Item = Rule>, now: Nanos) {
+        self.rules.add(rules, now);
+        self.turn();
+    }
+
+    /// Has these rules and no others from now on; those that were there as they are keep what was counted.
+    pub fn replace_all(&mut self, rules: impl IntoIterator<Item = Rule>, now: Nanos) {
+        self.rules.replace(rules, now);
         self.turn();
     }
 
@@ -178,7 +193,16 @@ impl Switch {
 
     /// Frames that came by `in_port`, whole ones.
     pub fn burst(&mut self, now: Nanos, in_port: PortNo, burst: Burst<'_>, out: &mut impl Outputs) {
+        if self.rules.is_by_port() {
+            let rule = self.rules.find(&parse(in_port, &[]).key);
+            if let Some(rule) = rule.and_then(|rule| self.rules.get_mut(rule))
+                && let Some(port) = rule.only
+            {
+                return pass(now, (in_port, port), rule, burst, out);
+            }
+        }
         let mut parsed = [Parsed::default(); GROUP];
+        let mut keys = [Key::default(); GROUP];
         let mut hashes = [0; GROUP];
         let mut at = 0;
         while at < burst.len() {
@@ -189,11 +213,18 @@ impl Switch {
             let looked_at = *self.rules.looked_at();
             for (slot, index) in (at..at + frames).enumerate() {
                 parsed[slot] = parse(in_port, burst.frame(index));
-                hashes[slot] = self.cache.hash(&parsed[slot].key.masked(&looked_at));
+                keys[slot] = parsed[slot].key.masked(&looked_at);
+                hashes[slot] = self.secrets.hash(&keys[slot]);
                 self.cache.prefetch(hashes[slot]);
             }
+            for (hash, key) in hashes.iter().zip(&keys).take(frames) {
+                match self.cache.expect(*hash, self.generation) {
+                    Some(rule) => self.rules.prefetch_rule(rule),
+                    None => self.rules.prefetch(key),
+                }
+            }
             for (slot, index) in (at..at + frames).enumerate() {
-                let rule = self.lookup(hashes[slot], &parsed[slot].key.masked(&looked_at));
+                let rule = self.lookup(hashes[slot], &keys[slot]);
                 self.apply((now, in_port, index), rule, burst.frame(index), &parsed[slot], out);
             }
             at += frames;
@@ -201,7 +232,7 @@ impl Switch {
     }
 
     #[inline(always)]
-    fn lookup(&mut self, hash: u64, key: &crate::key::Key) -> Option<RuleId> {
+    fn lookup(&mut self, hash: u64, key: &Key) -> Option<RuleId> {
         if let Some(found) = self.cache.find(hash, key, self.generation) {
             return found;
         }
@@ -219,7 +250,7 @@ impl Switch {
         parsed: &Parsed,
         out: &mut impl Outputs,
     ) {
-        if frame.len() < crate::key::ETHERNET {
+        if frame.len() < ETHERNET {
             return out.done(index, Err(Reason::Malformed));
         }
         let Switch { ports, rules, stations, forward_reserved, sampled, seed, scratch, retagged, .. } = self;
@@ -227,15 +258,11 @@ impl Switch {
         rule.frames += 1;
         rule.bytes += frame.len() as u64;
         rule.used = now;
-        let actions = &rule.rule.actions;
         // Most frames go to one other port as they came.
-        if let [Action::Output { port, most: None }] = actions[..] {
-            if port == in_port {
-                return out.done(index, Err(Reason::SamePort));
-            }
-            out.copy(index, port, frame, true);
-            return out.done(index, Ok(1));
+        if let Some(port) = rule.only {
+            return send(out, index, (in_port, port), frame);
         }
+        let actions = &rule.rule.actions;
         let rest = rule.list.as_ref().map(|actions| Rest { actions, from: 0 });
         let mut frame = Frame::new(frame, *parsed, scratch);
         let way = Way {
@@ -265,7 +292,7 @@ impl Switch {
         (actions, from): (&Arc<[Action]>, usize),
         out: &mut impl Outputs,
     ) {
-        if bytes.len() < crate::key::ETHERNET {
+        if bytes.len() < ETHERNET {
             return out.done(index, Err(Reason::Malformed));
         }
         let Switch { ports, stations, forward_reserved, sampled, seed, scratch, retagged, .. } = self;
@@ -288,6 +315,30 @@ impl Switch {
         };
         way.go(actions.get(from..).unwrap_or_default(), &mut frame);
     }
+}
+
+/// All frames of a burst have one rule, which sends them out of a port: nothing of them is looked at.
+fn pass(now: Nanos, (in_port, port): (PortNo, PortNo), rule: &mut Installed, burst: Burst<'_>, out: &mut impl Outputs) {
+    for index in 0..burst.len() {
+        let frame = burst.frame(index);
+        if frame.len() < ETHERNET {
+            out.done(index, Err(Reason::Malformed));
+            continue;
+        }
+        rule.frames += 1;
+        rule.bytes += frame.len() as u64;
+        rule.used = now;
+        send(out, index, (in_port, port), frame);
+    }
+}
+
+#[inline(always)]
+fn send(out: &mut impl Outputs, index: usize, (in_port, port): (PortNo, PortNo), frame: &[u8]) {
+    if port == in_port {
+        return out.done(index, Err(Reason::SamePort));
+    }
+    out.copy(index, port, frame, true);
+    out.done(index, Ok(1));
 }
 
 /// Whether a rule is about no other frames than those that are asked for.

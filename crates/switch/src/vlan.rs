@@ -19,6 +19,16 @@ impl Default for PortVlans {
 }
 
 impl PortVlans {
+    /// In no VLAN: `normal`, `flood` and `all` leave the port out, frames leave by it alone that are sent there by name.
+    pub fn none() -> Self {
+        PortVlans { native: None, trunk: Some(Box::new([0; 64])) }
+    }
+
+    /// Whether it is in none.
+    pub fn is_none(&self) -> bool {
+        *self == PortVlans::none()
+    }
+
     /// Reads `access=10`, `trunk=10,20-30`, or `trunk=10,20-30,native=5`; the last has its native VLAN without a tag.
     ///
     /// # Errors
@@ -90,6 +100,9 @@ impl PortVlans {
 impl fmt::Display for PortVlans {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Some(trunk) = &self.trunk else { return write!(f, "access={}", self.native.unwrap_or_default()) };
+        if self.is_none() {
+            return f.write_str("no VLAN");
+        }
         let all = trunk.iter().all(|word| *word == u64::MAX);
         match self.native {
             None if all => f.write_str("all VLANs"),
@@ -142,6 +155,7 @@ mod tests {
         }
         assert_eq!(PortVlans::parse("native=5,trunk=10").unwrap().to_string(), "trunk=10,native=5");
         assert_eq!(PortVlans::default().to_string(), "all VLANs");
+        assert_eq!(PortVlans::none().to_string(), "no VLAN");
         for wrong in [
             "",
             "10",

@@ -57,10 +57,11 @@ impl<O: Outputs> Way<'_, O> {
             }
             Action::Flood | Action::All => {
                 self.reason = Reason::NoPort;
-                let own = self.in_port;
-                (1..=self.ports.len() as PortNo)
-                    .filter(|port| *port != own)
-                    .for_each(|port| self.send(port, frame, None));
+                let (own, ports) = (self.in_port, self.ports);
+                (1..)
+                    .zip(ports)
+                    .filter(|(port, vlans)| *port != own && !vlans.is_none())
+                    .for_each(|(port, _)| self.send(port, frame, None));
             }
             Action::SetSource(mac) => frame.set_source(mac),
             Action::SetDestination(mac) => frame.set_destination(mac),

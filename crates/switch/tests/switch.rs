@@ -2,7 +2,7 @@
 
 use linerate_burst::{Burst, Desc, Nanos, TAIL};
 use linerate_switch::text::{PortNames, numbered, parse_asked, parse_rule, show_rule};
-use linerate_switch::{Action, Inspect, Inspected, Options, Outputs, PortNo, Reason, RingNo, Switch};
+use linerate_switch::{Action, Inspect, Inspected, Options, Outputs, PortNo, PortVlans, Reason, RingNo, Rule, Switch};
 use linerate_wire::checksum::{Pseudo, Sum};
 use proptest::prelude::*;
 use std::net::Ipv4Addr;
@@ -47,6 +47,32 @@ fn switch(rules: &[&str], ports: usize) -> Switch {
         switch.add(parse_rule(rule, &numbered(ports)).unwrap(), Nanos(1));
     }
     switch
+}
+
+/// A mirror is in no VLAN: what rules send there it gets, and no floods.
+#[test]
+fn a_mirror_gets_what_it_is_sent() {
+    let frames = [packet(17, [1, 2], [1, 2], 64, &[])];
+    let mut options = Options::new(3);
+    options.ports[2] = PortVlans::none();
+    for (actions, to) in [("normal", vec![2]), ("flood", vec![2]), ("all", vec![2]), ("normal,output:3", vec![2, 3])] {
+        let mut switch = Switch::new(options.clone());
+        switch.add(parse_rule(&format!("actions={actions}"), &numbered(3)).unwrap(), Nanos(1));
+        let seen = run(&mut switch, Nanos(1), 1, &frames);
+        let ports: Vec<_> = seen.copies.iter().map(|(_, port, _)| *port).collect();
+        assert_eq!(ports, to, "{actions}");
+    }
+}
+
+/// One in so many frames is sampled, by chance, and all are counted.
+#[test]
+fn samples_are_one_in_so_many() {
+    let mut switch = switch(&["actions=sample:1/10,output:2"], 2);
+    let frames = vec![packet(17, [1, 2], [1, 2], 64, &[]); 10_000];
+    let seen = run(&mut switch, Nanos(1), 1, &frames);
+    assert!((800..1200).contains(&seen.copies.len()), "{} of 10,000", seen.copies.len());
+    assert_eq!(seen.done.iter().filter(|(_, done)| *done == Err(Reason::Sample)).count(), 10_000 - seen.copies.len());
+    assert_eq!(switch.rules()[0].frames, 10_000);
 }
 
 /// A frame of UDP or TCP over IPv4, with right checksums.
@@ -177,7 +203,7 @@ proptest! {
     /// With a cache, however small, without one, and by looking at every rule: the same rule, whatever rules come and go.
     #[test]
     fn the_rule_is_the_one_that_a_plain_search_finds(
-        steps in prop::collection::vec((rule_text(), any::<bool>(), prop::collection::vec(frame(), 1..8)), 1..12),
+        steps in prop::collection::vec((rule_text(), any::<bool>(), prop::collection::vec(frame(), 1..40)), 1..12),
     ) {
         let ports = numbered(3);
         let make = |cache| Switch::new(Options { cache, ..Options::new(3) });
@@ -201,6 +227,36 @@ proptest! {
             }
             let counted = |switch: &Switch| switch.rules().iter().map(|rule| (rule.number, rule.frames, rule.bytes)).collect::<Vec<_>>();
             prop_assert_eq!(counted(&switches[0]), counted(&switches[2]));
+        }
+    }
+
+    /// Rules that are replaced as a whole are those that a new switch would have, and what stays keeps what was counted.
+    #[test]
+    fn rules_are_replaced_as_a_whole(
+        lists in prop::collection::vec(prop::collection::vec(rule_text(), 0..12), 1..5), frames in prop::collection::vec(frame(), 1..40),
+    ) {
+        let ports = numbered(3);
+        let mut switch = Switch::new(Options::new(3));
+        for (n, list) in (2..).zip(lists) {
+            let rules: Vec<_> = list.iter().filter_map(|text| parse_rule(text, &ports).ok()).collect();
+            let old: Vec<_> = switch.rules().into_iter().cloned().collect();
+            switch.replace_all(rules.clone(), Nanos(n));
+            let last = |rule: &Rule| rules.iter().rev().find(|other| (other.priority, other.matches) == (rule.priority, rule.matches));
+            let wanted = rules.iter().filter_map(last).collect::<Vec<_>>();
+            let is = switch.rules();
+            prop_assert!(is.iter().all(|is| wanted.contains(&&is.rule)) && wanted.iter().all(|rule| is.iter().any(|is| is.rule == **rule)));
+            prop_assert_eq!(is.len(), switch.count());
+            for is in is {
+                let same = old.iter().find(|old| old.rule == is.rule);
+                // Of two in the list about the same frames the first may have been the same as before.
+                prop_assert!(same.map_or(is.frames, |old| old.frames.min(is.frames)) == is.frames);
+                let is_single = rules.iter().filter(|rule| (rule.priority, rule.matches) == (is.rule.priority, is.rule.matches)).count() == 1;
+                prop_assert!(!is_single || same.is_none_or(|old| (old.frames, old.number, old.since) == (is.frames, is.number, is.since)));
+            }
+            run(&mut switch, Nanos(n), 1, &frames);
+            for frame in &frames {
+                prop_assert_eq!(switch.rule_for(1, frame).map(|rule| rule.number), switch.rule_for_naively(1, frame).map(|rule| rule.number));
+            }
         }
     }
 

@@ -36,7 +36,7 @@ impl Client {
                     let text = "it ended the connection before TLS was agreed on (perhaps it speaks none)";
                     return Err(Error::new(ErrorKind::ConnectionAborted, text));
                 }
-                Err(error) => return Err(told(error)),
+                Err(error) => return Err(Stream(stream).why(error)),
             }
         }
         Ok(Stream(stream))
@@ -82,6 +82,13 @@ impl Stream {
         self.0.conn.process_new_packets().map(drop).map_err(|error| told(Error::other(error)))
     }
 
+    /// Why nothing can be written any more: what the other side has said before it ended the connection, if it has.
+    fn why(&mut self, error: Error) -> Error {
+        let is_over = matches!(error.kind(), ErrorKind::BrokenPipe | ErrorKind::ConnectionReset);
+        let said = if is_over { self.heard().err() } else { None };
+        said.filter(|said| said.kind() == ErrorKind::PermissionDenied).unwrap_or_else(|| told(error))
+    }
+
     /// Says that nothing more comes.
     pub fn end(&mut self) {
         self.0.conn.send_close_notify();
@@ -98,11 +105,11 @@ impl Read for Stream {
 
 impl Write for Stream {
     fn write(&mut self, bytes: &[u8]) -> Result<usize> {
-        self.0.write(bytes).map_err(told)
+        self.0.write(bytes).map_err(|error| self.why(error))
     }
 
     fn flush(&mut self) -> Result<()> {
-        self.0.flush().map_err(told)
+        self.0.flush().map_err(|error| self.why(error))
     }
 }
 

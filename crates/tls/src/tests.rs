@@ -93,6 +93,31 @@ fn who_is_believed_is_spoken_with_and_others_are_refused_with_the_reason() {
     std::fs::remove_dir_all(folder).unwrap();
 }
 
+/// Whoever writes on when the other side has gone hears what that had said.
+#[test]
+fn what_was_said_before_the_end_is_heard_by_who_writes() {
+    let Some(folder) = certificates("late") else {
+        return eprintln!("SKIPPED: openssl is not there: no certificates");
+    };
+    let server = Server::new(&files(&folder, Some("ca"), Some("good"))).unwrap();
+    let client = Client::new(&files(&folder, Some("ca"), Some("self"))).unwrap();
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let socket = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+    socket.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+    let taken = std::thread::spawn(move || {
+        let (socket, _) = listener.accept().unwrap();
+        socket.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+        let (mut session, mut bytes) = (server.session().unwrap(), Vec::new());
+        while session.take(&socket, &mut bytes).is_ok_and(|goes_on| goes_on) {}
+    });
+    let mut stream = client.connect("localhost", socket, || true).unwrap();
+    taken.join().unwrap();
+    // The first one is what it answers with a reset.
+    let error = (0..100).find_map(|_| stream.write_all(b"hello").and_then(|()| stream.flush()).err()).unwrap();
+    assert_eq!(error.kind(), ErrorKind::PermissionDenied, "{error}");
+    std::fs::remove_dir_all(folder).unwrap();
+}
+
 #[test]
 fn what_speaks_no_tls_is_not_waited_for() {
     let Some(folder) = certificates("plain") else {

@@ -18,17 +18,11 @@ pub fn names() -> impl Strategy<Value = Arc<Names>> {
         quic: Some(version),
         ..Names::default()
     });
-    let dns =
-        (option::of(text()), any::<u16>(), option::of((0..16u8, any::<u16>()))).prop_map(|(name, kind, answer)| {
-            Names {
-                dns: Some(Dns {
-                    name,
-                    kind,
-                    rcode: answer.map(|answer| answer.0),
-                    answers: answer.map(|answer| answer.1),
-                }),
-                ..Names::default()
-            }
+    let dns = (option::of(text()), any::<u16>(), option::of((0..16u8, any::<u16>(), option::of("[0-9.,:]{1,40}"))))
+        .prop_map(|(name, kind, answer)| {
+            let (rcode, answers) = (answer.as_ref().map(|answer| answer.0), answer.as_ref().map(|answer| answer.1));
+            let addresses = answer.and_then(|answer| answer.2).map(Box::from);
+            Names { dns: Some(Dns { name, kind, rcode, answers, addresses }), ..Names::default() }
         });
     let request = (text(), text(), option::of(text()), option::of(text()))
         .prop_map(|(method, target, host, user_agent)| Request { method, target, host, user_agent });
@@ -51,7 +45,7 @@ pub fn full() -> Arc<Names> {
     Arc::new(Names {
         tls: Some(Tls { client: Some(client), server: Some(server) }),
         quic: Some(1),
-        dns: Some(Dns { name: text(), kind: 28, rcode: Some(3), answers: Some(1) }),
+        dns: Some(Dns { name: text(), kind: 28, rcode: Some(3), answers: Some(1), addresses: text() }),
         http: Some(Http { request: Some(request), status: Some(200) }),
         ssh: Some([text(), text()]),
         resolved: [Some("example.org".into()), None],

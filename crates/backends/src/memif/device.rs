@@ -4,41 +4,41 @@
 //! a look does so much and no more, whoever knocks. A queue keeps what it reads of until it has read it, so memory goes only
 //! when nobody looks into it any more.
 
+mod opened;
+
+pub use self::opened::Claim;
+
+use super::lobby::Lobby;
 use super::message::Message;
 use super::session::{Client, Making, Next, Server, Session, UNSEALED};
-use super::socket::{Heard, Listener, connected, hear, part, say};
+use super::socket::{Heard, connected, hear, part, say};
 use super::wish::Wish;
 use crate::sys::peer;
 use linerate_burst::Ledger;
 use linerate_port::news;
-use rustix::event::{EventfdFlags, eventfd};
 use rustix::net::{SocketFlags, accept_with};
-use rustix::process::geteuid;
 use std::collections::BTreeMap;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::{Duration, Instant};
 
 /// How long a client waits before it tries again.
 const RETRY: Duration = Duration::from_millis(250);
 /// How long it may take to make a connection: whoever says nothing makes room for others.
-const MAKING: Duration = Duration::from_secs(5);
+pub const MAKING: Duration = Duration::from_secs(5);
 /// The most messages taken in one look, and the most clients.
 const MESSAGES: usize = 512;
-const CLIENTS: usize = 4;
+pub const CLIENTS: usize = 4;
 /// News of one end: peers may come and go as fast as they like.
-const NEWS: u32 = 100;
-
-/// Those that this process has open.
-static DEVICES: Mutex<Vec<Weak<Device>>> = Mutex::new(Vec::new());
+pub const NEWS: u32 = 100;
 
 /// One end of one interface.
 #[derive(Debug)]
 pub struct Device {
     pub wish: Wish,
-    /// Of a server.
-    listener: Option<Listener>,
+    /// Of a server: where clients come to.
+    lobby: Option<Arc<Lobby>>,
     /// Never readable, for those who wait while there is nothing to wait on; and always.
     never: OwnedFd,
     ready: OwnedFd,
@@ -49,19 +49,6 @@ pub struct Device {
     control: Mutex<Control>,
     /// Whether somebody receives, and whether somebody sends.
     used: [AtomicBool; 2],
-}
-
-/// A direction of it, until the last of its queues goes.
-#[derive(Debug)]
-pub struct Claim {
-    pub device: Arc<Device>,
-    outward: bool,
-}
-
-impl Drop for Claim {
-    fn drop(&mut self) {
-        self.device.used[usize::from(self.outward)].store(false, Ordering::Relaxed);
-    }
 }
 
 #[derive(Debug)]
@@ -84,8 +71,29 @@ struct Control {
 #[derive(Debug)]
 enum State {
     Apart,
-    Making { socket: OwnedFd, making: Making, since: Instant },
+    Making { socket: OwnedFd, making: Making, since: Instant, first: Option<First> },
     Standing { socket: OwnedFd, session: Arc<Session> },
+}
+
+/// A message that was taken before it was known whom it is for.
+pub type First = (Message, Vec<OwnedFd>);
+
+/// Somebody who has come, and was told hello.
+#[derive(Debug)]
+pub struct Guest {
+    pub socket: OwnedFd,
+    pub since: Instant,
+    /// What it has said, where that was taken.
+    pub first: Option<First>,
+}
+
+/// What became of a guest.
+pub enum Admitted {
+    Taken,
+    /// Somebody looks after the connection at this moment.
+    Later(Guest),
+    /// Somebody else is at the other end.
+    Connected(Guest),
 }
 
 /// Why a connection ends.
@@ -99,58 +107,9 @@ enum Ending {
 }
 
 impl Device {
-    /// The one that is open already, or a new one.
-    pub fn open(wish: Wish) -> Result<Arc<Device>, String> {
-        let mut devices = DEVICES.lock().unwrap_or_else(PoisonError::into_inner);
-        devices.retain(|device| device.strong_count() > 0);
-        if let Some(device) = devices.iter().filter_map(Weak::upgrade).find(|device| wish.is_end_of(&device.wish)) {
-            return match wish.is_met_by(&device.wish) {
-                true => Ok(device),
-                false => {
-                    Err("is open already with other options: say the same, with rings-in= and rings-out=, of both"
-                        .into())
-                }
-            };
-        }
-        let bell =
-            |count| eventfd(count, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).map_err(|error| error.to_string());
-        let device = Arc::new(Device {
-            listener: if wish.is_server { Some(Listener::new(&wish)?) } else { None },
-            never: bell(0)?,
-            ready: bell(1)?,
-            own: geteuid().as_raw(),
-            changes: AtomicU64::new(0),
-            control: Mutex::new(Control {
-                state: State::Apart,
-                next: Instant::now(),
-                has_stood: false,
-                refusal: None,
-                reasons: BTreeMap::new(),
-                has_missed: false,
-                news: 0,
-            }),
-            used: Default::default(),
-            wish,
-        });
-        device.step();
-        devices.push(Arc::downgrade(&device));
-        Ok(device)
-    }
-
-    /// Claims a direction with all its rings; none if somebody has it.
-    pub fn claim(self: &Arc<Self>, outward: bool) -> Option<Arc<Claim>> {
-        let is_free = !self.used[usize::from(outward)].swap(true, Ordering::Relaxed);
-        is_free.then(|| Arc::new(Claim { device: Arc::clone(self), outward }))
-    }
-
-    /// Those that are open in this process.
-    pub fn all() -> Vec<Arc<Device>> {
-        DEVICES.lock().unwrap_or_else(PoisonError::into_inner).iter().filter_map(Weak::upgrade).collect()
-    }
-
     /// The folder that the file of its socket is in.
     pub fn folder(&self) -> Option<OwnedFd> {
-        self.listener.as_ref()?.folder()
+        self.lobby.as_ref()?.listener.folder()
     }
 
     /// Another number than before says that a connection stands, or has ended.
@@ -176,7 +135,7 @@ impl Device {
     /// What to wait on while no connection stands.
     pub fn awaited(&self) -> BorrowedFd<'_> {
         // Messages are looked for every millisecond; nobody is held up by a client that says nothing.
-        self.listener.as_ref().map_or(self.never.as_fd(), |listener| listener.socket.as_fd())
+        self.lobby.as_ref().map_or(self.never.as_fd(), |lobby| lobby.listener.socket.as_fd())
     }
 
     /// What is readable already.
@@ -191,21 +150,25 @@ impl Device {
             .reasons
             .iter()
             .for_each(|(reason, times)| ledger.add_detail(subject, &format!("refused: {reason}"), *times));
-        control.reasons.values().sum()
+        let own: u64 = control.reasons.values().sum();
+        drop(control);
+        own + self.lobby.as_ref().map_or(0, |lobby| lobby.reasons(self.wish.id, subject, ledger))
     }
 
     /// Looks after the connection, unless somebody else does at this moment.
     pub fn step(&self) {
-        let mut control = match self.control.try_lock() {
-            Ok(control) => control,
-            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
-            Err(TryLockError::WouldBlock) => return,
-        };
+        self.step_own();
+        // Those who wait are handed on to others: nobody does that who holds a connection.
+        self.lobby.iter().filter(|lobby| lobby.is_shared()).for_each(|lobby| lobby.step());
+    }
+
+    fn step_own(&self) {
+        let Some(mut control) = self.try_control() else { return };
         let control = &mut *control;
         // Whoever has gone makes room for who comes.
         self.attend(control);
         self.accept(control);
-        if matches!(control.state, State::Apart) && self.listener.is_none() && Instant::now() >= control.next {
+        if matches!(control.state, State::Apart) && self.lobby.is_none() && Instant::now() >= control.next {
             self.connect(control);
         }
     }
@@ -259,7 +222,7 @@ impl Device {
 
     /// A server that never let this client in will not do so later.
     fn give_up(&self, control: &mut Control, reason: String) {
-        if !control.has_stood && self.listener.is_none() {
+        if !control.has_stood && self.lobby.is_none() {
             control.refusal = Some(reason);
             self.changes.fetch_add(1, Ordering::Release);
         }
@@ -267,9 +230,9 @@ impl Device {
 
     /// Looks at who wants to connect.
     fn accept(&self, control: &mut Control) {
-        let Some(listener) = &self.listener else { return };
+        let Some(lobby) = self.lobby.as_ref().filter(|lobby| !lobby.is_shared()) else { return };
         for _ in 0..CLIENTS {
-            let Ok(socket) = accept_with(&listener.socket, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK) else {
+            let Ok(socket) = accept_with(&lobby.listener.socket, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK) else {
                 return;
             };
             let refusal = if !self.is_welcome(socket.as_fd()) {
@@ -285,9 +248,20 @@ impl Device {
                 self.tell(control, &format!("a peer was sent away: {reason}"));
             } else if say(socket.as_fd(), &Server::hello(&self.wish), None).is_ok() {
                 let making = Making::Server(Server::default());
-                control.state = State::Making { socket, making, since: Instant::now() };
+                control.state = State::Making { socket, making, since: Instant::now(), first: None };
             }
         }
+    }
+
+    /// Somebody has come who is for this interface.
+    pub fn admit(&self, guest: Guest) -> Admitted {
+        let Some(mut control) = self.try_control() else { return Admitted::Later(guest) };
+        if !matches!(control.state, State::Apart) {
+            return Admitted::Connected(guest);
+        }
+        let Guest { socket, since, first } = guest;
+        control.state = State::Making { socket, making: Making::Server(Server::default()), since, first };
+        Admitted::Taken
     }
 
     fn connect(&self, control: &mut Control) {
@@ -302,7 +276,7 @@ impl Device {
             Ok(None) => {}
             Ok(Some(socket)) if self.is_welcome(socket.as_fd()) => {
                 let making = Making::Client(Box::new(Client::new()));
-                control.state = State::Making { socket, making, since: Instant::now() };
+                control.state = State::Making { socket, making, since: Instant::now(), first: None };
             }
             Ok(Some(_)) => {
                 *control.reasons.entry(STRANGER).or_default() += 1;
@@ -319,18 +293,19 @@ impl Device {
     fn listen(&self, control: &mut Control) -> Option<Ending> {
         for _ in 0..MESSAGES {
             let Control { state, .. } = control;
-            let (socket, making) = match state {
+            let (socket, making, first) = match state {
                 State::Apart => return None,
                 State::Making { since, .. } if since.elapsed() > MAKING => {
                     return Some(Ending::Broken("took too long"));
                 }
-                State::Making { socket, making, .. } => (&*socket, Some(making)),
+                State::Making { socket, making, first, .. } => (&*socket, Some(making), first.take()),
                 State::Standing { session, .. } if session.broken().is_some() => {
                     return session.broken().map(Ending::Broken);
                 }
-                State::Standing { socket, .. } => (&*socket, None),
+                State::Standing { socket, .. } => (&*socket, None, None),
             };
-            let (message, fds) = match hear(socket.as_fd()) {
+            let heard = first.map_or_else(|| hear(socket.as_fd()), |(message, fds)| Heard::Message(message, fds));
+            let (message, fds) = match heard {
                 Heard::Nothing => return None,
                 Heard::Gone => return Some(Ending::Gone),
                 Heard::Noise(reason) => return Some(Ending::Broken(reason)),
@@ -368,8 +343,17 @@ impl Device {
     }
 
     /// Whether who is at the other end may be there.
-    fn is_welcome(&self, socket: BorrowedFd<'_>) -> bool {
+    pub fn is_welcome(&self, socket: BorrowedFd<'_>) -> bool {
         peer::user(socket).is_some_and(|user| user == 0 || user == self.own || self.wish.users.contains(&user))
+    }
+
+    /// None if somebody else looks after the connection at this moment.
+    fn try_control(&self) -> Option<MutexGuard<'_, Control>> {
+        match self.control.try_lock() {
+            Ok(control) => Some(control),
+            Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
+            Err(TryLockError::WouldBlock) => None,
+        }
     }
 
     fn control(&self) -> MutexGuard<'_, Control> {
@@ -393,4 +377,4 @@ fn at_length(reason: &'static str) -> &'static str {
 const UNSEALED_AT_LENGTH: &str = "it hands over memory that it could cut off while it is read (no memfd with F_SEAL_SHRINK in ordinary \
      pages), as VPP and DPDK do without a copy: create its interface with no-zero-copy (VPP) or zero-copy=no (DPDK), or open this port \
      with trust=yes";
-const STRANGER: &str = "of a user who is not let in: say users=";
+pub const STRANGER: &str = "of a user who is not let in: say users=";

@@ -176,14 +176,8 @@ impl Intake {
     /// The ring of that number, if the connection has one.
     fn new(session: Arc<Session>, number: usize, any_chains: bool) -> Option<Intake> {
         let end = session.rings.0.get(number)?.clone();
-        let lengths = || (0..end.ring.size()).map(|position| end.ring.slot(position).length);
-        let full = match session.is_client {
-            true => Some(session.buffer),
-            // A client that copies has said in each descriptor how long its buffers are; others have said nothing yet.
-            false => lengths().next().filter(|first| *first > 0 && lengths().all(|length| length == *first)),
-        };
         end.ring.set_masked(true);
-        let full = full.filter(|_| !any_chains);
+        let full = end.full.filter(|_| !any_chains);
         let intake = Intake { session, end, next: 0, given: 0, last: None, full, is_asleep: AtomicBool::new(false) };
         if intake.session.is_client {
             // All buffers are empty: the server may fill them.

@@ -16,6 +16,9 @@ const ETHERNET: usize = 14;
 /// How long the last frames may take to be read once this end closes, and how long without one being read.
 const LINGER: (Duration, Duration) = (Duration::from_secs(1), Duration::from_millis(50));
 
+/// How long a frame waits for more buffers than the other end has ever posted at a time.
+const PATIENCE: Duration = Duration::from_secs(1);
+
 /// One send queue.
 pub struct MemifTx {
     subject: String,
@@ -42,6 +45,8 @@ struct Outlet {
     told: u16,
     /// The most slots that were free at a time.
     room: u16,
+    /// Since when a frame waits for more than that, though all of it is free.
+    waits: Option<Instant>,
     /// What lies in the ring: slots and bytes of each frame.
     under_way: VecDeque<(u16, u32)>,
     slots: u32,
@@ -122,7 +127,7 @@ impl Outlet {
     fn new(session: Arc<Session>, number: usize) -> Option<Outlet> {
         let end = session.rings.1.get(number)?.clone();
         let room = if session.is_client { end.ring.size() } else { 0 };
-        Some(Outlet { session, end, next: 0, told: 0, room, under_way: VecDeque::new(), slots: 0 })
+        Some(Outlet { session, end, next: 0, told: 0, room, waits: None, under_way: VecDeque::new(), slots: 0 })
     }
 
     /// How many slots are free; none where the other end cannot be where it says.
@@ -134,7 +139,9 @@ impl Outlet {
             return None;
         }
         let free = if is_client { ring.size() - between } else { between };
-        self.room = self.room.max(free);
+        if free > self.room {
+            (self.room, self.waits) = (free, None);
+        }
         Some(free)
     }
 
@@ -146,8 +153,7 @@ impl Outlet {
         let mut rest = frame;
         while !rest.is_empty() {
             if slots == free {
-                // Where not even an empty ring has room there never will be any.
-                return if free == self.room && free > 0 { Became::TooLong } else { Became::Waits };
+                return self.has_no_room(free);
             }
             let position = next.wrapping_add(slots);
             let slot = if session.is_client { end.buffer(position, session.buffer) } else { end.ring.slot(position) };
@@ -170,7 +176,25 @@ impl Outlet {
         self.next = self.next.wrapping_add(slots);
         self.under_way.push_back((slots, frame.len() as u32));
         self.slots += u32::from(slots);
+        self.waits = None;
         Became::Copied
+    }
+
+    /// A frame needs more slots than are free. Where not even an empty ring has room there never will be any; a peer that posts fewer
+    /// buffers than its ring has slots posts the others later, or never.
+    fn has_no_room(&mut self, free: u16) -> Became {
+        if free == self.end.ring.size() {
+            return Became::TooLong;
+        }
+        if free < self.room || free == 0 {
+            return Became::Waits;
+        }
+        let since = *self.waits.get_or_insert_with(Instant::now);
+        if since.elapsed() < PATIENCE {
+            return Became::Waits;
+        }
+        self.waits = None;
+        Became::TooLong
     }
 
     /// Lets the other end see what was copied, and wakes it if it sleeps.

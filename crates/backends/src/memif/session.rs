@@ -37,6 +37,8 @@ pub struct End {
     pub bell: Arc<OwnedFd>,
     /// Of the client: where its buffers begin in region 0.
     pub buffers: u32,
+    /// How long a full buffer is, where that is known.
+    pub full: Option<u32>,
 }
 
 /// A connection that stands.
@@ -169,8 +171,9 @@ impl Server {
             }
             (Message::Connect { .. }, _) => {
                 check(!self.to_server.is_empty() || !self.to_client.is_empty(), "no ring")?;
-                // What was there before is not ours.
+                // What was there before is not ours. It writes frames as soon as it is told that it is connected.
                 self.to_server.iter().chain(&self.to_client).for_each(|end| end.ring.set_tail(0));
+                self.to_server.iter_mut().for_each(|end| end.full = end.capacity());
                 let session = Session {
                     regions: std::mem::take(&mut self.regions),
                     rings: (std::mem::take(&mut self.to_server), std::mem::take(&mut self.to_client)),
@@ -213,7 +216,7 @@ impl Server {
         let region = self.regions.get(usize::from(place.region)).ok_or("invalid region index")?;
         let ring = Ring::new(region, place.offset, place.log2).ok_or("a ring does not lie in its region")?;
         check(ring.is_ring(), "a ring without its cookie")?;
-        ends.push(End { ring, bell: Arc::new(fd), buffers: 0 });
+        ends.push(End { ring, bell: Arc::new(fd), buffers: 0, full: None });
         Ok(())
     }
 }
@@ -287,7 +290,8 @@ impl Client {
             let bell = Arc::new(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?);
             let place = Place { to_server, index, region: 0, offset, log2, private: 0 };
             messages.push((Message::AddRing(place), Some(Arc::clone(&bell))));
-            let end = End { ring, bell, buffers: (rings + number as u64 * buffers) as u32 };
+            let full = Some(wish.buffer);
+            let end = End { ring, bell, buffers: (rings + number as u64 * buffers) as u32, full };
             end.empty(wish.buffer);
             if to_server { ends.1.push(end) } else { ends.0.push(end) }
         }
@@ -307,6 +311,13 @@ impl End {
     #[inline]
     pub fn buffer(&self, position: u16, bytes: u32) -> Slot {
         Slot { flags: 0, region: 0, length: bytes, offset: self.buffers + self.ring.index(position) as u32 * bytes }
+    }
+
+    /// How long the peer's buffers are, before it has used one. A client that copies has said so in each descriptor; others have
+    /// said nothing.
+    fn capacity(&self) -> Option<u32> {
+        let lengths = || (0..self.ring.size()).map(|position| self.ring.slot(position).length);
+        lengths().next().filter(|first| *first > 0 && lengths().all(|length| length == *first))
     }
 
     /// Has all slots describe their buffers: so the other end knows how much is in a full one.

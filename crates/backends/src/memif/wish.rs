@@ -124,6 +124,17 @@ impl Wish {
         key(self) == key(other)
     }
 
+    /// Whether both listen at the same place.
+    pub fn is_behind(&self, other: &Wish) -> bool {
+        let key = |wish: &Wish| (wish.target.clone(), wish.is_abstract, wish.is_server);
+        self.is_server && key(self) == key(other)
+    }
+
+    /// Whether a client can be let in, and told how many rings there are, before it is known which of these it is for.
+    pub fn goes_beside(&self, other: &Wish) -> bool {
+        (&self.users, self.rings) == (&other.users, other.rings)
+    }
+
     /// Whether an end that was opened so is what this one asks for: all that is said there is said here, and the same.
     pub fn is_met_by(&self, open: &Wish) -> bool {
         let rings = |said: bool, wanted: u16, there: u16| if said { wanted == there } else { wanted <= there };

@@ -258,19 +258,34 @@ impl Drop for Sending {
     }
 }
 
-/// Has bursts of these devices merged and copied frame by frame, queue 0 of each, or only freed; returns how many frames that were.
-pub fn classic(devices: &[Receiving], frames: u64, area: &mut Area, is_copied: bool) -> u64 {
-    let Some(first) = devices.first() else { return 0 };
+/// What is done with the frames of several devices, beside which ours is measured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Classically {
+    /// They are received and freed.
+    Freed,
+    /// Merged, and each copied.
+    Copied,
+    /// The same by three threads.
+    BySteps,
+}
+
+/// Does that with queue 0 of each of these devices; returns how many frames that were, and the nanoseconds of a processor that three
+/// threads used, if there were three.
+pub fn classic(devices: &[Receiving], frames: u64, area: &mut Area, does: Classically) -> (u64, [u64; 3]) {
+    let Some(first) = devices.first() else { return (0, [0; 3]) };
     let ports: Vec<NonNull<Port>> = devices.iter().map(|one| one.device.port).collect();
-    let asked = Classic {
+    let mut asked = Classic {
         ports: ports.as_ptr(),
         count: ports.len() as u32,
         frames,
         base: area.lines.as_mut_ptr().cast(),
         bytes: area.room(),
         descs: area.descs.as_mut_ptr(),
-        most: if is_copied { area.descs.len() as u32 } else { 0 },
+        most: if does == Classically::Freed { 0 } else { area.descs.len() as u32 },
+        threads: (does == Classically::BySteps).into(),
+        cpu_ns: [0; 3],
     };
-    // SAFETY: each is borrowed with its queue, and made for queue 0; the area is ours, and as long as is said.
-    unsafe { (first.device.functions.classic)(&raw const asked) }
+    // SAFETY: each is borrowed with its queue, and made for queue 0; the area is ours, and as long as is said; threads end before it does.
+    let done = unsafe { (first.device.functions.classic)(&raw mut asked) };
+    (done, asked.cpu_ns)
 }

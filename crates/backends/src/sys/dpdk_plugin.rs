@@ -126,6 +126,8 @@ pub(super) struct Classic {
     pub bytes: usize,
     pub descs: *mut Desc,
     pub most: u32,
+    pub threads: u32,
+    pub cpu_ns: [u64; 3],
 }
 
 const SIZES: [usize; 9] = [
@@ -159,7 +161,7 @@ struct Table {
     stats: Option<unsafe extern "C" fn(*mut Port, *mut Stats)>,
     counters: Option<unsafe extern "C" fn(*mut Port, *mut Counter, u32) -> u32>,
     close: Option<unsafe extern "C" fn(*mut Port)>,
-    classic: Option<unsafe extern "C" fn(*const Classic) -> u64>,
+    classic: Option<unsafe extern "C" fn(*mut Classic) -> u64>,
 }
 
 /// Its functions, all there.
@@ -174,7 +176,7 @@ pub(super) struct Functions {
     pub stats: unsafe extern "C" fn(*mut Port, *mut Stats),
     pub counters: unsafe extern "C" fn(*mut Port, *mut Counter, u32) -> u32,
     pub close: unsafe extern "C" fn(*mut Port),
-    pub classic: unsafe extern "C" fn(*const Classic) -> u64,
+    pub classic: unsafe extern "C" fn(*mut Classic) -> u64,
 }
 
 /// The plugin, loaded.

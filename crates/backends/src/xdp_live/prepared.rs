@@ -3,13 +3,16 @@
 use super::interface::{Interface, LEAST_FRAME};
 use super::machine::Machine;
 use super::program::{BYTES, DUE, LATE_MAX, LATE_SUM, Maps, NUMBERS, Program};
+use super::told::{Told, Turn};
 use super::words::{Counts, LIMIT, MADE, OFFSET, STOP, State};
 use crate::sys::bpf::Map;
 use crate::sys::bpf_live::Bytes;
 use crate::sys::thread::Caller;
+use linerate_generate::Command;
 use linerate_generate::stream::StreamSet;
-use linerate_port::{LiveControl, LiveProgress, PortError, Sent, Unable};
+use linerate_port::{LiveControl, LiveDone, LiveProgress, PortError, Sent, Unable};
 use rustix::time::{ClockId, Timespec, clock_gettime};
+use std::any::Any;
 use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -23,6 +26,8 @@ const LOOK_NANOS: u64 = 400;
 const LEAST_LOOKS: u64 = 20_000;
 /// Frames that may be under way; more that were refused end a call.
 const UNDER_WAY: u64 = 4096;
+/// How often streams that are held look whether they may go on.
+const HELD: Duration = Duration::from_micros(200);
 
 /// A set of streams, loaded.
 pub struct Prepared {
@@ -30,12 +35,12 @@ pub struct Prepared {
     control: Arc<Control>,
     /// Of the greatest length; what is in it is overwritten.
     frame: Vec<u8>,
-    paced: bool,
-    /// The least time from frame to frame.
-    gap: u64,
+    /// The least time from frame to frame, and whether there is any, as long as streams are told nothing.
+    gap: (u64, bool),
     _memory: Bytes,
 }
 
+#[derive(Debug)]
 struct Control {
     state: State,
     /// The thread in a call.
@@ -45,15 +50,18 @@ struct Control {
     streams: usize,
     /// Whether all frames are those of one stream.
     one: bool,
+    /// Where streams may be told something.
+    told: Option<Told>,
 }
 
 impl Prepared {
-    /// Loads the program of a set. Call it with the privileges that opening needed.
-    pub fn new(set: &StreamSet, interface: &Interface, devmap: &Map) -> Result<Self, PortError> {
+    /// Loads the program of a set; `is_told` if its streams may be told something. Call it with the privileges that opening needed.
+    pub fn new(set: &StreamSet, is_told: bool, interface: &Interface, devmap: &Map) -> Result<Self, PortError> {
         let broken = |reason: String| PortError::broken(interface.port(), reason);
         let unable = |reason| PortError::Unable { port: interface.port().to_owned(), reason };
         check_lengths(set, interface)?;
-        let program = Program::of(set).map_err(|reason| unable(Unable::Make(reason)))?;
+        let program = if is_told { Program::told(set) } else { Program::of(set) };
+        let program = program.map_err(|reason| unable(Unable::Make(reason)))?;
         let (machine, state, memory) = load(&program, devmap).map_err(|error| match error.kind() {
             // Longer than the kernel allows.
             io::ErrorKind::ArgumentListTooLong => unable(Unable::Make(error.to_string())),
@@ -61,10 +69,10 @@ impl Prepared {
         })?;
         let streams = set.streams.len();
         let (length, one) = (program.length, program.is_one());
-        let control = Arc::new(Control { state, caller: Mutex::new(None), length, streams, one });
-        let gap = program.least_gap();
-        let paced = program.turns.is_paced();
-        Ok(Prepared { machine, control, frame: vec![0; program.longest], paced, gap, _memory: memory })
+        let told = Told::new(&program, set);
+        let control = Arc::new(Control { state, caller: Mutex::new(None), length, streams, one, told });
+        let gap = (program.least_gap(), program.turns.is_paced());
+        Ok(Prepared { machine, control, frame: vec![0; program.longest], gap, _memory: memory })
     }
 
     /// What another thread may use while they run.
@@ -85,7 +93,10 @@ impl Prepared {
     /// Runs until the streams have ended or are stopped.
     pub fn run(&self, interface: &Interface) -> Result<(), PortError> {
         let state = &self.control.state;
-        state.set(DUE, monotonic());
+        match &self.control.told {
+            Some(told) => told.begin(state, monotonic()),
+            None => state.set(DUE, monotonic()),
+        }
         self.control.follow_clock();
         self.control.set_caller(Some(Caller::this()));
         let result = self.calls(interface);
@@ -94,17 +105,26 @@ impl Prepared {
     }
 
     fn calls(&self, interface: &Interface) -> Result<(), PortError> {
-        let state = &self.control.state;
+        let (state, told) = (&self.control.state, self.control.told.as_ref());
         let mut most = FIRST;
         while state.get(STOP) == 0 {
+            if told.is_some_and(|told| told.turn(state, monotonic()) == Turn::Wait) {
+                std::thread::sleep(HELD);
+                continue;
+            }
             let before = state.counts();
             let left = state.get(LIMIT).saturating_sub(before.made);
             if left == 0 {
                 break;
             }
             interface.longest()?;
-            let times = self.times(left).min(most).min(u32::MAX.into());
-            let result = self.machine.run(&self.frame, times as u32, self.paced);
+            let gap = told.map_or(self.gap, Told::gap);
+            let times = self.times(left, gap).min(most).min(u32::MAX.into());
+            if told.is_some_and(|told| !told.enter()) {
+                continue;
+            }
+            let result = self.machine.run(&self.frame, times as u32, gap.1);
+            told.iter().for_each(|told| told.leave());
             match result {
                 Err(error) if error.raw_os_error() == Some(libc::EINTR) => {}
                 result => result.map_err(|error| interface.explain(&error))?,
@@ -116,12 +136,12 @@ impl Prepared {
     }
 
     /// How often the program runs in a call: once a frame, or as often as the time that is left has looks.
-    fn times(&self, left: u64) -> u64 {
-        if !self.paced {
+    fn times(&self, left: u64, (gap, is_paced): (u64, bool)) -> u64 {
+        if !is_paced {
             return left;
         }
         let until = self.control.state.get(DUE).saturating_sub(monotonic());
-        let looks = left.saturating_mul(self.gap).saturating_add(until) / LOOK_NANOS;
+        let looks = left.saturating_mul(gap).saturating_add(until) / LOOK_NANOS;
         looks.saturating_add(left).max(LEAST_LOOKS)
     }
 }
@@ -199,17 +219,23 @@ impl LiveControl for Control {
     }
 
     fn made(&self) -> Vec<u64> {
+        if let Some(told) = &self.told {
+            return told.made(&self.state);
+        }
         let word = |stream| if self.one { MADE } else { NUMBERS + stream };
         (0..self.streams).map(|stream| self.state.get(word(stream))).collect()
     }
 
-    fn look(&self) {
+    fn look(&self) -> Duration {
         self.follow_clock();
+        let told = self.told.as_ref().map(|told| told.look(&self.state, monotonic()));
+        let (again, is_to_end) = told.unwrap_or((Duration::MAX, false));
         let counts = self.state.counts();
         let has_ended = counts.made >= self.state.get(LIMIT);
-        if has_ended || counts.refused() > UNDER_WAY || counts.failed > 0 || self.state.is_turned_away() {
+        if is_to_end || has_ended || counts.refused() > UNDER_WAY || counts.failed > 0 || self.state.is_turned_away() {
             self.interrupt();
         }
+        again
     }
 
     fn stop(&self) {
@@ -219,6 +245,28 @@ impl LiveControl for Control {
 
     fn resume(&self) {
         self.state.set(STOP, 0);
+    }
+
+    fn elapsed(&self) -> Duration {
+        self.told.as_ref().map_or(Duration::ZERO, |told| told.elapsed(monotonic()))
+    }
+
+    fn check(&self, command: &dyn Any) -> Result<(), String> {
+        match (&self.told, command.downcast_ref::<Command>()) {
+            (Some(told), Some(command)) => told.check(&self.state, command),
+            (None, _) => Err("these streams were prepared to be told nothing".into()),
+            (_, None) => Err("streams are told commands alone".into()),
+        }
+    }
+
+    fn tell(&self, command: &dyn Any) {
+        if let (Some(told), Some(command)) = (&self.told, command.downcast_ref::<Command>()) {
+            told.tell(command.clone());
+        }
+    }
+
+    fn done(&self) -> LiveDone {
+        self.told.as_ref().map_or_else(LiveDone::default, |told| told.done(&self.state))
     }
 }
 

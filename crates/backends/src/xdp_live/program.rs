@@ -1,29 +1,35 @@
 //! From a set of streams to the instructions that send it.
 
+mod follow;
+
 use super::emit::{self, Exits, MOST_MEMORY, Memory};
-use super::index::{Index, SLOTS, count_up};
+use super::index::{Index, SLOTS};
 use super::words::{LIMIT, MADE, OWN, STOP, at};
 use super::write::Writer;
-use crate::ebpf::{Alu, Assembler, Insn, Label, Reg, Size, Value, When, helper};
+use crate::ebpf::{Assembler, Insn, Label, Reg, Size, Value, When, helper};
 use linerate_generate::plan::Plan;
-use linerate_generate::stream::{Next, StreamSet};
+use linerate_generate::stream::StreamSet;
 use linerate_generate::timeline::{Kind, Pace, Turns};
+use linerate_generate::trailer::SEQUENCE_BITS;
+use std::ops::Range;
 
 /// Streams of one program.
 const MOST_STREAMS: usize = 64;
 /// When the next frame is due (time since boot), and 2^-32 ns beyond.
 pub const DUE: usize = OWN;
-const FRACTION: usize = OWN + 1;
+pub const FRACTION: usize = OWN + 1;
 /// The longest lateness, in nanoseconds.
 pub const LATE_MAX: usize = OWN + 2;
 /// The sum of all.
 pub const LATE_SUM: usize = OWN + 3;
 /// Which stream the next frame is of.
-const TURN: usize = OWN + 4;
+pub const TURN: usize = OWN + 4;
 /// Bytes of all frames made, where they differ in length.
 pub const BYTES: usize = OWN + 5;
+/// Written by this process, where streams are told something: nothing is made that is due then or later.
+pub const UNTIL: usize = OWN + 6;
 /// Of each stream: who has the turn after and before it, ...
-const AFTER: usize = OWN + 6;
+const AFTER: usize = OWN + 7;
 const BEFORE: usize = AFTER + MOST_STREAMS;
 /// ... frames made, ...
 pub const NUMBERS: usize = BEFORE + MOST_STREAMS;
@@ -48,6 +54,17 @@ pub struct Program<'a> {
     pub words: usize,
     /// What it reads.
     pub memory: Vec<u8>,
+    /// Where streams may be told something.
+    pub told: Option<Places>,
+}
+
+/// Where words lie that say what is constant where streams are told nothing. A program whose next frame is due at 0 waits for no time.
+#[derive(Clone, Copy, Debug)]
+pub struct Places {
+    /// Of each layout the gap behind its frames: nanoseconds, and 2^-32 of them.
+    pub gaps: usize,
+    /// Of each stream its number in trailers, where it stands there.
+    pub numbers: usize,
 }
 
 /// The maps of a program.
@@ -65,6 +82,18 @@ impl<'a> Program<'a> {
     /// # Errors
     /// What is wrong with it, and what programs cannot do.
     pub fn of(set: &'a StreamSet) -> Result<Self, String> {
+        Program::with(set, false)
+    }
+
+    /// Of a set whose streams may be told something while they run.
+    ///
+    /// # Errors
+    /// As above.
+    pub fn told(set: &'a StreamSet) -> Result<Self, String> {
+        Program::with(set, true)
+    }
+
+    fn with(set: &'a StreamSet, is_told: bool) -> Result<Self, String> {
         set.check().map_err(|wrong| wrong.to_string())?;
         if set.streams.len() > MOST_STREAMS {
             return Err(format!("{} streams, where a program has {MOST_STREAMS} at most", set.streams.len()));
@@ -73,7 +102,8 @@ impl<'a> Program<'a> {
         let lengths = || plan.layouts.iter().map(|layout| layout.length as usize);
         let longest = lengths().max().unwrap_or_default();
         let length = lengths().all(|length| length == longest).then_some(longest);
-        let mut program = Program { set, plan, turns, longest, length, words: 0, memory: Vec::new() };
+        let told = is_told.then(|| Places { gaps: FREE, numbers: FREE + 2 * plan.layouts.len() });
+        let mut program = Program { set, plan, turns, longest, length, words: 0, memory: Vec::new(), told };
         // Put together once to know what maps it needs.
         let (_, words, memory) = program.assemble(Maps::default())?;
         (program.words, program.memory) = (words, memory);
@@ -91,7 +121,22 @@ impl<'a> Program<'a> {
         // The first turn is that of stream 0.
         found.extend((0..streams).map(|index| (AFTER + index, ((index + 1) % streams) as u64)));
         found.extend((0..streams).map(|index| (BEFORE + index, ((index + streams - 1) % streams) as u64)));
+        if let Some(told) = self.told {
+            found.push((UNTIL, u64::MAX));
+            found.extend(self.set.streams.iter().zip(told.numbers..).map(|(stream, word)| (word, number(stream.id))));
+            for (pace, lengths) in self.turns.paces.iter().zip(&self.plan.streams) {
+                let layouts = lengths.layouts.clone();
+                let gaps = layouts.map(|layout| (told.gap(layout), gap(pace, self.plan.layouts[layout].length)));
+                found.extend(gaps.flat_map(|(word, (nanos, parts))| [(word, nanos), (word + 1, parts)]));
+            }
+        }
         found
+    }
+
+    /// The layouts of each stream: the number of the first one, and their lengths.
+    pub fn layouts(&self) -> Vec<(usize, Vec<u32>)> {
+        let lengths = |layouts: Range<usize>| self.plan.layouts[layouts].iter().map(|layout| layout.length).collect();
+        self.plan.streams.iter().map(|of| (of.layouts.start, lengths(of.layouts.clone()))).collect()
     }
 
     /// Whether there is one stream, whose frames are all that are made.
@@ -112,6 +157,9 @@ impl<'a> Program<'a> {
     /// Instructions, how many words of its own they use, and the bytes that they read.
     fn assemble(&self, maps: Maps) -> Result<(Vec<Insn>, usize, Vec<u8>), String> {
         let (mut asm, mut words) = (Assembler::new(), FREE);
+        if let Some(told) = self.told {
+            words = told.numbers + self.set.streams.len();
+        }
         let mut memory = Memory::new(maps.memory);
         let exits = emit::begin(&mut asm, maps.words);
         self.decide(&mut asm, &exits);
@@ -146,14 +194,26 @@ impl<'a> Program<'a> {
         asm.jump_if(When::Ge, Reg::R8, Reg::R1, exits.drop);
         let is_paced = self.turns.is_paced();
         let has_time = self.plan.layouts.iter().any(|layout| layout.trailer.is_some());
-        if is_paced || has_time {
+        let now = asm.label();
+        if self.told.is_some() && !has_time {
+            // Whoever waits for no time asks for none.
+            asm.mov(Reg::R9, 0);
+            asm.load(Size::B8, Reg::R1, Reg::R7, at(DUE));
+            asm.jump_if(When::Eq, Reg::R1, 0, now);
+        }
+        if is_paced || has_time || self.told.is_some() {
             asm.call(helper::KTIME);
             asm.mov(Reg::R9, Reg::R0);
         }
-        if is_paced {
+        if is_paced || self.told.is_some() {
             asm.load(Size::B8, Reg::R1, Reg::R7, at(DUE));
             asm.jump_if(When::Lt, Reg::R9, Reg::R1, exits.drop);
         }
+        if self.told.is_some() {
+            asm.load(Size::B8, Reg::R2, Reg::R7, at(UNTIL));
+            asm.jump_if(When::Ge, Reg::R1, Reg::R2, exits.drop);
+        }
+        asm.place(now);
     }
 
     /// Makes the next frame of a stream and sends it.
@@ -166,7 +226,7 @@ impl<'a> Program<'a> {
         exits: &Exits,
     ) -> Result<(), String> {
         let lengths = &self.plan.streams[index];
-        if !self.is_one() {
+        if !self.is_one() || self.told.is_some() {
             asm.load(Size::B8, Reg::R8, Reg::R7, at(NUMBERS + index));
         }
         let (first, mut slots) = (lengths.selectors.start, 0);
@@ -187,13 +247,23 @@ impl<'a> Program<'a> {
             asm.place(*label);
             let (plan, indices, key) = (&self.plan, &indices[..], self.set.key);
             let (longest, failed) = (self.longest, exits.failed);
-            let memory = &mut *memory;
-            Writer { plan, layout, indices, first, memory, longest, failed, key, most: [0; 4] }.write(asm)?;
+            let (memory, number) = (&mut *memory, self.told.map(|told| told.numbers + index));
+            Writer { plan, layout, indices, first, memory, longest, failed, key, number, most: [0; 4] }.write(asm)?;
             if self.length.is_none() {
                 emit::add(asm, BYTES, layout.length as i32);
             }
-            if !pace.is_top() {
-                load_gap(asm, pace, layout.length);
+            match self.told {
+                Some(told) => {
+                    let word = told.gap(lengths.layouts.start + place);
+                    asm.load(Size::B8, Reg::R2, Reg::R7, at(word));
+                    asm.load(Size::B8, Reg::R3, Reg::R7, at(word + 1));
+                }
+                None if pace.is_top() => {}
+                None => {
+                    let (nanos, parts) = gap(pace, layout.length);
+                    asm.mov64(Reg::R2, nanos);
+                    asm.mov64(Reg::R3, parts);
+                }
             }
             if place + 1 < labels.len() {
                 asm.jump(made);
@@ -204,7 +274,7 @@ impl<'a> Program<'a> {
         self.turn(asm, index);
         self.advance(asm, index);
         match self.turns.kind {
-            Kind::One => emit::send(asm, Reg::R8),
+            Kind::One if self.told.is_none() => emit::send(asm, Reg::R8),
             _ => {
                 asm.load(Size::B8, Reg::R1, Reg::R7, at(MADE));
                 emit::send(asm, Reg::R1);
@@ -212,104 +282,24 @@ impl<'a> Program<'a> {
         }
         Ok(())
     }
+}
 
-    /// Whose turn is next. Uses R0, R1, R4 and R5.
-    fn turn(&self, asm: &mut Assembler, index: usize) {
-        if self.is_one() {
-            return;
-        }
-        asm.alu(Alu::Add, Reg::R8, 1);
-        set(asm, NUMBERS + index, Reg::R8);
-        match self.turns.kind {
-            Kind::One => {}
-            Kind::Round => {
-                asm.load(Size::B8, Reg::R0, Reg::R7, at(AFTER + index));
-                set(asm, TURN, Reg::R0);
-                if let Some(count) = self.set.streams[index].count {
-                    leave(asm, index, count);
-                }
-            }
-            Kind::Sequence => self.follow(asm, index),
-        }
-    }
-
-    /// Behind the last frame of a pass another stream follows, or nothing. Uses R0 and R1.
-    fn follow(&self, asm: &mut Assembler, index: usize) {
-        let stream = &self.set.streams[index];
-        let Some(count) = stream.count else { return };
-        let (goes, done) = (asm.label(), asm.label());
-        count_up(asm, PASS + index, count, done);
-        let behind = |asm: &mut Assembler| match index + 1 {
-            next if next < self.set.streams.len() && stream.next != Next::Stop => set(asm, TURN, next as i32),
-            _ => {
-                asm.load(Size::B8, Reg::R0, Reg::R7, at(MADE));
-                asm.alu(Alu::Add, Reg::R0, 1);
-                set(asm, LIMIT, Reg::R0);
-            }
-        };
-        match stream.next {
-            Next::Goto { stream: to, times } => {
-                if let Some(times) = times {
-                    count_up(asm, JUMPS + index, times.wrapping_add(1), goes);
-                    behind(asm);
-                    asm.jump(done);
-                }
-                asm.place(goes);
-                set(asm, TURN, to as i32);
-            }
-            Next::Following | Next::Stop => behind(asm),
-        }
-        asm.place(done);
-    }
-
-    /// When the next frame is due, R2 and R3 being the gap. Uses R0, R1, R4 and R9.
-    fn advance(&self, asm: &mut Assembler, index: usize) {
-        let pace = &self.turns.paces[index];
-        if !self.turns.is_paced() {
-            return;
-        }
-        if pace.is_top() {
-            set(asm, DUE, Reg::R9);
-            return set(asm, FRACTION, 0);
-        }
-        if pace.by_round {
-            let ends = asm.label();
-            asm.load(Size::B8, Reg::R0, Reg::R7, at(TURN));
-            asm.jump_if(When::Le, Reg::R0, index as i32, ends);
-            asm.mov(Reg::R2, 0);
-            asm.mov(Reg::R3, 0);
-            asm.place(ends);
-        }
-        if let Some((frames, gap)) = pace.burst {
-            let within = asm.label();
-            count_up(asm, BURST + index, frames, within);
-            emit::add_constant(asm, Reg::R2, gap, Reg::R1);
-            asm.place(within);
-        }
-        asm.load(Size::B8, Reg::R4, Reg::R7, at(DUE));
-        asm.alu(Alu::Sub, Reg::R9, Reg::R4);
-        emit::add(asm, LATE_SUM, Reg::R9);
-        let less = asm.label();
-        asm.load(Size::B8, Reg::R1, Reg::R7, at(LATE_MAX));
-        asm.jump_if(When::Le, Reg::R9, Reg::R1, less);
-        set(asm, LATE_MAX, Reg::R9);
-        asm.place(less);
-        asm.load(Size::B8, Reg::R1, Reg::R7, at(FRACTION));
-        asm.alu(Alu::Add, Reg::R1, Reg::R3);
-        asm.alu32(Alu::Mov, Reg::R3, Reg::R1);
-        set(asm, FRACTION, Reg::R3);
-        asm.alu(Alu::Rsh, Reg::R1, 32);
-        asm.alu(Alu::Add, Reg::R4, Reg::R1);
-        asm.alu(Alu::Add, Reg::R4, Reg::R2);
-        set(asm, DUE, Reg::R4);
+impl Places {
+    /// The first of the two words of a layout's gap.
+    pub fn gap(&self, layout: usize) -> usize {
+        self.gaps + 2 * layout
     }
 }
 
-/// Leaves the gap behind a frame in R2 (nanoseconds) and R3 (2^-32 of them).
-fn load_gap(asm: &mut Assembler, pace: &Pace, length: u32) {
+/// The gap behind a frame: nanoseconds, and 2^-32 of them.
+pub fn gap(pace: &Pace, length: u32) -> (u64, u64) {
     let nanos = pace.rate.exact_nanos(1, length.into());
-    asm.mov64(Reg::R2, nanos as u64);
-    asm.mov64(Reg::R3, (nanos.fract() * 4_294_967_296.0) as u64);
+    (nanos as u64, (nanos.fract() * 4_294_967_296.0) as u64)
+}
+
+/// A stream's number as it stands in trailers.
+pub fn number(id: u32) -> u64 {
+    u64::from(id) << SEQUENCE_BITS
 }
 
 /// Jumps to the label whose number, from `first`, is in R0: halving, so that many cost little.
@@ -326,23 +316,6 @@ fn choose(asm: &mut Assembler, first: usize, labels: &[Label]) {
             choose(asm, middle, upper);
         }
     }
-}
-
-/// A stream that has sent its frames takes no more turns. Uses R0, R1, R4 and R5.
-fn leave(asm: &mut Assembler, index: usize, count: u64) {
-    let stays = asm.label();
-    asm.mov64(Reg::R1, count);
-    asm.jump_if(When::Lt, Reg::R8, Reg::R1, stays);
-    asm.load(Size::B8, Reg::R1, Reg::R7, at(BEFORE + index));
-    for (of, word, value) in [(Reg::R1, AFTER, Reg::R0), (Reg::R0, BEFORE, Reg::R1)] {
-        asm.mov(Reg::R4, of);
-        asm.alu(Alu::And, Reg::R4, MOST_STREAMS as i32 - 1);
-        asm.alu(Alu::Lsh, Reg::R4, 3);
-        asm.mov(Reg::R5, Reg::R7);
-        asm.alu(Alu::Add, Reg::R5, Reg::R4);
-        asm.store(Size::B8, Reg::R5, at(word), value);
-    }
-    asm.place(stays);
 }
 
 /// Sets a word.

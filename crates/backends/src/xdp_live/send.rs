@@ -130,8 +130,8 @@ impl TxQueue for XdpLiveTx {
     }
 }
 
-impl LiveSender for XdpLiveTx {
-    fn prepare(&mut self, streams: &dyn Any) -> Result<Arc<dyn LiveControl>, PortError> {
+impl XdpLiveTx {
+    fn prepare_any(&mut self, streams: &dyn Any, is_told: bool) -> Result<Arc<dyn LiveControl>, PortError> {
         let Some(set) = streams.downcast_ref::<StreamSet>() else {
             let reason = Unable::Make("it makes frames of a set of streams alone".into());
             return Err(PortError::Unable { port: self.interface.port().into(), reason });
@@ -142,10 +142,24 @@ impl LiveSender for XdpLiveTx {
                 "the queue has sent frames: open another for streams",
             ));
         }
-        let prepared = Prepared::new(set, &self.interface, &self.devmap)?;
+        let prepared = Prepared::new(set, is_told, &self.interface, &self.devmap)?;
         let control = prepared.control();
         self.what = What::Streams(prepared);
         Ok(control)
+    }
+}
+
+impl LiveSender for XdpLiveTx {
+    fn longest(&self) -> usize {
+        self.interface.longest_live()
+    }
+
+    fn prepare(&mut self, streams: &dyn Any) -> Result<Arc<dyn LiveControl>, PortError> {
+        self.prepare_any(streams, false)
+    }
+
+    fn prepare_told(&mut self, streams: &dyn Any) -> Result<Arc<dyn LiveControl>, PortError> {
+        self.prepare_any(streams, true)
     }
 
     fn run(&mut self) -> Result<(), PortError> {

@@ -2,6 +2,7 @@
 
 mod order;
 mod random;
+mod told;
 
 use super::program::{Maps, Program as Streams};
 use super::words::{OFFSET, State};
@@ -29,7 +30,10 @@ struct Trial<'a> {
 
 impl<'a> Trial<'a> {
     fn of(set: &'a StreamSet) -> Self {
-        let streams = Streams::of(set).unwrap_or_else(|reason| panic!("{reason}"));
+        Trial::with(set, &Streams::of(set).unwrap_or_else(|reason| panic!("{reason}")))
+    }
+
+    fn with(set: &'a StreamSet, streams: &Streams<'_>) -> Self {
         let state = State::new(streams.words).unwrap();
         let mut memory = Bytes::new(streams.memory.len().max(8)).unwrap();
         memory.write(0, &streams.memory);

@@ -31,6 +31,8 @@ pub struct Writer<'a> {
     pub longest: usize,
     pub failed: Label,
     pub key: Key,
+    /// The word that the stream's number in trailers is read from, where that can change.
+    pub number: Option<usize>,
     /// How large each sum can become.
     pub most: [u64; SUMS.len()],
 }
@@ -65,13 +67,13 @@ impl Writer<'_> {
             self.noise(asm, fill, *covers);
         }
         if let Some(mark) = &layout.trailer {
-            let stream = u64::from(mark.stream) << SEQUENCE_BITS;
+            let number = self.number.ok_or(u64::from(mark.stream) << SEQUENCE_BITS);
             sequence(asm);
-            asm.mov64(Reg::R1, stream);
+            load_number(asm, number);
             asm.alu(Alu::Or, Reg::R0, Reg::R1);
             self.count(asm, mark.covers, 8);
             store(asm, mark.offset, 8, false);
-            time_and_check(asm, stream ^ self.key.0);
+            time_and_check(asm, number, self.key);
             self.count(asm, mark.covers, 8);
             store(asm, mark.offset + 8, 8, false);
         }
@@ -284,12 +286,24 @@ fn sequence(asm: &mut Assembler) {
     asm.alu(Alu::Rsh, Reg::R0, 64 - SEQUENCE_BITS as i32);
 }
 
+/// Leaves a stream's number as trailers have it in R1: from its word, or that one.
+fn load_number(asm: &mut Assembler, number: Result<usize, u64>) {
+    match number {
+        Ok(word) => asm.load(Size::B8, Reg::R1, Reg::R7, at(word)),
+        Err(number) => asm.mov64(Reg::R1, number),
+    }
+}
+
 /// Leaves time and check of a trailer in R0 ([`check`](linerate_generate::trailer::check)). Uses R1.
-fn time_and_check(asm: &mut Assembler, stream_and_key: u64) {
+fn time_and_check(asm: &mut Assembler, number: Result<usize, u64>, key: Key) {
     let shift = 64 - TIME_BITS as i32;
     sequence(asm);
-    asm.mov64(Reg::R1, stream_and_key);
+    load_number(asm, number.map_err(|number| number ^ key.0));
     asm.alu(Alu::Xor, Reg::R0, Reg::R1);
+    if number.is_ok() {
+        asm.mov64(Reg::R1, key.0);
+        asm.alu(Alu::Xor, Reg::R0, Reg::R1);
+    }
     operate(asm, Alu::Mul, FACTORS[0]);
     fold_down(asm, 32);
     asm.load(Size::B8, Reg::R1, Reg::R7, at(OFFSET));

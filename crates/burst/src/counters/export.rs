@@ -38,7 +38,7 @@ macro_rules! export_rows {
             DeliverWaiting = Deliver, Refused, "waiting";
             /// Records that gave way to newer ones, the oldest first, because the spool was full.
             SpoolDropped = Deliver, Lost, "spool_dropped";
-            /// Records of batches that the other side will never take; they stay in the spool, in files that end in .refused.
+            /// Records of batches that the other side will never take; they are set aside, in files that end in .refused.
             DeliverRefused = Deliver, Lost, "refused_by_store";
             /// Records of batches whose files in the spool were damaged, or gone.
             SpoolDamaged = Deliver, Lost, "spool_damaged";
@@ -52,6 +52,10 @@ macro_rules! export_rows {
             MaybeDuplicated = Deliver, Note, "maybe_duplicated";
             /// Times the other side went away, or refused for a time.
             DeliverOutages = Deliver, Note, "outages";
+            /// Files of batches that are set aside in the spool in the end, of this run and of those before: .refused, .damaged, .unclaimed.
+            DeliverAside = Deliver, Note, "set_aside";
+            /// Files that were set aside and removed, the oldest first, as they took more than a tenth of what the spool may.
+            DeliverAsideDropped = Deliver, Note, "set_aside_dropped";
             /// How long the oldest batch that waits has waited, in milliseconds.
             DeliverLagMs = Deliver, Note, "lag_ms";
         }

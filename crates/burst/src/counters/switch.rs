@@ -33,6 +33,8 @@ macro_rules! switch_rows {
             SwitchMalformed = Switch, Refused, "malformed";
             /// Frames of which only the beginning came; they are not sent.
             SwitchTruncated = Switch, Lost, "truncated";
+            /// Frames that who decides made itself, more in a second than `--inject-limit` lets go.
+            SwitchInjectLimit = Switch, Lost, "inject_limit";
             /// Frames for a switch that had died of a bug of this program, or was about to.
             SwitchDied = Switch, Lost, "switch_died";
             /// Copies of frames that were handed to ports: as many of a frame as it leaves by.

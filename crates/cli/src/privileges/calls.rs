@@ -74,6 +74,8 @@ const ALWAYS: &[c_long] = &[
     libc::SYS_madvise,
     libc::SYS_mincore,
     libc::SYS_membarrier,
+    // Whoever decides about frames is watched: it may only be waited for.
+    libc::SYS_pidfd_open,
     // A ring has memory for each reader that comes.
     libc::SYS_memfd_create,
     libc::SYS_mlock,

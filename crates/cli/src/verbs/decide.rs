@@ -3,6 +3,7 @@
 use super::inputs::{size, span};
 use crate::exit::usage;
 use crate::privileges::{Identity, group_number};
+use crate::view::rates::grouped;
 use linerate_engine::{Fail, InlinePolicy, Release, Sharing, SharingOptions};
 use linerate_share::{Access, Error};
 
@@ -36,6 +37,9 @@ pub struct DecideArgs {
     /// Which frames wait behind one that the engine keeps undecided
     #[arg(long, value_name = "BY", default_value = "flow")]
     order: By,
+    /// How many frames of its own the engine may have sent in a second, both ways together; none beyond them goes
+    #[arg(long, value_name = "N", default_value_t = 10_000)]
+    inject_limit: u32,
 }
 
 /// What becomes of frames without a verdict.
@@ -66,6 +70,7 @@ pub struct Said {
     hold_us: u64,
     budget_us: u64,
     order: &'static str,
+    inject_limit: u32,
     memory: String,
     block: String,
 }
@@ -86,7 +91,7 @@ impl DecideArgs {
         };
         let (hold, budget) = (span("--hold", self.hold / 1e3)?, span("--budget", self.budget / 1e3)?);
         let (on_death, on_overload) = (fail(self.on_death), fail(self.on_overload));
-        Ok(InlinePolicy { on_death, on_overload, hold, budget, release })
+        Ok(InlinePolicy { on_death, on_overload, hold, budget, release, inject_limit: self.inject_limit })
     }
 
     /// How the ring is to be.
@@ -132,18 +137,20 @@ impl DecideArgs {
                 By::Flow => "flow",
                 By::Arrival => "arrival",
             },
+            inject_limit: self.inject_limit,
             memory: self.share_memory.clone(),
             block: self.share_block.clone(),
         }
     }
 
     /// The same for people, a line each.
-    pub fn lines(&self) -> [String; 2] {
+    pub fn lines(&self) -> [String; 3] {
         let Said { engine, on_death, on_overload, order, .. } = self.said("");
         let engine = engine.map_or("any engine decides".to_owned(), |name| format!("engine {name} decides"));
         [
             format!("{engine}; on death {on_death}, on overload {on_overload}"),
             format!("a frame is looked at within {} ms, held for {} ms; order by {order}", self.budget, self.hold),
+            format!("at most {} frames of its own go in a second", grouped(self.inject_limit.into())),
         ]
     }
 }

@@ -138,7 +138,8 @@ pub fn run(args: &Args) -> anyhow::Result<Exit> {
     let snap = if inputs.filter.is_empty() { args.meter.snap() } else { 0 };
     let (ports, mut notes) = args.receive.open(&inputs, Needs { snap, ..Needs::default() })?;
     identity.assume()?;
-    let exporters = args.meter.exporters(args.targets(), how).map_err(|error| identity.explain(error))?;
+    let observed = Arc::default();
+    let exporters = args.meter.exporters_of(args.targets(), how, &observed).map_err(|error| identity.explain(error))?;
     let mut drawing = args.ask.drawing()?;
     let folders = made_in(&exporters)?;
     notes.extend(identity.note().into_iter().chain(confine(&folders)));
@@ -159,7 +160,8 @@ pub fn run(args: &Args) -> anyhow::Result<Exit> {
     let news = args.show.news(is_silent);
     let live = Live::start_reading(&progress, "metered", interval, inputs.reading());
     let records = Tee::showing(exporters, stop.clone(), &about).map_err(|error| identity.explain(error))?;
-    let mut metering = Metering::new(meters, inputs.selection(), records).progress(Arc::clone(&progress));
+    let mut metering =
+        Metering::new(meters, inputs.selection(), records).progress(Arc::clone(&progress)).observed(observed);
     let reopening = if folders.is_empty() {
         stop_on_signals(&stop).map(|()| None)?
     } else {

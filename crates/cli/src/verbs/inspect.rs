@@ -1,20 +1,24 @@
 //! `linerate inspect`: an engine that decides about the frames of an inline ring by filter text.
 
 use super::inputs::span;
+use super::show::MetricsArgs;
 use crate::exit::{Exit, usage};
 use crate::privileges::{Identity, confine};
 use crate::signals::stop_on_signals;
 use crate::view::rates::grouped;
 use crate::view::terminal::{fail, show, show_document, shown, tell};
 use anyhow::anyhow;
-use linerate_burst::LinkType;
 use linerate_burst::text::quoted;
+use linerate_burst::{Count, LinkType, Stage};
 use linerate_engine::Stop;
+use linerate_engine::metrics::source;
 use linerate_filter::Filter;
 use linerate_port::Spec;
 use linerate_share::{Attach, Decide, End, Engine, Error, Seen, Verdict};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use serde::Serialize;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 /// Options of `linerate inspect`.
@@ -59,6 +63,8 @@ pub struct Args {
     /// Go on as this user once attached (default: whoever called sudo, doas or pkexec)
     #[arg(short = 'Z', long, value_name = "USER")]
     user: Option<String>,
+    #[command(flatten)]
+    metrics: MetricsArgs,
 }
 
 /// The longest wait for frames, so that stop requests and time limits are seen.
@@ -77,6 +83,16 @@ struct Asked {
     blacklist: Rules,
     drop: Rules,
 }
+
+/// What goes into the ledger of those who collect counters, as the run has counted it so far.
+const TOLD: [(Stage, Count); 6] = [
+    (Stage::Receive, Count::Received),
+    (Stage::Receive, Count::Delivered),
+    (Stage::Receive, Count::Skipped),
+    (Stage::Verdict, Count::VerdictReceived),
+    (Stage::Verdict, Count::InlinePassed),
+    (Stage::Verdict, Count::InlineBlocked),
+];
 
 /// `linerate/inspect/1`.
 #[derive(Default, Serialize)]
@@ -134,12 +150,24 @@ impl Args {
         let begun = Instant::now();
         let (mut passed, mut blocked) = (0, 0);
         let mut quiet_since = begun;
+        let (so_far, ring) = (Arc::new([const { AtomicU64::new(0) }; TOLD.len()]), self.ring.clone());
+        let told = Arc::clone(&so_far);
+        let _source = source(move |ledger| {
+            for ((stage, count), so_far) in TOLD.iter().zip(&*told) {
+                ledger.account(*stage, &ring).add(*count, so_far.load(Ordering::Relaxed));
+            }
+        });
+        let _told = self.metrics.tell(self.quiet || self.json);
         while engine.ended().is_none() && !stop.is_requested() && duration.is_none_or(|limit| begun.elapsed() < limit) {
             let looked = engine.look(|seen, _| {
                 let verdict = asked.verdict(seen);
                 *if verdict == Verdict::Pass { &mut passed } else { &mut blocked } += 1;
                 Decide::Now(verdict)
             });
+            let (all, skipped) = (engine.looked(), engine.skipped());
+            for (so_far, now) in so_far.iter().zip([all + skipped, all, skipped, passed + blocked, passed, blocked]) {
+                so_far.store(now, Ordering::Relaxed);
+            }
             if looked > 0 {
                 quiet_since = Instant::now();
             } else if self.spin || quiet_since.elapsed() < SPIN {

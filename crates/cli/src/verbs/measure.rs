@@ -2,6 +2,8 @@
 
 mod account;
 mod bursts;
+#[cfg(test)]
+mod faults;
 mod options;
 mod plan;
 mod recovery;
@@ -78,7 +80,8 @@ pub fn run(args: &Args) -> anyhow::Result<Exit> {
     let duration = args.duration.map(|limit| seconds("--duration", limit)).transpose()?;
     let found = guard::interface(to);
     let services = args.method.services.as_deref().map(services::read).transpose()?;
-    let sizes = if services.is_some() { Vec::new() } else { args.sizes() };
+    let mean = args.streams.as_deref().map(traffic::of_file).transpose()?.as_ref().map(traffic::mean_size);
+    let sizes = if services.is_some() { Vec::new() } else { mean.map_or_else(|| args.sizes(), |mean| vec![mean]) };
     let sets = sizes.iter().map(|size| sets(args, *size)).collect::<anyhow::Result<Vec<_>>>()?;
     let longest = sets.iter().flatten().flat_map(|set| &set.streams).flat_map(|stream| &stream.variants);
     guard::check_length(found.as_ref(), longest.map(|variant| variant.frame.len()).max().unwrap_or_default())?;
@@ -87,10 +90,12 @@ pub fn run(args: &Args) -> anyhow::Result<Exit> {
     let stop = Stop::new();
     stop_on_signals(&stop)?;
     let report = Report::new(args, &plan, &directions, report::Environment::find(&directions));
-    let bench = Bench { directions, take: args.take, threads: args.threads, quiet: plan.quiet, stop: &stop };
+    let bench =
+        Bench { directions, take: args.take, threads: args.threads, learn: args.learn, quiet: plan.quiet, stop: &stop };
     let until = duration.map(|duration| Instant::now() + duration);
     let mut measurement = Measurement { args, plan, bench: &bench, until, report, files, number: 0 };
     let line = args.line.or(guard::line_of(found.as_ref()));
+    let _told = args.end.tell_counters(&identity)?;
     measurement.foretell(sizes.len())?;
     measurement.run(services.as_deref(), &sizes, &sets, line)?;
     measurement.conclude()
@@ -109,8 +114,10 @@ fn directions(args: &Args) -> anyhow::Result<Vec<Direction>> {
     check_take(args.take, &Some(check.clone()))?;
     args.answer.check(&to, Some(&check))?;
     let mut directions = vec![Direction { from: to.clone(), to: check.clone(), answer: args.answer.clone() }];
-    if args.both {
+    if args.both || args.learn {
         guard::check_route(&check, args.end.yes)?;
+    }
+    if args.both {
         let answer = args.answer.turned()?;
         directions.push(Direction { from: REGISTRY.for_sending(&check)?, to, answer });
     }
@@ -121,7 +128,10 @@ fn directions(args: &Args) -> anyhow::Result<Vec<Direction>> {
 fn sets(args: &Args, size: u64) -> anyhow::Result<Vec<StreamSet>> {
     let usual = [if args.ipv6 { traffic::USUAL_IP6 } else { traffic::USUAL }.to_owned()];
     let texts = if args.packet.is_empty() { &usual[..] } else { &args.packet };
-    let set = traffic::streams(texts, size, args.seed)?;
+    let set = match &args.streams {
+        Some(path) => traffic::of_file(path)?,
+        None => traffic::streams(texts, size, args.seed)?,
+    };
     let back = args.both.then(|| traffic::turned(&set));
     Ok([set].into_iter().chain(back).collect())
 }
@@ -160,7 +170,8 @@ impl Measurement<'_> {
             self.report.failure = Some(format!("{error:#}"));
         }
         self.report.is_interrupted = self.bench.stop().is_requested();
-        self.files.write(&self.report)
+        self.files.write(&self.report);
+        Ok(())
     }
 
     /// Does all that the method does, with frames of one size.
@@ -280,12 +291,12 @@ impl Measurement<'_> {
     fn keep(&mut self, test: &'static str, size: u64, ask: Ask, account: &Account) -> anyhow::Result<()> {
         if let Some(last) = self.report.sizes.last_mut() {
             let row = Row::new(last.trials.len() + 1, test, ask, account.clone());
-            if !(self.args.end.quiet || self.args.end.json) {
+            if !self.args.end.is_silent() {
                 tell(line(size, &row));
             }
             last.trials.push(row);
         }
-        self.files.write(&self.report)?;
+        self.files.write(&self.report);
         match &account.failure {
             Some(failure) => Err(anyhow::anyhow!(failure.clone())),
             None => Ok(()),
@@ -311,15 +322,23 @@ impl Measurement<'_> {
     }
 
     fn is_silent(&self) -> bool {
-        self.args.end.quiet || self.args.end.json
+        self.args.end.is_silent()
     }
 
     /// Says how long all will take, before anything is sent.
     fn foretell(&mut self, sizes: usize) -> anyhow::Result<()> {
         let of_size = self.plan.estimate(None)?;
         let all: f64 = of_size.iter().map(|(_, seconds)| seconds * sizes as f64).sum();
-        let asked = self.args.duration.filter(|_| self.plan.method == Method::Soak).unwrap_or(0.0);
+        let is_soak = self.plan.method == Method::Soak;
+        let asked = self.args.duration.filter(|_| is_soak).unwrap_or(0.0);
         self.report.estimated_s = all + asked;
+        if is_soak && !self.is_silent() {
+            let span = self
+                .args
+                .duration
+                .map_or_else(|| "until Ctrl-C".to_owned(), |seconds| format!("{} in all", clock(seconds)));
+            tell(format_args!("{span}, at one load\n"));
+        }
         if self.is_silent() || of_size.is_empty() {
             return Ok(());
         }
@@ -356,18 +375,17 @@ impl Measurement<'_> {
 
     fn conclude(mut self) -> anyhow::Result<Exit> {
         self.report.state = self.state();
-        let Measurement { args, report, .. } = &mut self;
+        self.files.write(&self.report);
+        let Measurement { args, report, files, .. } = &self;
         if args.end.json {
-            show_document(&*report)?;
+            show_document(report)?;
         } else {
             show(report.text());
         }
-        if let Some(failure) = &report.failure {
-            fail(shown(failure));
-        }
-        let exit = if matches!(report.state, "failed" | "interrupted") { Exit::Failed } else { Exit::Done };
-        self.files.write(&self.report)?;
-        Ok(exit)
+        let failures: Vec<&str> = report.failure.as_deref().into_iter().chain(files.failures()).collect();
+        failures.iter().for_each(|failure| fail(shown(failure)));
+        let is_good = failures.is_empty() && !matches!(report.state, "failed" | "interrupted");
+        Ok(if is_good { Exit::Done } else { Exit::Failed })
     }
 }
 

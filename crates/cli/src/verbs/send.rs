@@ -7,6 +7,7 @@ mod source;
 use self::report::{Head, Row};
 use self::source::{Bytes, Pattern};
 use super::inputs::span;
+use super::show::{MetricsArgs, Told};
 use crate::exit::{Exit, usage};
 use crate::privileges::{Identity, confine};
 use crate::signals::{answer_requests, stop_on_signals, waiting};
@@ -113,6 +114,8 @@ pub struct Args {
     /// Show how far it is every so many seconds; 0 for nothing until the end [default: 1]
     #[arg(long, value_name = "S")]
     interval: Option<f64>,
+    #[command(flatten)]
+    metrics: MetricsArgs,
     /// Say nothing but errors and what came of it
     #[arg(short = 'q', long)]
     quiet: bool,
@@ -302,7 +305,7 @@ impl Args {
 struct Running {
     stop: Stop,
     written: Arc<AtomicU64>,
-    _beside: (Live, crate::signals::Answers),
+    _beside: (Live, crate::signals::Answers, Told),
 }
 
 impl Running {
@@ -327,7 +330,10 @@ impl Running {
             let rate = bits_per_second(bytes as f64 * 8.0 / seconds.max(1e-9) / 1e9);
             tell(format_args!("so far {} bytes sent in {seconds:.3} s: {rate} of payload\n", grouped(bytes)));
         })?;
-        Ok(Running { stop, written, _beside: (live, answers) })
+        #[cfg(feature = "serve")]
+        crate::view::metrics::watch_sent(&written);
+        let told = args.metrics.tell(args.quiet || args.json);
+        Ok(Running { stop, written, _beside: (live, answers, told) })
     }
 
     fn watched<'a>(&'a self, stop: &'a std::sync::atomic::AtomicBool) -> Watched<'a> {

@@ -2,12 +2,14 @@
 
 mod files;
 
+use super::generate::answer::beside;
 use super::generate::guard;
 use crate::exit::{Exit, usage};
 use crate::privileges::{Identity, confine};
 use crate::signals::stop_on_signals;
 use crate::verbs::inputs::are_live;
 use crate::verbs::measure::reset::Helper;
+use crate::verbs::show::MetricsArgs;
 use crate::view::rates::grouped;
 use crate::view::terminal::{fail, show, shown, tell};
 use anyhow::Context;
@@ -33,6 +35,8 @@ Examples:
   # a person: open the page whose address is printed at the start
   # from other hosts too: plain HTTP, so a network that nobody else is in
   linerate serve --port p1=eth1 --listen 0.0.0.0:8443 --token token.txt
+  # they call it by a name
+  linerate serve --port p1=eth1 --listen 0.0.0.0:8443 --name lab.example
   # by HTTPS, over any network
   linerate serve --port p1=eth1 --tls-cert lab.pem --tls-key lab.key
 The page has all in a browser: streams with a live check, captures, flows,
@@ -47,6 +51,12 @@ pub struct Args {
     /// The address and port to listen on
     #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:8443")]
     listen: SocketAddr,
+    /// A name that clients call this host by, beside its addresses; several times
+    #[arg(long = "name", value_name = "HOST", value_parser = host)]
+    names: Vec<String>,
+    /// Streams that are there from the start, stopped: a stream file, commands, or a snappi script
+    #[arg(long, value_name = "FILE")]
+    streams: Option<PathBuf>,
     /// A file whose first line clients have to bring; none asks for nothing, on this host alone [default: one that is
     /// drawn and printed]
     #[arg(long, value_name = "FILE")]
@@ -74,6 +84,8 @@ pub struct Args {
     /// or nobody)
     #[arg(short = 'Z', long, value_name = "USER")]
     user: Option<String>,
+    #[command(flatten)]
+    metrics: MetricsArgs,
 }
 
 /// Tokens shorter than this can be tried.
@@ -83,7 +95,7 @@ const LINK: usize = 18;
 
 /// Serves until it is stopped.
 pub fn run(args: &Args) -> anyhow::Result<Exit> {
-    let token = args.token()?;
+    let (token, streams) = (args.token()?, args.streams()?);
     let secure = match (&args.tls_cert, &args.tls_key) {
         (Some(cert), Some(key)) => Some(Secure::new(cert, key).context("--tls-cert, --tls-key")?),
         _ => None,
@@ -123,14 +135,19 @@ pub fn run(args: &Args) -> anyhow::Result<Exit> {
     let stop = Stop::new();
     stop_on_signals(&stop)?;
     let tester = Arc::new(Mutex::new(Tester::new(opened, seed).context("cannot start threads for the ports")?));
+    if let (Some(path), Some(text)) = (&args.streams, &streams) {
+        let set = tester.lock().unwrap_or_else(PoisonError::into_inner).load(text);
+        set.map_err(|wrong| usage(format!("--streams {}: {}", path.display(), wrong.lines().join("; "))))?;
+    }
     args.announce(address, &token);
+    let _told = args.metrics.tell(args.quiet);
     let is_quiet = args.quiet;
     let told = move |text: &str| {
         if !is_quiet {
             tell(format_args!("{}\n", shown(text)));
         }
     };
-    let guard = Guard::new(token, address, Vec::new());
+    let guard = Guard::new(token, address, args.names.clone());
     let measurer: Box<dyn linerate_serve::Measurer> = Box::new(super::measure::served::Served { resets });
     let files = files::Files { folder: args.files.clone() };
     let desk = Arc::new(Desk::new(Arc::clone(&tester), Some(measurer)).reading(Box::new(files)));
@@ -171,6 +188,14 @@ impl Args {
         Ok(Token::Text(line.to_owned()))
     }
 
+    /// The text of the streams that are there from the start.
+    fn streams(&self) -> anyhow::Result<Option<String>> {
+        let read = |path: &PathBuf| {
+            std::fs::read_to_string(path).with_context(|| format!("--streams {}: cannot be read", path.display()))
+        };
+        self.streams.as_ref().map(read).transpose()
+    }
+
     /// Where it listens, and what a client has to say.
     fn announce(&self, address: SocketAddr, token: &Token) {
         let scheme = if self.tls_cert.is_some() { "https" } else { "http" };
@@ -192,9 +217,12 @@ fn open(name: &str, spec: &Spec, identity: &Identity) -> anyhow::Result<Opened> 
     let found = guard::interface(spec);
     let link = LinkType::ETHERNET;
     let options = TxOptions { queues: 1, stamped: true, owner: identity.owner(), link };
-    let tx = open_tx(spec, &options).map_err(|error| identity.explain(error))?;
-    let rx = open_rx(spec, &RxOptions { promiscuous: true, lossless: true, ..RxOptions::default() })?;
+    let mut tx = open_tx(spec, &options).map_err(|error| identity.explain(error))?;
+    let receiving = if REGISTRY.only_sends(spec) { beside(spec)? } else { spec.clone() };
+    let rx = open_rx(&receiving, &RxOptions { promiscuous: true, lossless: true, ..RxOptions::default() })?;
     let mtu = found.as_ref().map_or(0, |found| found.mtu as usize);
+    let longest = tx.queues.iter_mut().filter_map(|queue| queue.live()).map(|live| live.longest()).min();
+    let longest = longest.unwrap_or(usize::MAX);
     // Of interfaces in other namespaces this says nothing.
     let is_here = REGISTRY.interface(spec).is_some_and(|at| at.option("netns").is_none());
     let carrier = found.as_ref().filter(|_| is_here).map(|found| format!("/sys/class/net/{}/carrier", found.name));
@@ -206,7 +234,7 @@ fn open(name: &str, spec: &Spec, identity: &Identity) -> anyhow::Result<Opened> 
         tx,
         rx,
         line: guard::line_of(found.as_ref()),
-        longest: if mtu == 0 { usize::MAX } else { mtu + LINK },
+        longest: longest.min(if mtu == 0 { usize::MAX } else { mtu + LINK }),
         is_up: Box::new(is_up),
     })
 }
@@ -217,6 +245,16 @@ fn random<const N: usize>() -> anyhow::Result<[u8; N]> {
     let mut source = std::fs::File::open("/dev/urandom").context("/dev/urandom")?;
     source.read_exact(&mut bytes).context("/dev/urandom")?;
     Ok(bytes)
+}
+
+/// A name of a host.
+fn host(text: &str) -> Result<String, String> {
+    let is_name = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte));
+    if is_name {
+        Ok(text.to_owned())
+    } else {
+        Err("a name of this host, as in lab.example; no port, no scheme".to_owned())
+    }
 }
 
 /// A name, and a port; the port's own text is its name where none is given.

@@ -20,6 +20,13 @@ pub struct ShowArgs {
     /// The whole ledger at the end, also where nothing was lost
     #[arg(short = 'v', long, conflicts_with_all = ["quiet", "json"])]
     pub ledger: bool,
+    #[command(flatten)]
+    metrics: MetricsArgs,
+}
+
+/// Where counters are told: also an option of verbs that show what happens in ways of their own.
+#[derive(Debug, clap::Args)]
+pub struct MetricsArgs {
     /// Answer GET /metrics here while the run lasts, all counters in the text format of Prometheus; and linerate top --from, at
     /// the path of a socket (for its owner alone) with flows
     #[cfg(feature = "serve")]
@@ -29,9 +36,35 @@ pub struct ShowArgs {
 
 /// What goes on beside a run.
 pub struct Beside {
+    _metrics: Told,
+    _news: News,
+}
+
+/// Counters are told as long as this is there.
+pub struct Told {
     #[cfg(feature = "serve")]
     _metrics: Metrics,
-    _news: News,
+}
+
+impl MetricsArgs {
+    /// Answers those who collect counters, as long as the result is there, and says where unless that is to be silent. Call it once
+    /// privileges are gone.
+    pub fn tell(&self, is_silent: bool) -> Told {
+        #[cfg(not(feature = "serve"))]
+        let _ = is_silent;
+        Told {
+            #[cfg(feature = "serve")]
+            _metrics: Metrics::start(is_silent, shows),
+        }
+    }
+
+    /// Whether they are asked for.
+    pub fn is_given(&self) -> bool {
+        #[cfg(feature = "serve")]
+        return self.metrics.is_some();
+        #[cfg(not(feature = "serve"))]
+        false
+    }
 }
 
 impl ShowArgs {
@@ -45,11 +78,12 @@ impl ShowArgs {
     /// result is there.
     pub fn news(&self, is_silent: bool) -> Beside {
         let is_shown = !self.quiet && !is_silent;
-        Beside {
-            #[cfg(feature = "serve")]
-            _metrics: Metrics::start(!is_shown, shows),
-            _news: News::start(is_shown),
-        }
+        Beside { _metrics: self.metrics.tell(!is_shown), _news: News::start(is_shown) }
+    }
+
+    /// Whether counters are to be told.
+    pub fn has_metrics(&self) -> bool {
+        self.metrics.is_given()
     }
 
     /// Whether the user said how often.

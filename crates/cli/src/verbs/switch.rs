@@ -1,6 +1,6 @@
 //! `linerate switch`: many ports joined by rules, or as a bridge that learns.
 
-mod control;
+pub(crate) mod control;
 mod open;
 mod report;
 
@@ -66,46 +66,42 @@ Hosts must make frames that fit a wire, as they do by
   ethtool -K eth0 tso off gso off gro off")]
 #[command(mut_arg("json", |arg| arg.help("Print one JSON document at the end (schema linerate/switch/1)")))]
 pub struct Args {
-    /// Ports, from port 1 on; behind --ctl, what to ask: add-flow RULE.., del-flows [MATCHES], replace-flows FILE,
-    /// dump-flows [MATCHES], dump-ports, fdb, fdb-flush
-    #[arg(value_name = "PORT", required_unless_present = "ctl")]
+    /// Ports, from port 1 on
+    #[arg(value_name = "PORT", required = true)]
     ports: Vec<String>,
     /// A rule; without any there is one: actions=normal
-    #[arg(long, value_name = "RULE", conflicts_with = "ctl")]
+    #[arg(long, value_name = "RULE")]
     rule: Vec<String>,
     /// A file with a rule a line; # begins a comment
-    #[arg(long, value_name = "FILE", conflicts_with = "ctl")]
+    #[arg(long, value_name = "FILE")]
     rules: Option<String>,
     /// The VLANs of a port, for normal: PORT:access=10, PORT:trunk=10,20-30, PORT:trunk=10,native=5
-    #[arg(long, value_name = "PORT:VLANS", conflicts_with = "ctl")]
+    #[arg(long, value_name = "PORT:VLANS")]
     vlan: Vec<String>,
     /// How many MACs are remembered, for normal
-    #[arg(long, value_name = "N", default_value_t = 8192, conflicts_with = "ctl")]
+    #[arg(long, value_name = "N", default_value_t = 8192)]
     mac_entries: usize,
     /// After how many seconds without a frame a MAC is forgotten
-    #[arg(long, value_name = "S", default_value_t = 300.0, conflicts_with = "ctl")]
+    #[arg(long, value_name = "S", default_value_t = 300.0)]
     mac_age: f64,
     /// Let normal forward frames for the next bridge alone (spanning tree and the like) too
-    #[arg(long, conflicts_with = "ctl")]
+    #[arg(long)]
     forward_reserved: bool,
     /// Where frames go that leave by a port that is a file: DIR/PORT.pcap
-    #[arg(long, value_name = "DIR", conflicts_with = "ctl")]
+    #[arg(long, value_name = "DIR")]
     out: Option<String>,
     /// What happens to frames for a port that is full [default: wait where all that is read are files, else drop]
-    #[arg(long, value_name = "HOW", conflicts_with = "ctl")]
+    #[arg(long, value_name = "HOW")]
     on_full: Option<OnFull>,
     /// Make a ring of this name (with a / it is the path of a socket), whose reader decides about frames of rules with
     /// inspect:NAME, as it does of inline: linerate inspect shm:NAME, or another engine. May be given several times
-    #[arg(long, value_name = "NAME", conflicts_with = "ctl")]
+    #[arg(long, value_name = "NAME")]
     inspect: Vec<String>,
     #[command(flatten)]
     decide: DecideArgs,
-    /// Listen at this path for who looks at the switch and changes it, by --ctl
-    #[arg(long, value_name = "PATH", conflicts_with = "ctl")]
+    /// Listen at this path for who looks at the switch and changes it: linerate ctl PATH
+    #[arg(long, value_name = "PATH")]
     control: Option<String>,
-    /// Ask the switch that listens there
-    #[arg(long, value_name = "PATH", conflicts_with_all = ["json", "duration", "yes", "lossless", "spin", "user", "interval", "quiet", "ledger"])]
-    ctl: Option<String>,
     #[command(flatten)]
     join: JoinArgs,
 }
@@ -119,11 +115,8 @@ enum OnFull {
     Wait,
 }
 
-/// Switches, or asks a switch.
+/// Switches.
 pub fn run(args: &Args) -> anyhow::Result<Exit> {
-    if let Some(path) = &args.ctl {
-        return control::ask(path, &args.ports);
-    }
     let joined = Joined::parse(&args.ports, args.out.as_deref(), args.join.yes)?;
     let duration = args.join.duration()?;
     let switch = args.switch(&joined)?;
@@ -136,7 +129,7 @@ pub fn run(args: &Args) -> anyhow::Result<Exit> {
     identity.assume()?;
     let to = joined.add_files(live)?;
     notes.extend(identity.note());
-    notes.extend(args.control.iter().map(|path| format!("asked and changed by linerate switch --ctl {path}")));
+    notes.extend(args.control.iter().map(|path| format!("asked and changed by linerate ctl {path}")));
     let mut folders: Vec<_> = control.as_ref().and_then(Control::folder).into_iter().collect();
     for ring in &args.inspect {
         folders.extend(socket_folder(ring)?);
@@ -169,7 +162,7 @@ impl Args {
         if self.mac_entries == 0 || self.mac_entries > 1 << 24 || age < Duration::from_secs(1) {
             return Err(usage("--mac-entries is 1 to 16777216, --mac-age a second or more"));
         }
-        let mut options = Options::new(joined.len());
+        let mut options = Options { ports: joined.vlans(), ..Options::new(joined.len()) };
         let started = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
         let now = Nanos(u64::try_from(started.as_nanos()).unwrap_or_default());
         let seed = random::mix(now.0 ^ u64::from(std::process::id()) << 40);
@@ -183,20 +176,24 @@ impl Args {
             let vlans = PortVlans::parse(vlans).map_err(|error| usage(format!("--vlan {text}: {error}")))?;
             options.ports[usize::from(port) - 1] = vlans;
         }
-        let mut switch = Switch::new(options);
         let names = joined.names(&self.inspect);
         let file =
             self.rules.as_ref().map(|path| std::fs::read_to_string(path).with_context(|| format!("--rules {path}")));
         let file = file.transpose()?.unwrap_or_default();
         let path = self.rules.as_deref().unwrap_or_default();
         let in_file = (1..).zip(file.lines()).map(|(line, text)| (format!("{path}:{line}"), text));
+        let mut switch = Switch::new(options);
+        let mut many = Vec::new();
         let given = self.rule.iter().map(|text| (format!("--rule {text}"), text.as_str()));
         for (place, text) in in_file.chain(given) {
             let Some(text) = line_of(text) else { continue };
             let rule = parse_rule(text, &names).map_err(|error| usage(format!("{place}: {error}")))?;
             // Of thousands, to look for two such would take longer than all the rest.
-            let is_looked_for = self.join.is_told() && switch.count() < 1000;
-            if let Some(other) = is_looked_for.then(|| switch.ambiguous(&rule)).flatten() {
+            if switch.count() >= 1000 {
+                many.push(rule);
+                continue;
+            }
+            if let Some(other) = self.join.is_told().then(|| switch.ambiguous(&rule)).flatten() {
                 let (one, other) = (text, show_match(&other.rule.matches));
                 let line =
                     format!("{one}: of frames of {other} too, with the same priority: the older rule goes first");
@@ -204,6 +201,7 @@ impl Args {
             }
             switch.add(rule, now);
         }
+        switch.add_all(many, now);
         if self.rules.is_none() && self.rule.is_empty() {
             switch.add(Rule::normal(), now);
         }

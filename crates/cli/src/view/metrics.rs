@@ -106,6 +106,11 @@ pub fn bind_path() -> anyhow::Result<()> {
     Ok(())
 }
 
+/// Takes away what was bound for a run that did not begin.
+pub fn unbind() {
+    drop(lock(&BOUND).take());
+}
+
 /// The folder of that socket, which is removed in the end.
 pub fn folder() -> Option<OwnedFd> {
     let bound = lock(&BOUND);
@@ -126,6 +131,14 @@ pub fn watch(progress: &Arc<Progress>, done: &'static str) {
         let read = Box::new(move || read(&progress).load(Ordering::Relaxed));
         lock(&WATCHED).push(Figure { name, kind: "counter", help, done, read });
     }
+}
+
+/// What a sender of streams has sent is as well.
+pub fn watch_sent(bytes: &Arc<AtomicU64>) {
+    let bytes = Arc::clone(bytes);
+    let help = "Bytes of payload that the kernel has taken to send them.";
+    let read = Box::new(move || bytes.load(Ordering::Relaxed));
+    lock(&WATCHED).push(Figure { name: "sent_bytes_total", kind: "counter", help, done: "", read });
 }
 
 /// The streams of a reception are as well.

@@ -5,7 +5,7 @@
 //! ```
 
 use super::meters::Meters;
-use super::worker::{Load, Metering, Shared};
+use super::worker::{Load, Metering, Shared, lock};
 use crate::consumer::Round;
 use crate::died::{Died, survive};
 use crate::error::ReceiveError;
@@ -13,7 +13,7 @@ use crate::worker::Worker;
 use linerate_burst::{Block, Desc, Finish, Interface, Nanos, Pick};
 use linerate_meter::{Counts, Heard, PacketTime, Protocol, Records, Spread};
 use linerate_wire::Link;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 /// Frames that are looked at, and then copied, together: they stay in the first cache meanwhile.
@@ -61,6 +61,8 @@ struct Queue<R: Records + Send + 'static> {
     told: Nanos,
     /// Answers of DNS among all frames since the block before.
     heard: Vec<Heard>,
+    /// What the worker has counted so far.
+    shown: Arc<Mutex<Counts>>,
 }
 
 impl<R: Records + Send + 'static> Dispatch<R> {
@@ -75,13 +77,14 @@ impl<R: Records + Send + 'static> Dispatch<R> {
         let start = |mut meter: linerate_meter::Meter| {
             // It is told what time it is.
             meter.follow();
-            let metering = Metering::new(meter, records, !is_apart, false);
+            let shown = Arc::default();
+            let metering = Metering::new(meter, records, !is_apart, false).showing(&shown);
             let worker = match is_apart {
                 false => Worker::here(metering),
                 true => Worker::apart(NAME, metering, BLOCKS).map_err(|(_, error)| ReceiveError::Worker(error))?,
             };
             let picks = Vec::with_capacity(CHUNK);
-            Ok(Queue { worker, block: block(), picks, since: None, told: Nanos::ZERO, heard: Vec::new() })
+            Ok(Queue { worker, block: block(), picks, since: None, told: Nanos::ZERO, heard: Vec::new(), shown })
         };
         let mut workers: Vec<Queue<R>> = Vec::with_capacity(meters.len());
         for meter in meters {
@@ -139,6 +142,11 @@ impl<R: Records + Send + 'static> Dispatch<R> {
                 queue.hand_over(&self.links, now);
             }
         }
+    }
+
+    /// What the workers have counted so far.
+    pub fn counts(&self) -> Counts {
+        self.workers.iter().fold(Counts::default(), |sum, queue| sum.plus(&lock(&queue.shown)))
     }
 
     /// What time it is by all frames.

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 /// Places that are looked at between two bursts: some 20 us.
 const PLACES: usize = 4096;
-/// Records of a meter that one look has at the most; those beyond are counted. So many more may have ended.
+/// Records of a meter that one look has at the most; those beyond are counted. Half of the room is kept for those with many packets.
 const MOST: usize = 1 << 18;
 /// Ended records are noted for so long after somebody has looked.
 const LATELY: Duration = Duration::from_secs(5);
@@ -95,6 +95,8 @@ pub(super) struct Watch {
     since: Nanos,
     next_since: Nanos,
     until: Option<Instant>,
+    /// Records with so many packets may take all of the room: more, each time that there was too little.
+    many: u64,
 }
 
 impl Watch {
@@ -111,6 +113,7 @@ impl Watch {
             since: Nanos::ZERO,
             next_since: Nanos::ZERO,
             until: None,
+            many: 1,
         }
     }
 
@@ -130,7 +133,7 @@ impl Watch {
         if asked != self.answered {
             self.go_on(meter, asked, now);
         } else if self.until.is_some_and(|until| until < now) {
-            (self.until, self.flows, self.left_out) = (None, Vec::new(), 0);
+            (self.until, self.flows, self.left_out, self.many) = (None, Vec::new(), 0, 1);
         }
     }
 
@@ -140,18 +143,27 @@ impl Watch {
             self.until = Some(now + LATELY);
             (asked, 0)
         });
-        let (flows, left_out) = (&mut self.flows, &mut self.left_out);
-        let next = meter.glance(place, PLACES, self.since, |glance| put(flows, left_out, 2 * MOST, || glance));
+        let (flows, left_out, many) = (&mut self.flows, &mut self.left_out, self.many);
+        let next = meter.glance(place, PLACES, self.since, |packets, glance| {
+            put(flows, left_out, if packets < many { MOST / 2 } else { MOST }, glance);
+        });
         self.walk = next.map(|place| (question, place));
         if next.is_some() {
             return;
         }
         (self.answered, self.since) = (question, self.next_since);
+        if self.flows.len() >= MOST {
+            self.many = self.many.saturating_mul(2);
+        }
         let Some(shown) = &self.shown else { return };
         let mut answer = lock(&shown.answer);
         // What came too late for the look before goes with this one.
         if answer.look.flows.len() > MOST {
             answer.look.left_out += std::mem::take(&mut answer.look.flows).len() as u64;
+        }
+        if answer.look.flows.is_empty() {
+            // Memory goes back and forth: what is new to a process has to be cleared first.
+            std::mem::swap(&mut answer.look.flows, &mut self.flows);
         }
         answer.look.flows.append(&mut self.flows);
         answer.look.left_out += std::mem::take(&mut self.left_out);
@@ -179,7 +191,7 @@ struct Noting<'a> {
 
 impl Records for Noting<'_> {
     fn take(&mut self, flow: &Flow) {
-        put(&mut self.watch.flows, &mut self.watch.left_out, MOST, || Glance::of(flow));
+        put(&mut self.watch.flows, &mut self.watch.left_out, MOST / 2, || Glance::of(flow));
         self.records.take(flow);
     }
 }
@@ -190,4 +202,56 @@ fn put(flows: &mut Vec<Glance>, left_out: &mut u64, most: usize, glance: impl Fn
 
 fn lock<T>(shared: &Mutex<T>) -> MutexGuard<'_, T> {
     shared.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use linerate_burst::{Burst, Desc, TAIL};
+    use linerate_meter::Config;
+    use linerate_wire::{Link, ethernet};
+
+    /// So many flows beyond what a look has room for.
+    const FLOWS: u32 = MOST as u32 + 50_000;
+    const SIZE: usize = 42;
+
+    /// A packet of UDP of each flow, in its order.
+    fn packets(of: impl Iterator<Item = u32>, time: u64) -> (Vec<u8>, Vec<Desc>) {
+        let (mut memory, mut descs) = (Vec::new(), Vec::new());
+        for flow in of {
+            let mut frame = [0; SIZE];
+            frame[12..14].copy_from_slice(&ethernet::IPV4.to_be_bytes());
+            frame[14..24].copy_from_slice(&[0x45, 0, 0, 28, 0, 0, 0, 0, 64, 17]);
+            frame[26..30].copy_from_slice(&flow.to_be_bytes());
+            frame[30..40].copy_from_slice(&[10, 0, 0, 1, 4, 0, 0, 53, 0, 8]);
+            descs.push(Desc::new(Nanos(time), memory.len() as u32, SIZE as u32));
+            memory.extend_from_slice(&frame);
+        }
+        memory.resize(memory.len() + TAIL, 0);
+        (memory, descs)
+    }
+
+    #[test]
+    fn of_more_flows_than_there_is_room_for_those_with_many_packets_are_seen() {
+        want();
+        let config = Config { max_flows: 1 << 19, ..Config::default() };
+        let (mut meter, mut watch) = (Meter::new(&config), Watch::new());
+        let mut seen = Vec::new();
+        for round in 1..=3 {
+            // The last one has as many packets in each round as others in three.
+            let of = (0..FLOWS).chain([FLOWS; 5]);
+            let (memory, descs) = packets(of, (100 + round) * 1_000_000_000);
+            let burst = Burst::over(&memory, &descs).unwrap();
+            watch.note(|records| meter.take(burst, &[Some(Link::Ethernet)], records), &mut |_: &Flow| {});
+            let asked = std::thread::spawn(|| look(Duration::from_secs(60)));
+            while !asked.is_finished() {
+                watch.show(&meter, Instant::now());
+            }
+            let look = asked.join().unwrap();
+            assert_eq!(look.flows.len() as u64 + look.left_out, u64::from(FLOWS) + 1, "each is counted");
+            assert!((MOST / 2..=MOST).contains(&look.flows.len()));
+            seen.push(look.flows.iter().any(|glance| glance.packets[0] == 5 * round));
+        }
+        assert_eq!(seen, [false, false, true]);
+    }
 }

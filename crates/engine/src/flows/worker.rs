@@ -38,12 +38,21 @@ pub(super) struct Metering<R> {
     /// Where records wait so that workers seldom meet; `None` of a worker that is alone with them.
     batch: Option<Vec<Flow>>,
     watch: Watch,
+    /// What it has counted so far, for another thread.
+    shown: Option<Arc<Mutex<Counts>>>,
 }
 
 impl<R: Records> Metering<R> {
     pub fn new(meter: Meter, records: &Shared<R>, is_alone: bool, hears: bool) -> Self {
         let batch = (!is_alone).then(|| Vec::with_capacity(RECORDS));
-        Metering { meter, hears, busy: Duration::ZERO, records: Arc::clone(records), batch, watch: Watch::new() }
+        let (records, watch) = (Arc::clone(records), Watch::new());
+        Metering { meter, hears, busy: Duration::ZERO, records, batch, watch, shown: None }
+    }
+
+    /// Has it show there what it has counted so far.
+    pub fn showing(mut self, shown: &Arc<Mutex<Counts>>) -> Self {
+        self.shown = Some(Arc::clone(shown));
+        self
     }
 
     /// Frames where they lie, all there are.
@@ -87,6 +96,9 @@ impl<R: Records> Metering<R> {
             }
         }
         watch.show(meter, began);
+        if let Some(shown) = &self.shown {
+            *lock(shown) = *meter.counts();
+        }
         self.busy += began.elapsed();
     }
 }
@@ -116,7 +128,7 @@ pub(super) fn finish<R: Records>(metering: &mut Metering<R>, last: Nanos, died: 
     died.or_else(|| survive(|| metering.finish(last)).err())
 }
 
-fn lock<R>(records: &Shared<R>) -> MutexGuard<'_, R> {
+pub(super) fn lock<R>(records: &Shared<R>) -> MutexGuard<'_, R> {
     records.lock().unwrap_or_else(PoisonError::into_inner)
 }
 

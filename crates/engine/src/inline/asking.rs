@@ -73,7 +73,7 @@ impl<E: Exits> Asking<E> {
         Asking {
             sharing: Some(sharing),
             ring: None,
-            onward: Onward::new(exits, ways),
+            onward: Onward::new(exits, ways, policy.inject_limit),
             decisions: Decisions::new(policy),
             listed: Listed::default(),
             engines: 0,
@@ -103,6 +103,7 @@ impl<E: Exits> Asking<E> {
             ring.writer().set_interfaces(round.interfaces)
         });
         self.complete = round.complete;
+        self.onward.limit.tick(round.now);
         self.hear(round.now);
         self.settle(round.now, give_up);
         known.map_err(ReceiveError::Share)

@@ -270,6 +270,11 @@ impl Decisions {
         self.next().is_some() || self.held_now > 0
     }
 
+    /// Whether so many more could be too many to be held.
+    pub fn is_crowded(&self, more: u32) -> bool {
+        self.held_now + more as usize > MOST_HELD
+    }
+
     /// Whether nothing is known of a frame of a block.
     pub fn is_open(&self, block: u64) -> bool {
         let batch = block.checked_sub(self.first).and_then(|at| self.batches.get(at as usize));

@@ -57,16 +57,31 @@ impl<E: Exits> Asking<E> {
                 if place.frame >= taken.looked {
                     break;
                 }
+                let more = taken.looked - place.frame;
+                // What it has said of held frames makes room for those that it holds next.
+                if self.decisions.is_crowded(more) {
+                    self.hear_later(now)?;
+                }
+                self.read_line(place.block);
                 self.hear_answers()?;
                 continue;
             }
-            let said = writer.verdict(taken.slot, place.frame);
+            let said = taken.said[place.frame as usize];
             let fate = if said == UNDECIDED { None } else { Some(self.fate_of(now, place, said)?) };
             let Asking { onward, decisions, .. } = self;
             onward.tally(decisions.way(place)).held += u64::from(fate.is_none());
             decisions.look(fate, &mut |place, way, fate| onward.route(place, way, fate));
         }
         Ok(())
+    }
+
+    /// Verdicts on the frames of a block that it has looked at, before the answers are heard that came in front of them: a frame that it
+    /// holds now, and decides with an answer a moment later, is heard of as a held one.
+    fn read_line(&mut self, block: u64) {
+        let Asking { ring: Some(ring), onward, .. } = self else { return };
+        let Some(taken) = onward.blocks.at(block) else { return };
+        let (slot, known) = (taken.slot, taken.said.len() as u32);
+        taken.said.extend((known..taken.looked).map(|frame| ring.writer().verdict(slot, frame)));
     }
 
     /// What it has said of frames that it held.
@@ -154,6 +169,7 @@ impl<E: Exits> Asking<E> {
             // All that it has said goes with it.
             for taken in &mut onward.blocks.all {
                 (taken.looked, taken.later) = (0, 0);
+                taken.said.clear();
                 taken.overdue.clear();
             }
             onward.forget_answers();

@@ -1,6 +1,7 @@
 //! Where frames go once their fate is known: out of a port, or nowhere; with what the engine handed back for them.
 
 use super::decide::{Fate, Place};
+use super::limit::Limit;
 use super::tally::Tally;
 use linerate_share::{Answer, Inject, Kind, Writer};
 use std::collections::{HashMap, VecDeque};
@@ -16,6 +17,9 @@ pub(crate) trait Exits {
     /// A frame of the engine's own goes, beside this one: on its way, or back to where that came from.
     fn inject(&mut self, way: u16, place: Place, back: bool, bytes: Vec<u8>);
 
+    /// Such a frame does not go: they were too many.
+    fn refuse(&mut self, way: u16, back: bool);
+
     /// How many frames of the engine that there is have left, or will not, since this was last asked.
     fn take_own(&mut self) -> u64;
 
@@ -30,6 +34,8 @@ pub(crate) struct Onward<E> {
     /// Of each way, or of all.
     tally: Vec<Tally>,
     pub answers: Pending,
+    /// Of frames of the engine's own.
+    pub limit: Limit,
 }
 
 /// Blocks of which frames are under way.
@@ -50,6 +56,8 @@ pub(crate) struct Taken {
     /// What the engine says it has looked at, and said later.
     pub looked: u32,
     pub later: u32,
+    /// Its verdicts on those that it has looked at, as they were when that was heard.
+    pub said: Vec<u8>,
     /// Frames that the engine was asked about and the policy had, and their ways.
     pub overdue: Vec<(u32, u16)>,
     /// It is the ring's again.
@@ -68,9 +76,10 @@ pub(crate) struct Pending {
 }
 
 impl<E: Exits> Onward<E> {
-    /// With an account for each of so many ways, or with one for all.
-    pub fn new(exits: E, ways: usize) -> Self {
-        Onward { exits, blocks: Blocks::default(), tally: vec![Tally::default(); ways], answers: Pending::default() }
+    /// With an account for each of so many ways, or with one for all; so many frames of the engine's own go in a second.
+    pub fn new(exits: E, ways: usize, inject_limit: u32) -> Self {
+        let (blocks, answers) = Default::default();
+        Onward { exits, blocks, tally: vec![Tally::default(); ways], answers, limit: Limit::new(inject_limit) }
     }
 
     /// The account of a way.
@@ -107,7 +116,14 @@ impl<E: Exits> Onward<E> {
     }
 
     fn inject(&mut self, place: Place, way: u16, frames: Vec<(Inject, Vec<u8>)>) {
-        frames.into_iter().for_each(|(inject, bytes)| self.exits.inject(way, place, inject.back, bytes));
+        for (Inject { back, .. }, bytes) in frames {
+            if self.limit.take() {
+                self.exits.inject(way, place, back, bytes);
+            } else {
+                self.answers.done += 1;
+                self.exits.refuse(way, back);
+            }
+        }
     }
 
     #[inline]

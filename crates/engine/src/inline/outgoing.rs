@@ -37,6 +37,8 @@ enum Run {
 struct Counts {
     received: u64,
     injected: u64,
+    /// Of those, the ones beyond the limit.
+    beyond: u64,
     handed: u64,
     down: u64,
     unsent: u64,
@@ -56,6 +58,12 @@ impl Exits for [Outgoing; 2] {
 
     fn inject(&mut self, way: u16, _: Place, back: bool, bytes: Vec<u8>) {
         self[usize::from(way ^ u16::from(back))].inject(bytes);
+    }
+
+    fn refuse(&mut self, way: u16, back: bool) {
+        let counts = &mut self[usize::from(way ^ u16::from(back))].counts;
+        (counts.received, counts.injected, counts.beyond) =
+            (counts.received + 1, counts.injected + 1, counts.beyond + 1);
     }
 
     fn take_own(&mut self) -> u64 {
@@ -190,9 +198,10 @@ impl Outgoing {
 
     /// Counters of what is done here and of the port's queues.
     pub fn counters(&self, ledger: &mut Ledger) {
-        let Counts { received, injected, handed, down, unsent, .. } = self.counts;
+        let Counts { received, injected, beyond, handed, down, unsent, .. } = self.counts;
         let account = ledger.account(Stage::Forward, &self.name);
         account.add(Count::ForwardReceived, received).add(Count::Forwarded, handed);
+        account.add(Count::ForwardInjectLimit, beyond);
         account.add(Count::ForwardInjected, injected).add(Count::ForwardDown, down).add(Count::ForwardUnsent, unsent);
         self.to.queues.iter().for_each(|queue| queue.counters(ledger));
     }
@@ -203,7 +212,8 @@ impl Outgoing {
             monitor.counters(ledger);
         }
         self.counts.sent = self.to.queues[0].sent();
-        self.counts.unsent = self.counts.received - self.counts.handed - self.counts.down;
+        let Counts { received, beyond, handed, down, .. } = self.counts;
+        self.counts.unsent = received - beyond - handed - down;
         self.counters(ledger);
         events.append(&mut self.errors.events);
         self.errors.failure.take()

@@ -33,10 +33,12 @@ pub struct Policy {
     pub budget: Duration,
     /// The order that is kept.
     pub release: Release,
+    /// How many frames of its own the engine may have sent in a second, both ways together.
+    pub inject_limit: u32,
 }
 
 impl Default for Policy {
-    /// Fail closed both times; 1.1 s, 50 ms; by flow.
+    /// Fail closed both times; 1.1 s, 50 ms; by flow; 10,000 frames of its own a second.
     fn default() -> Self {
         Policy {
             on_death: Fail::Closed,
@@ -44,6 +46,7 @@ impl Default for Policy {
             hold: Duration::from_millis(1100),
             budget: Duration::from_millis(50),
             release: Release::ByFlow,
+            inject_limit: 10_000,
         }
     }
 }

@@ -10,9 +10,10 @@ use crate::transmit::Places;
 use linerate_burst::Nanos;
 use linerate_generate::stream::StreamSet;
 use linerate_generate::{Action, Command, News, Traffic, Which};
+use linerate_port::LiveControl;
 use std::collections::{HashSet, VecDeque};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 /// So far ahead of the senders a command takes effect, in nanoseconds: time for each of them to read it.
@@ -60,6 +61,8 @@ struct Shared {
     stays: AtomicBool,
     /// Where streams come and go one by one: what each is doing.
     places: Option<Arc<Places>>,
+    /// Where the port makes their frames: what can be told them.
+    live: OnceLock<Arc<dyn LiveControl>>,
     inner: Mutex<Inner>,
     changed: Condvar,
 }
@@ -78,7 +81,7 @@ struct Inner {
 }
 
 /// How far a sender is.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct Sending {
     /// No frame due later has been taken, in nanoseconds of the schedule.
     taken: Arc<AtomicU64>,
@@ -121,6 +124,7 @@ impl Control {
             told: AtomicU64::new(0),
             stays: AtomicBool::new(false),
             places,
+            live: OnceLock::new(),
             inner: Mutex::new(inner),
             changed: Condvar::new(),
         }))
@@ -175,7 +179,9 @@ impl Control {
     pub fn states(&self, watch: &StreamWatch) -> Vec<StreamState> {
         let sent = watch.sent_now(SENDERS_TELL);
         let inner = self.lock();
-        let has_ended = |place: usize| inner.senders.iter().all(|sender| sender.ended.contains(&(place as u32)));
+        let is_sent = !inner.senders.is_empty();
+        let has_ended =
+            |place: usize| is_sent && inner.senders.iter().all(|sender| sender.ended.contains(&(place as u32)));
         inner.book.as_ref().map(|book| book.states(&sent, has_ended)).unwrap_or_default()
     }
 
@@ -210,6 +216,10 @@ impl Control {
         if inner.is_over {
             return Err(Refused::Over);
         }
+        if let Some(live) = self.0.live.get() {
+            let asked = Command { at: 0, which: which.clone(), action: action.clone() };
+            live.check(&asked).map_err(Refused::Unable)?;
+        }
         let senders = inner.senders.len();
         let action = match &mut inner.book {
             Some(book) => book.prepare(which, action, senders, at.is_some())?,
@@ -236,19 +246,24 @@ impl Control {
         Ok(told)
     }
 
+    /// The port makes the frames. Streams can be told from now on what that can do.
+    ///
+    /// # Errors
+    /// They were told something else before.
+    pub(super) fn made_by(&self, live: &Arc<dyn LiveControl>) -> Result<(), String> {
+        let inner = self.lock();
+        inner.commands.iter().try_for_each(|command| live.check(command))?;
+        self.0.live.get_or_init(|| Arc::clone(live));
+        Ok(())
+    }
+
     /// So many senders begin.
     pub(super) fn listen(&self, senders: usize) -> Vec<Listener> {
         let mut inner = self.lock();
         let first = inner.senders.len();
         let listeners = (first..first + senders).map(|sender| {
             let taken = Arc::new(AtomicU64::new(0));
-            inner.senders.push(Sending {
-                taken: Arc::clone(&taken),
-                read: 0,
-                obeyed: None,
-                done: 0,
-                ended: HashSet::new(),
-            });
+            inner.senders.push(Sending { taken: Arc::clone(&taken), ..Sending::default() });
             Listener { control: self.clone(), sender, taken, read: 0, obeyed: 0 }
         });
         let listeners = listeners.collect();
@@ -283,23 +298,23 @@ impl Inner {
 impl Listener {
     /// Frames due up to `elapsed` are to be taken: hears first what streams are told. Says whether there was something.
     #[inline]
-    pub fn hear(&mut self, elapsed: u64, traffic: &mut Traffic) -> bool {
+    pub fn hear(&mut self, elapsed: u64, tell: impl FnMut(Command)) -> bool {
         self.taken.store(elapsed, Ordering::SeqCst);
         if self.control.0.told.load(Ordering::SeqCst) == self.read {
             return false;
         }
-        self.read(traffic, elapsed);
+        self.read(elapsed, tell);
         true
     }
 
     #[cold]
-    fn read(&mut self, traffic: &mut Traffic, elapsed: u64) {
+    fn read(&mut self, elapsed: u64, mut tell: impl FnMut(Command)) {
         let mut inner = self.control.lock();
         let passed = (self.read - inner.read) as usize;
         for command in inner.commands.iter().skip(passed) {
             // A sender that is alone need not agree with others, and may have rested: what begins is not late.
             let at = if self.control.0.places.is_some() { command.at.max(elapsed) } else { command.at };
-            traffic.tell(Command { at, ..command.clone() });
+            tell(Command { at, ..command.clone() });
             self.read += 1;
         }
         inner.senders[self.sender].read = self.read;
@@ -327,7 +342,7 @@ impl Listener {
     /// Nothing can be taken: does what streams are told all the same.
     pub fn stand(&mut self, traffic: &mut Traffic, now: Nanos) {
         if self.control.0.told.load(Ordering::SeqCst) != self.read {
-            self.read(traffic, self.taken.load(Ordering::SeqCst));
+            self.read(self.taken.load(Ordering::SeqCst), |command| traffic.tell(command));
         }
         let latest = self.control.lock().latest;
         traffic.stand(self.taken.load(Ordering::SeqCst).saturating_add(LEAD).max(latest), now);
@@ -335,18 +350,18 @@ impl Listener {
 
     /// Whether something was done that whoever told it does not know of.
     #[inline]
-    pub fn has_obeyed(&self, traffic: &Traffic) -> bool {
-        traffic.obeyed() != self.obeyed
+    pub fn has_obeyed(&self, commands: u64) -> bool {
+        commands != self.obeyed
     }
 
-    /// Says what was done.
+    /// Says what was done: so many commands, the last at this time.
     #[cold]
-    pub fn tell(&mut self, traffic: &Traffic) {
-        self.obeyed = traffic.obeyed();
+    pub fn tell(&mut self, commands: u64, until: Option<u64>) {
+        self.obeyed = commands;
         let mut inner = self.control.lock();
         let sender = &mut inner.senders[self.sender];
-        (sender.obeyed, sender.done) = (traffic.obeyed_until(), self.obeyed);
-        inner.book.iter_mut().for_each(|book| book.done(traffic.obeyed_until().unwrap_or(0)));
+        (sender.obeyed, sender.done) = (until, commands);
+        inner.book.iter_mut().for_each(|book| book.done(until.unwrap_or(0)));
         drop(inner);
         self.control.0.changed.notify_all();
     }

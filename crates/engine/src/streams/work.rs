@@ -48,7 +48,7 @@ impl Work {
         let start = self.start.after(put_off).shifted(set);
         let elapsed = now.0.saturating_sub(start.0).min(self.end.saturating_sub(1));
         if let Some(listener) = &mut self.listener
-            && listener.hear(elapsed, &mut self.traffic)
+            && listener.hear(elapsed, |command| self.traffic.tell(command))
         {
             due = self.next_due().unwrap_or(self.end);
         }
@@ -182,10 +182,11 @@ impl Work {
 
     /// Whoever told streams something learns that it was done.
     fn told(&mut self) {
-        if let Some(listener) = self.listener.as_mut().filter(|listener| listener.has_obeyed(&self.traffic)) {
+        let (commands, until) = (self.traffic.obeyed(), self.traffic.obeyed_until());
+        if let Some(listener) = self.listener.as_mut().filter(|listener| listener.has_obeyed(commands)) {
             // What they had sent by then is known as soon as that is.
             self.showing.show_surely(self.traffic.sent_per_stream());
-            listener.tell(&self.traffic);
+            listener.tell(commands, until);
         }
     }
 

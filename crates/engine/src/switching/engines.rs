@@ -57,6 +57,8 @@ pub(super) struct Returning {
     /// Frames that came back, and of those the ones that the engine made.
     came: u64,
     injected: u64,
+    /// Of these, the ones beyond the limit, which do not come back.
+    beyond: u64,
 }
 
 /// What is left to be done with a frame.
@@ -147,7 +149,9 @@ impl Engine {
     pub fn add_counters(&self, ledger: &mut Ledger) {
         self.asking.onward.tallies().iter().for_each(|tally| tally.counters(&self.name, ledger));
         let returning = &self.asking.onward.exits;
-        self.counts.add_to(ledger.account(Stage::Switch, &self.name).add(Count::SwitchInjected, returning.injected));
+        let account = ledger.account(Stage::Switch, &self.name);
+        account.add(Count::SwitchReceived, returning.beyond).add(Count::SwitchInjectLimit, returning.beyond);
+        self.counts.add_to(account.add(Count::SwitchInjected, returning.injected));
     }
 
     /// The run is over. Counters come by [`Engine::add_counters`].
@@ -266,6 +270,10 @@ impl Exits for Returning {
         (self.came, self.injected) = (self.came + 1, self.injected + 1);
         let plan = if back { Plan { actions: Arc::from([Action::InPort]), from: 0 } } else { self.plan_of(place) };
         self.back.push_back(Back { in_port, plan, what: What::Own(bytes, self.engine) });
+    }
+
+    fn refuse(&mut self, _: u16, _: bool) {
+        (self.injected, self.beyond) = (self.injected + 1, self.beyond + 1);
     }
 
     fn take_own(&mut self) -> u64 {

@@ -2,7 +2,7 @@
 
 use crate::trailer::Tail;
 use linerate_wire::{Layers, Link, Protocol, dissect};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 /// What frames of a stream without a trailer have in common, from the IP header on (behind the MAC addresses where there
 /// is no IP): addresses and tags of a router's making do not matter.
@@ -77,6 +77,12 @@ impl Matchers {
     /// Frames that `matcher` fits belong to stream `id`, unless they fit an earlier one.
     pub fn add(&mut self, id: u32, matcher: Matcher) {
         self.by_length.entry(matcher.bytes.len()).or_default().push((id, matcher));
+    }
+
+    /// Takes away those of these streams.
+    pub fn remove(&mut self, ids: &HashSet<u32>) {
+        self.by_length.values_mut().for_each(|rows| rows.retain(|(id, _)| !ids.contains(id)));
+        self.by_length.retain(|_, rows| !rows.is_empty());
     }
 
     /// Whether there are none.

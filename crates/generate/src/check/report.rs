@@ -171,6 +171,11 @@ impl Counted {
         self.span = Some((first.min(desc.time), last.max(desc.time)));
     }
 
+    /// Frames that came.
+    pub fn frames(&self) -> u64 {
+        self.frames
+    }
+
     /// What came, where so many had been sent some time ago.
     pub fn live(&self, stream: u32, sent: u64) -> LiveRow {
         LiveRow { stream, received: self.frames, lost: sent.saturating_sub(self.frames) }

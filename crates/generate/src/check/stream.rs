@@ -160,6 +160,11 @@ impl Stream {
         }
     }
 
+    /// Nothing more is taken: what is missing by now stays so.
+    pub fn close(&mut self, ages: &mut Ages) {
+        self.gaps.settle(self.turn, ages);
+    }
+
     #[inline(never)]
     fn take_odd(&mut self, arrival: &Arrival, ages: &mut Ages) -> Change {
         let sequence = arrival.sequence;

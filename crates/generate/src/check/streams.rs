@@ -1,5 +1,6 @@
 //! The streams that frames came of, by their numbers.
 
+use super::ages::Ages;
 use super::stream::Stream;
 use linerate_burst::prefer_huge_pages;
 
@@ -7,11 +8,13 @@ use linerate_burst::prefer_huge_pages;
 const CHUNK: usize = 1 << 14;
 /// In the index: no frame of this stream came yet.
 const NONE: u32 = u32::MAX;
+/// In the index: this stream was forgotten, and gets no place again.
+const GONE: u32 = NONE - 1;
 
 /// The list of places grows by so many at a time, a sixteenth of all.
 const GROWTH: usize = 1 << 20;
 /// All numbers that a stream can have.
-const NUMBERS: usize = 1 << 24;
+pub const NUMBERS: usize = 1 << 24;
 
 /// The most memory for so many streams: a list of their places grows to the greatest number there is.
 pub fn most_bytes(streams: usize) -> usize {
@@ -28,34 +31,52 @@ pub struct Streams {
     chunks: Vec<Vec<Stream>>,
     count: usize,
     most: usize,
+    /// Places of streams that were forgotten.
+    free: Vec<u32>,
 }
 
 impl Streams {
     /// None yet.
     pub fn new(most: usize) -> Self {
-        Streams { index: Vec::new(), chunks: Vec::new(), count: 0, most: most.min(NONE as usize) }
+        Streams { index: Vec::new(), chunks: Vec::new(), count: 0, most: most.min(GONE as usize), free: Vec::new() }
     }
 
     /// The place of stream `id`, whose first frame this may be. `None` where there would be too many.
     #[inline(always)]
     pub fn place(&mut self, id: u32) -> Option<u32> {
         match self.index.get(id as usize) {
-            Some(place) if *place != NONE => Some(*place),
+            Some(place) if *place < GONE => Some(*place),
             _ => self.new_place(id),
         }
     }
 
     #[cold]
     fn new_place(&mut self, id: u32) -> Option<u32> {
-        if self.count == self.most {
+        if self.is_gone(id) {
             return None;
         }
-        if self.count.is_multiple_of(CHUNK) {
-            let mut chunk = Vec::with_capacity(CHUNK);
-            prefer_huge_pages(chunk.spare_capacity_mut());
-            self.chunks.push(chunk);
-        }
-        self.chunks.last_mut()?.push(Stream::NEW);
+        let place = if let Some(place) = self.free.pop() {
+            *self.at(place) = Stream::NEW;
+            place
+        } else {
+            if self.count == self.most {
+                return None;
+            }
+            if self.count.is_multiple_of(CHUNK) {
+                let mut chunk = Vec::with_capacity(CHUNK);
+                prefer_huge_pages(chunk.spare_capacity_mut());
+                self.chunks.push(chunk);
+            }
+            self.chunks.last_mut()?.push(Stream::NEW);
+            self.count += 1;
+            self.count as u32 - 1
+        };
+        *self.entry(id) = place;
+        Some(place)
+    }
+
+    /// What the index has of a number.
+    fn entry(&mut self, id: u32) -> &mut u32 {
         let id = id as usize;
         if id >= self.index.len() {
             // Not twice as much: that may be a lot, for a number that a stranger made up.
@@ -63,9 +84,22 @@ impl Streams {
             self.index.reserve_exact(wanted.saturating_sub(self.index.len()));
             self.index.resize(id + 1, NONE);
         }
-        self.index[id] = self.count as u32;
-        self.count += 1;
-        Some(self.index[id])
+        &mut self.index[id]
+    }
+
+    /// The place of a stream is another's from now on, and no frame of it gets one again.
+    pub fn forget(&mut self, id: u32, ages: &mut Ages) {
+        let place = *self.entry(id);
+        if place < GONE {
+            self.at(place).close(ages);
+            self.free.push(place);
+        }
+        *self.entry(id) = GONE;
+    }
+
+    /// Whether a stream was forgotten.
+    pub fn is_gone(&self, id: u32) -> bool {
+        self.index.get(id as usize) == Some(&GONE)
     }
 
     /// The stream at a place.
@@ -76,13 +110,13 @@ impl Streams {
 
     /// The stream with a number, if a frame of it came.
     pub fn get(&self, id: u32) -> Option<&Stream> {
-        let place = self.index.get(id as usize).filter(|place| **place != NONE)?;
+        let place = self.index.get(id as usize).filter(|place| **place < GONE)?;
         self.chunks.get(*place as usize / CHUNK)?.get(*place as usize % CHUNK)
     }
 
     /// The same, to be changed.
     pub fn get_mut(&mut self, id: u32) -> Option<&mut Stream> {
-        let place = self.index.get(id as usize).filter(|place| **place != NONE)?;
+        let place = self.index.get(id as usize).filter(|place| **place < GONE)?;
         self.chunks.get_mut(*place as usize / CHUNK)?.get_mut(*place as usize % CHUNK)
     }
 
@@ -93,11 +127,32 @@ impl Streams {
 
     /// How many streams there are.
     pub fn len(&self) -> usize {
-        self.count
+        self.count - self.free.len()
     }
 
     /// Bytes of memory in use.
     pub fn memory(&self) -> usize {
         self.count * size_of::<Stream>() + self.index.capacity() * size_of::<u32>()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn places_of_those_that_are_forgotten_are_others_and_not_their_own_again() {
+        let (mut streams, mut ages) = (Streams::new(2), Ages::new());
+        for id in 0..1000 {
+            assert!(streams.place(id).is_some(), "stream {id}");
+            streams.at(streams.index[id as usize]).next = 7;
+            streams.forget(id, &mut ages);
+            assert!(streams.place(id).is_none() && streams.get(id).is_none(), "a late frame of {id}");
+        }
+        assert!(streams.place(1000).is_some() && streams.place(1001).is_some());
+        assert_eq!((streams.get(1000).unwrap().next, streams.len()), (0, 2), "nothing is left of the one before");
+        // Of these nothing has come.
+        streams.forget(5000, &mut ages);
+        assert!(streams.is_gone(5000) && streams.place(1002).is_none());
     }
 }

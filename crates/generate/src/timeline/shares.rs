@@ -36,6 +36,11 @@ impl Shares {
         Some(Shares { all: frames.iter().sum(), frames, bytes })
     }
 
+    /// Bytes of a frame of all, on average, as often as they are sent.
+    pub fn mean_length(&self) -> f64 {
+        self.bytes / self.all
+    }
+
     /// What the stream at a place has of a rate of all: frames per second, by the mean of its lengths.
     pub fn rate(&self, all: Rate, place: usize) -> Rate {
         let share = self.frames[place];

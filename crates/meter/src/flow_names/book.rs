@@ -1,5 +1,6 @@
 //! What was found, once for all flows that say the same.
 
+use foldhash::quality::RandomState;
 use linerate_names::Names;
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -15,7 +16,7 @@ pub(super) struct Book {
     /// From place 1 on.
     entries: Vec<Entry>,
     free: Vec<u32>,
-    places: HashMap<Arc<Names>, u32>,
+    places: HashMap<Arc<Names>, u32, RandomState>,
     bytes: usize,
     /// How often there was no room.
     pub full: u64,

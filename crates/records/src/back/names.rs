@@ -28,6 +28,7 @@ pub(super) fn of_names(path: &str) -> Option<Set> {
         "dns.qtype" => |flow, _, value| dns(names(flow)).kind = value.small(),
         "dns.rcode" => |flow, _, value| dns(names(flow)).rcode = Some(value.small()),
         "dns.answers" => |flow, _, value| dns(names(flow)).answers = Some(value.small()),
+        "dns.addresses" => |flow, _, value| dns(names(flow)).addresses = Some(text(value)),
         "http.method" => |flow, _, value| request(names(flow)).method = text(value),
         "http.host" => |flow, _, value| request(names(flow)).host = Some(text(value)),
         "http.target" => |flow, _, value| request(names(flow)).target = text(value),

@@ -60,10 +60,7 @@ impl<W: Write + Send> Writer<W> {
     }
 
     fn over(out: W, origin: Option<(Origin, u32)>) -> Result<Self> {
-        let mut columns = columns();
-        if origin.is_some() {
-            columns.retain(|column| column.field.name() != "community_id");
-        }
+        let columns = if origin.is_some() { columns_from() } else { columns() };
         let mut fields: Vec<_> = columns.iter().map(|column| column.field.clone()).collect();
         if origin.is_some() {
             fields.extend(ORIGIN.map(|(name, kind)| Field::new(name, kind, false)));
@@ -129,7 +126,7 @@ impl<W: Write + Send> Writer<W> {
 pub(crate) fn split(bytes: &[u8], rows: usize) -> Result<[Vec<u8>; 2]> {
     let reader = ParquetRecordBatchReaderBuilder::try_new(Bytes::copy_from_slice(bytes)).map_err(io)?;
     let schema = Arc::clone(reader.schema());
-    let of = columns();
+    let of = columns_from();
     let begin = || {
         let options = ArrowWriterOptions::new().with_properties(properties(&of)).with_skip_arrow_metadata(true);
         ArrowWriter::try_new_with_options(Vec::new(), Arc::clone(&schema), options).map_err(io)
@@ -143,6 +140,13 @@ pub(crate) fn split(bytes: &[u8], rows: usize) -> Result<[Vec<u8>; 2]> {
         other.write(&batch.slice(own, batch.num_rows() - own)).map_err(io)?;
     }
     Ok([one.into_inner().map_err(io)?, other.into_inner().map_err(io)?])
+}
+
+/// Those of flows whose rows say where they are from.
+fn columns_from() -> Vec<Column> {
+    let mut columns = columns();
+    columns.retain(|column| column.field.name() != "community_id");
+    columns
 }
 
 /// Columns that say where a row is from.
@@ -207,6 +211,29 @@ fn io(error: ParquetError) -> Error {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Each file says by which column it is sorted, whole or halved.
+    #[test]
+    fn halves_are_sorted_by_what_they_say() {
+        let origin = || Origin { sensor: "s".into(), run: 1, batch: 2 };
+        let flow = |id: u64| Flow { id, ..crate::tests::flow() };
+        let flows: Vec<Flow> = (0..30).map(flow).collect();
+        let flows: Vec<&Flow> = flows.iter().collect();
+        let file = |mut writer: Writer<Vec<u8>>| {
+            writer.write(&flows).unwrap();
+            writer.finish().unwrap()
+        };
+        let (whole, plain) =
+            (file(Writer::from(Vec::new(), origin()).unwrap()), file(Writer::new(Vec::new()).unwrap()));
+        let [one, other] = split(&whole, 10).unwrap();
+        for (bytes, rows) in [(plain, 30), (whole, 30), (one, 10), (other, 20)] {
+            let reader = ParquetRecordBatchReaderBuilder::try_new(Bytes::from(bytes)).unwrap();
+            let group = reader.metadata().row_group(0);
+            assert_eq!((group.num_rows(), reader.metadata().num_row_groups()), (rows, 1));
+            let sorted = &group.sorting_columns().unwrap()[0];
+            assert_eq!(group.column(sorted.column_idx as usize).column_path().string(), "first_time");
+        }
+    }
 
     /// Whoever makes columns: the file is the same, byte for byte.
     #[test]

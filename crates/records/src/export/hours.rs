@@ -1,4 +1,4 @@
-//! Which hours flows are of, and how many of them get folders.
+//! Which hours flows are of, and how many of them get folders; which days, and how many of them go into a batch.
 //!
 //! Times in a file are whatever its writer says. A folder for each hour that somebody made up would fill a disk with
 //! folders, at three waits for the disk an hour.
@@ -13,6 +13,8 @@ const MOST: usize = 48;
 const FIRST: u64 = 631_152_000;
 /// Clocks may be ahead by so many seconds.
 const AHEAD: u64 = 86_400;
+/// The most days of a batch: databases keep a day apart, and take 100 such parts of an insert at most.
+const MOST_DAYS: usize = 50;
 /// What databases read as no value (the name is Hive's): another word would make text of all dates.
 const NONE: &str = "__HIVE_DEFAULT_PARTITION__";
 
@@ -39,6 +41,23 @@ pub(super) fn split<'a, T>(flows: &[&'a T], time: fn(&T) -> u64, now: u64) -> Ve
         split.push(([format!("date={NONE}"), format!("hour={NONE}")], rest));
     }
     split
+}
+
+/// Flows in pieces of a few days each; those of times that cannot be are in pieces of their own. `flows` are in the order of `time`, which like
+/// `now` is in seconds since 1970.
+pub(super) fn days<'a, 'b, T>(flows: &'b [&'a T], time: fn(&T) -> u64, now: u64) -> Vec<&'b [&'a T]> {
+    let (early, rest) = flows.split_at(flows.partition_point(|flow| time(flow) < FIRST));
+    let (good, late) = rest.split_at(rest.partition_point(|flow| time(flow) <= now.saturating_add(AHEAD)));
+    let mut pieces = Vec::new();
+    for mut left in [early, good, late] {
+        while !left.is_empty() {
+            let days = left.chunk_by(|one, other| time(one) / 86_400 == time(other) / 86_400);
+            let (piece, rest) = left.split_at(days.take(MOST_DAYS).map(<[_]>::len).sum());
+            pieces.push(piece);
+            left = rest;
+        }
+    }
+    pieces
 }
 
 /// The date (as `2026-11-21`) and hour of a time in seconds since 1970, UTC.
@@ -84,6 +103,21 @@ mod tests {
         assert_eq!(shown.iter().filter(|(_, flows)| *flows == 2).count(), 20);
         assert_eq!(shown.last().unwrap().1, 1000 - MOST);
         assert_eq!(shown.iter().map(|(_, flows)| flows).sum::<usize>(), times.len());
+    }
+
+    #[test]
+    fn a_piece_has_a_few_days_and_no_time_that_cannot_be_beside_others() {
+        let shown = |times: &[u64]| {
+            let times: Vec<&u64> = times.iter().collect();
+            let pieces = days(&times, |time| *time, DAY);
+            assert_eq!(pieces.concat(), times);
+            pieces.iter().map(|piece| piece.len()).collect::<Vec<_>>()
+        };
+        assert_eq!(shown(&[]), [0; 0]);
+        assert_eq!(shown(&[DAY - 1, DAY - 1, DAY, DAY + 86_400]), [4]);
+        assert_eq!(shown(&[0, FIRST - 1, FIRST, DAY + 86_400, DAY + 86_401, u64::MAX]), [2, 2, 2]);
+        let times: Vec<u64> = (0..260).map(|half| DAY - 86_400 * 130 + half * 43_200).collect();
+        assert_eq!(shown(&times), [100, 100, 60]);
     }
 
     #[test]

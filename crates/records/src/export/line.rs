@@ -2,7 +2,7 @@
 
 use super::secure::{Secure, Stream};
 use std::io::{Error, ErrorKind, Read, Result, Write};
-use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream, ToSocketAddrs, UdpSocket};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream, ToSocketAddrs, UdpSocket};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
@@ -13,6 +13,8 @@ const CONNECT: Duration = Duration::from_secs(3);
 const AGREEING: Duration = Duration::from_secs(10);
 /// How long one that has everything may take to close.
 const CLOSING: Duration = Duration::from_secs(2);
+/// How often it is asked where the host of a collector is that is away.
+const ASK: Duration = Duration::from_secs(5);
 /// What the kernel keeps of datagrams that are on their way.
 const WAIT: Duration = Duration::from_millis(1);
 
@@ -67,10 +69,17 @@ pub(super) fn is_away(error: &Error) -> bool {
 /// Datagrams.
 pub(super) struct Udp {
     socket: UdpSocket,
+    host: String,
+    port: u16,
+    /// When it was asked last where the host is.
+    asked: Instant,
 }
 
 impl Udp {
     pub fn open(host: &str, port: u16) -> Result<Self> {
+        if !is_address(host) {
+            will_reconnect();
+        }
         let address = addresses(host, port)?.remove(0);
         let own: SocketAddr = match address {
             SocketAddr::V4(_) => (Ipv4Addr::UNSPECIFIED, 0).into(),
@@ -78,7 +87,21 @@ impl Udp {
         };
         let socket = UdpSocket::bind(own)?;
         socket.connect(address)?;
-        Ok(Udp { socket })
+        Ok(Udp { socket, host: host.to_owned(), port, asked: Instant::now() })
+    }
+
+    /// The host may be elsewhere by now.
+    fn look_again(&mut self) {
+        if self.asked.elapsed() < ASK || is_address(&self.host) {
+            return;
+        }
+        self.asked = Instant::now();
+        let Ok(is_ipv4) = self.socket.local_addr().map(|own| own.is_ipv4()) else { return };
+        let found = addresses(&self.host, self.port).unwrap_or_default();
+        if let Some(address) = found.into_iter().find(|address| address.is_ipv4() == is_ipv4) {
+            // Where that cannot be it stays as it was.
+            let _ = self.socket.connect(address);
+        }
     }
 }
 
@@ -99,6 +122,7 @@ impl Line for Udp {
     }
 
     fn again(&mut self) -> Result<bool> {
+        self.look_again();
         // What came of the attempt before is of no more interest.
         let _ = self.socket.take_error();
         Ok(true)
@@ -118,7 +142,10 @@ impl Line for Udp {
 /// A connection.
 pub(super) struct Tcp {
     host: String,
+    port: u16,
     addresses: Vec<SocketAddr>,
+    /// When it was asked last where the host is.
+    asked: Instant,
     secure: Secure,
     stream: Option<Stream>,
 }
@@ -126,7 +153,8 @@ pub(super) struct Tcp {
 impl Tcp {
     pub fn open(host: &str, port: u16, secure: Secure) -> Result<Self> {
         will_reconnect();
-        let mut line = Tcp { host: host.to_owned(), addresses: addresses(host, port)?, secure, stream: None };
+        let (found, asked) = (addresses(host, port)?, Instant::now());
+        let mut line = Tcp { host: host.to_owned(), port, addresses: found, asked, secure, stream: None };
         line.connect()?;
         Ok(line)
     }
@@ -182,6 +210,11 @@ impl Line for Tcp {
 
     fn again(&mut self) -> Result<bool> {
         self.stream = None;
+        // It may be elsewhere by now; where nobody knows, it may still be where it was.
+        if self.asked.elapsed() >= ASK && !is_address(&self.host) {
+            self.asked = Instant::now();
+            self.addresses = addresses(&self.host, self.port).unwrap_or(std::mem::take(&mut self.addresses));
+        }
         match self.connect() {
             Ok(()) => Ok(true),
             // What a certificate is by now, it may be no more later.
@@ -215,7 +248,38 @@ impl Line for Tcp {
     }
 }
 
+fn is_address(host: &str) -> bool {
+    host.parse::<IpAddr>().is_ok()
+}
+
 fn addresses(host: &str, port: u16) -> Result<Vec<SocketAddr>> {
     let found: Vec<SocketAddr> = (host, port).to_socket_addrs()?.collect();
     if found.is_empty() { Err(Error::new(ErrorKind::NotFound, "the host has no address")) } else { Ok(found) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::TcpListener;
+
+    /// A host that has moved: its name says where it is now.
+    #[test]
+    fn who_is_away_is_looked_for_by_name() {
+        let collector = TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = collector.local_addr().unwrap().port();
+        let (before, asked) = ((Ipv4Addr::new(127, 0, 0, 99), port), Instant::now().checked_sub(ASK).unwrap());
+        let host = "localhost".to_owned();
+        let mut line = Tcp { host, port, addresses: vec![before.into()], asked, secure: Secure::No, stream: None };
+        assert!(line.again().unwrap());
+        let (socket, mut buffer) = (UdpSocket::bind("127.0.0.1:0").unwrap(), [0; 8]);
+        let port = socket.local_addr().unwrap().port();
+        let mut line = Udp::open("localhost", port).unwrap();
+        line.socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+        line.socket.connect((Ipv4Addr::new(127, 0, 0, 99), port)).unwrap();
+        line.asked = asked;
+        assert!(line.again().unwrap());
+        line.send(b"here").unwrap();
+        socket.set_read_timeout(Some(CLOSING)).unwrap();
+        assert_eq!(socket.recv(&mut buffer).unwrap(), 4);
+    }
 }

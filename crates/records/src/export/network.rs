@@ -4,10 +4,12 @@
 //! is no room for is lost by name, the oldest first. Over UDP nobody says what was read: a collector that is away is one whose host
 //! says that nobody listens there.
 
+mod again;
+
 use super::host::{host_and_port, usual_port};
 use super::line::{Line, Tcp, Udp, is_away};
 use super::secure::Secure;
-use super::{Demand, Ending, Exporter, Options};
+use super::{Demand, Ending, Exporter, Observed, Options};
 use crate::ipfix::{Message, Packer, Profile, Statistics, Version};
 use linerate_burst::{Account, Count, Nanos};
 use linerate_meter::{Flow, Level};
@@ -21,12 +23,8 @@ const MOST_WAITING: usize = 16 << 20;
 const RETRY: Duration = Duration::from_millis(250);
 /// The most bytes of a message where no datagram has to hold it.
 const MOST_OF_STREAM: usize = 16_000;
-/// How often templates are sent again over UDP: after so much time, and so many messages. A collector that was started anew is
-/// blind until then.
-const TEMPLATES_EVERY: u64 = 60_000_000_000;
-const TEMPLATES_AFTER: u64 = 4096;
-/// How often statistics are sent.
-const STATISTICS_EVERY: u64 = 60_000_000_000;
+/// It is told no more often than so that a collector is away: one may come and go all the time.
+const TELL: Duration = Duration::from_secs(5);
 /// How long a collector that is away is waited for at the end.
 const LAST_WAIT: Duration = Duration::from_secs(2);
 /// How far sending may be behind its pace, to catch up with.
@@ -45,6 +43,14 @@ struct Network {
     fresh: Vec<Message>,
     /// The collector is away, and was tried last at this time.
     away: Option<Instant>,
+    /// Since when it is, and whether that was told.
+    left: Option<(Instant, bool)>,
+    /// When it was told last that it is.
+    told_last: Option<Instant>,
+    /// Is told that it is, and that it is back.
+    told: fn(String),
+    /// What no record tells of.
+    observed: Observed,
     /// Data records sent, or messages of NetFlow v9; of statistics apart.
     sequence: u32,
     statistics_sequence: u32,
@@ -107,6 +113,10 @@ fn open(
         last: None,
         fresh: Vec::new(),
         away: None,
+        left: None,
+        told_last: None,
+        told: options.told.unwrap_or(drop),
+        observed: options.observed.clone(),
         sequence: 0,
         statistics_sequence: 0,
         sent: Statistics::default(),
@@ -207,7 +217,15 @@ impl Network {
             self.records -= u64::from(last.records);
             self.give_back(last);
         }
-        self.outages += u64::from(self.away.is_none());
+        if self.away.is_none() {
+            self.outages += 1;
+            let is_told = self.told_last.is_none_or(|last| last.elapsed() >= TELL);
+            self.left = Some((Instant::now(), is_told));
+            if is_told {
+                self.told_last = Some(Instant::now());
+                (self.told)(format!("{}: the collector is away; records wait while there is room for them", self.name));
+            }
+        }
         self.away = Some(Instant::now());
     }
 
@@ -229,67 +247,15 @@ impl Network {
             Ok(()) if self.is_refused_soon() => Ok(false),
             Ok(()) => {
                 self.away = None;
+                if let Some((since, true)) = self.left.take() {
+                    let (seconds, lost) = (since.elapsed().as_secs_f64(), self.sent.lost);
+                    let text = format!("the collector is back after {seconds:.1} s; {lost} records are lost so far");
+                    (self.told)(format!("{}: {text}", self.name));
+                }
                 Ok(true)
             }
             Err(error) if is_away(&error) => Ok(false),
             Err(error) => Err(self.told(error)),
-        }
-    }
-
-    fn send_templates(&mut self, now: Nanos) -> Result<()> {
-        for mut message in self.packer.templates(now) {
-            message.number(self.profile.version, self.sequence);
-            self.line.send(&message.bytes)?;
-            // So that was not refused.
-            self.last = None;
-            self.count(&message);
-        }
-        (self.templates, self.since_templates) = (now, 0);
-        self.send_types(now)
-    }
-
-    fn send_statistics(&mut self, now: Nanos) -> Result<()> {
-        self.statistics = now;
-        self.packer.statistics(self.sent, now).map_or(Ok(()), |message| self.send_beside(message))
-    }
-
-    fn send_types(&mut self, now: Nanos) -> Result<()> {
-        self.packer.types(now).into_iter().try_for_each(|message| self.send_beside(message))
-    }
-
-    /// Sends what is of no observation domain.
-    fn send_beside(&mut self, mut message: Message) -> Result<()> {
-        message.number(self.profile.version, self.statistics_sequence);
-        self.line.send(&message.bytes)?;
-        self.last = None;
-        self.statistics_sequence = self.statistics_sequence.wrapping_add(message.records);
-        (self.sent.messages, self.sent.bytes) = (self.sent.messages + 1, self.sent.bytes + message.bytes.len() as u64);
-        Ok(())
-    }
-
-    /// What is to be said again and again.
-    fn repeat(&mut self, now: Nanos) -> Result<()> {
-        let is_due = |last: Nanos, every| now.0.saturating_sub(last.0) >= every;
-        if self.away.is_some() || self.sent.messages == 0 {
-            return Ok(());
-        }
-        let mut result = Ok(());
-        if self.templates.0 == 0 {
-            (self.templates, self.statistics) = (now, now);
-            result = self.send_types(now);
-        }
-        if self.is_udp() && (is_due(self.templates, TEMPLATES_EVERY) || self.since_templates >= TEMPLATES_AFTER) {
-            result = result.and_then(|()| self.send_templates(now));
-        }
-        if is_due(self.statistics, STATISTICS_EVERY) {
-            result = result.and_then(|()| self.send_statistics(now));
-        }
-        match result {
-            Err(error) if is_away(&error) => {
-                self.leave();
-                Ok(())
-            }
-            result => result.map_err(|error| self.told(error)),
         }
     }
 

@@ -12,6 +12,7 @@
 
 mod batches;
 mod clickhouse;
+mod clock;
 mod crc;
 mod form;
 mod http;
@@ -30,10 +31,11 @@ pub use self::spool::Lag;
 pub use self::words::{Sasl, Shipping};
 
 use self::batches::Gone;
+use self::clock::Clock;
 use self::form::{FORMS, Form, halves};
 use self::link::Over;
 use self::sender::Sender;
-use self::spool::Spool;
+use self::spool::{Spool, Terms};
 use self::state::Waiting;
 use self::target::{folder_of, target};
 use super::directory::Directory;
@@ -42,8 +44,11 @@ use super::{Demand, Ending, Exporter, Options, at, in_order};
 use crate::encode::Format;
 use linerate_burst::{Account, Count, Ledger, Nanos, Stage};
 use linerate_meter::{Flow, Level};
+use rustix::fs::fstat;
+use rustix::time::{ClockId, clock_gettime};
+use std::fs::File;
 use std::hash::{BuildHasher, RandomState};
-use std::io::{Error, ErrorKind, Result};
+use std::io::{Error, ErrorKind, Read, Result};
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 use std::sync::Arc;
@@ -51,6 +56,8 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// The most bytes of a message: brokers take 1,048,588, headers and all, unless they are told otherwise.
 const MOST_OF_MESSAGE: usize = 900_000;
+/// The most that is read of a file with a password.
+const MOST_OF_PASSWORD: u64 = 64 << 10;
 /// How often the time is told: what an earlier run has left is sent as soon.
 const TICK: Duration = Duration::from_millis(100);
 
@@ -81,6 +88,8 @@ enum Refusal {
     Again,
     /// It is too long: parts of it may be.
     TooLong(String),
+    /// It is of too many days or so: parts of it may be, and others may be as long.
+    TooMixed(String),
     /// This one never will be.
     Never(String),
     /// None will be until somebody mends what is said.
@@ -129,6 +138,9 @@ pub(super) fn check(name: &str, options: &Options) -> Result<()> {
         }
         #[cfg(not(feature = "tls"))]
         ship if ship.sasl.is_some() || is_secure(name) => super::secure::without(),
+        ship if ship.window.is_some() && name.starts_with("kafka") => {
+            wrong("window= is for ClickHouse; a broker knows a batch by its number for a day")
+        }
         _ if name.starts_with("clickhouse") && target.hosts.len() > 1 => {
             wrong("name one host: a batch that may have come is known to be there by that one alone")
         }
@@ -141,24 +153,26 @@ pub(super) fn open(name: &str, options: &Options) -> Result<Box<dyn Exporter>> {
 }
 
 fn ship(name: &str, options: &Options) -> Result<Ship> {
+    ship_by(name, options, Clock::new())
+}
+
+fn ship_by(name: &str, options: &Options, clock: Clock) -> Result<Ship> {
     check(name, options)?;
     super::line::will_reconnect();
     let (target, form, ship) = (target(name)?, form(name, options)?, &options.ship);
     let root = ship.spool.as_deref().unwrap_or(Path::new("."));
     let path = root.join(folder_of(name));
     let folder = Directory::make(&path).map_err(|error| at(&path, "cannot be made", error))?;
-    let (spool, found) =
-        Spool::open(folder, ship.most).map_err(|error| at(&path, "cannot be used as a spool", error))?;
-    let told = options.told.unwrap_or(drop);
-    found.into_iter().for_each(|found| told(format!("{}: {found}", path.display())));
+    let (told, is_kafka) = (options.told.unwrap_or(drop), name.starts_with("kafka"));
+    let terms = Terms { most: ship.most, has_numbers: is_kafka, clock, told };
+    let spool = Spool::open(folder, terms).map_err(|error| at(&path, "cannot be used as a spool", error))?;
     let over = Over::default();
-    let is_kafka = name.starts_with("kafka");
     let password = ship.password.as_deref().map(password).transpose()?;
     let secure = Secure::of(name, &options.tls)?;
     let destination: Box<dyn Destination> = if is_kafka {
         Box::new(kafka::Kafka::new(&target, ship, over.clone(), kafka::Access::of(&target, ship, password, secure)?)?)
     } else {
-        Box::new(clickhouse::ClickHouse::new(&target, password, over.clone(), &secure)?)
+        Box::new(clickhouse::ClickHouse::new(name, &target, ship, password, over.clone(), &secure)?)
     };
     let spool = Arc::new(spool);
     let sender = Sender::new(name, Arc::clone(&spool), destination, over.clone(), told);
@@ -286,6 +300,7 @@ impl Exporter for Ship {
         account.add(Count::SpoolDamaged, tally.damaged).add(Count::DeliverResumed, tally.resumed);
         account.add(Count::DeliverBatches, tally.batches).add(Count::DeliverResent, tally.resent);
         account.add(Count::MaybeDuplicated, tally.maybe_duplicated).add(Count::DeliverOutages, tally.outages);
+        account.add(Count::DeliverAside, self.spool.aside()).add(Count::DeliverAsideDropped, tally.aside_dropped);
         account.add(Count::DeliverLagMs, lag.age.as_millis().try_into().unwrap_or(u64::MAX));
     }
 }
@@ -309,7 +324,15 @@ fn form(name: &str, options: &Options) -> Result<Form> {
 
 /// The password in a file: its first line.
 fn password(path: &Path) -> Result<String> {
-    let text = std::fs::read_to_string(path).map_err(|error| at(path, "the password cannot be read", error))?;
+    let told = |error: Error| at(path, "the password cannot be read", error);
+    let file = File::open(path).map_err(told)?;
+    if fstat(&file).map_err(|error| told(error.into()))?.st_mode & 0o007 != 0 {
+        let path = path.display();
+        let text = format!("{path}: everybody on this machine may read the password: chmod o= {path}");
+        return Err(Error::new(ErrorKind::PermissionDenied, text));
+    }
+    let mut text = String::new();
+    file.take(MOST_OF_PASSWORD).read_to_string(&mut text).map_err(told)?;
     Ok(text.lines().next().unwrap_or_default().to_owned())
 }
 
@@ -329,4 +352,10 @@ pub fn read_anything(bytes: &[u8]) {
 fn now() -> u64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     since.as_nanos().try_into().unwrap_or(u64::MAX)
+}
+
+/// ns since the machine started, while it slept as well.
+fn up() -> u64 {
+    let time = clock_gettime(ClockId::Boottime);
+    (time.tv_sec as u64).saturating_mul(1_000_000_000).saturating_add(time.tv_nsec as u64)
 }

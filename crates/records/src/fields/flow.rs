@@ -218,7 +218,34 @@ pub(super) const FIELDS: &[Field] = &[
     always(Flow, "flows", U64(|flow, _| Some(flow.flows)), "flows in the record: more than 1 for a flood")
         .unit("flows")
         .iana(&[3]),
+    maybe(
+        Flow,
+        "exporter.address",
+        Address(|flow, _| flow.exporter.as_ref()?.address),
+        "who has sent the record, of those that `--from ipfix` takes; of a file it is not known",
+    )
+    .iana(&[130, 131]),
+    maybe(
+        Flow,
+        "exporter.domain",
+        U32(|flow, _| Some(flow.exporter.as_ref()?.domain)),
+        "the observation domain there, source id of NetFlow v9; with the address it tells exporters apart",
+    )
+    .iana(&[149]),
+    maybe(
+        Flow,
+        "exporter.ingress",
+        U32(|flow, _| interface(flow, 0)),
+        "the interface of the exporter that packets came in by, as it numbers them (SNMP)",
+    )
+    .iana(&[10]),
+    maybe(Flow, "exporter.egress", U32(|flow, _| interface(flow, 1)), "that by which they went out")
+        .iana(&[14]),
 ];
+
+fn interface(flow: &Record, which: usize) -> Option<u32> {
+    Some(flow.exporter.as_ref()?.interfaces[which]).filter(|number| *number != 0)
+}
 
 fn tag(flow: &Record, number: usize) -> Option<u16> {
     Some(flow.vlans[number]).filter(|vlan| *vlan != 0)

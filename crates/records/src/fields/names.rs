@@ -117,6 +117,13 @@ pub(super) const FIELDS: &[Field] = &[
     .elements_of(CESNET, &[14], &[]),
     maybe(
         Names,
+        "dns.addresses",
+        Text(|flow, _| text(asked(flow)?.addresses.as_deref())),
+        "addresses of that name, or of what it is an alias of, in the answer, with commas between: as many as 255 bytes hold",
+    )
+    .zeek_like("dns.log: answers"),
+    maybe(
+        Names,
         "http.method",
         Text(|flow, _| text(request(flow).map(|request| &*request.method))),
         "method of the first request",

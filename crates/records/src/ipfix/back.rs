@@ -9,7 +9,7 @@ use crate::fields::REVERSE;
 use linerate_burst::Nanos;
 use linerate_burst::random::draw;
 use linerate_meter::{
-    ConnState, Direction, EndReason, Flow, History, Names, Quality, Tcp, TcpSide, Tunnel, TunnelKind,
+    ConnState, Direction, EndReason, ExportedBy, Flow, History, Names, Quality, Tcp, TcpSide, Tunnel, TunnelKind,
 };
 use linerate_wire::{MacAddr, registry};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -37,10 +37,14 @@ pub(super) struct Record {
     /// Interval, and the space behind it.
     sampling: [u64; 2],
     duration: Option<u64>,
+    /// First and last of each direction, in ms since the exporter began.
+    since_boot: [[Option<u32>; 2]; 2],
+    has_protocol: bool,
+    exporter: ExportedBy,
 }
 
 impl Record {
-    pub fn new(clock: Clock, enterprise: u32) -> Self {
+    pub fn new(clock: Clock, enterprise: u32, exporter: ExportedBy) -> Self {
         let none = MacAddr([0; 6]);
         Record {
             clock,
@@ -57,6 +61,9 @@ impl Record {
             macs: [none; 2],
             sampling: [0; 2],
             duration: None,
+            since_boot: [[None; 2]; 2],
+            has_protocol: false,
+            exporter,
         }
     }
 
@@ -91,6 +98,11 @@ impl Record {
         }
     }
 
+    /// When its exporter began, in ms since 1970, where that is known.
+    pub fn boot(&self) -> Option<u64> {
+        self.clock.boot
+    }
+
     fn set_iana(&mut self, element: u16, value: &[u8], side: usize) {
         let number = number(value);
         let clock = self.clock;
@@ -107,8 +119,7 @@ impl Record {
             6 => of.tcp_flags = number as u8,
             52 => of.ttl[0] = number as u8,
             53 => of.ttl[1] = number as u8,
-            21 => of.last = since_boot(clock, number),
-            22 => of.first = since_boot(clock, number),
+            21 | 22 => self.since_boot[side][usize::from(element == 21)] = Some(number as u32),
             150..=159 => {
                 let time = time(clock, element, number);
                 // Nanoseconds say more than what stands in front of them.
@@ -118,7 +129,12 @@ impl Record {
             }
             70..=73 => self.flow.mpls[side][usize::from(element - 70)] = (number as u32 >> 4) & 0xf_ffff,
             184 => self.tcp().sides[side].isn = some(number as u32),
-            32 | 139 if side == 0 => self.icmp = value.first_chunk().copied(),
+            32 | 139 if side == 0 => {
+                self.icmp = value.first_chunk().copied();
+                // Some exporters leave the protocol out, as this says it.
+                let protocol = if element == 32 { registry::ICMP } else { registry::ICMPV6 };
+                self.flow.protocol = if self.has_protocol { self.flow.protocol } else { protocol };
+            }
             _ if side == 0 => self.set_flow(element, number, value),
             _ => {}
         }
@@ -129,7 +145,7 @@ impl Record {
         let flow = &mut self.flow;
         match element {
             3 => flow.flows = number,
-            4 => flow.protocol = number as u8,
+            4 => (flow.protocol, self.has_protocol) = (number as u8, true),
             7 | 11 => flow.ends[usize::from(element == 11)].port = number as u16,
             8 | 12 | 27 | 28 => {
                 let end = usize::from(element == 12 || element == 28);
@@ -145,6 +161,12 @@ impl Record {
                     self.macs[usize::from(element == 80)] = MacAddr(*mac);
                 }
             }
+            160 => self.clock.boot = Some(number),
+            10 | 14 => self.exporter.interfaces[usize::from(element == 14)] = number as u32,
+            130 | 131 if value.iter().any(|byte| *byte != 0) => {
+                self.exporter.address = address(value).or(self.exporter.address)
+            }
+            149 => self.exporter.domain = number as u32,
             136 => flow.end = EndReason::ALL.into_iter().find(|end| *end as u64 == number).unwrap_or(flow.end),
             148 => flow.id = number,
             161 => self.duration = Some(number),
@@ -250,6 +272,10 @@ impl Record {
             return None;
         }
         let exported = Nanos(u64::from(self.clock.seconds) * 1_000_000_000);
+        for (side, [first, last]) in self.flow.sides.iter_mut().zip(self.since_boot) {
+            side.first = since_boot(self.clock, side.first, first);
+            side.last = since_boot(self.clock, side.last, last);
+        }
         for (side, totals) in self.flow.sides.iter_mut().zip(self.totals) {
             side.packet_bytes = if side.packet_bytes == 0 { totals[0] } else { side.packet_bytes };
             side.packets = if side.packets == 0 { totals[1] } else { side.packets };
@@ -269,6 +295,7 @@ impl Record {
         }
         self.flow.names =
             Some(std::mem::take(&mut self.names)).filter(|names| *names != Names::default()).map(Arc::new);
+        self.flow.exporter = Some(Arc::new(self.exporter));
         self.flow.tunnel = self.has_tunnel.then_some(self.tunnel);
         self.flow.macs = Some(self.macs).filter(|macs| macs.iter().any(|mac| mac.0 != [0; 6]));
         self.set_icmp();
@@ -332,11 +359,16 @@ fn some<T: Default + PartialEq>(number: T) -> Option<T> {
     Some(number).filter(|number| *number != T::default())
 }
 
-/// Milliseconds since the exporter began, which go round after 49 days.
-fn since_boot(clock: Clock, number: u64) -> Nanos {
-    let Some(uptime) = clock.uptime else { return NO_TIME };
-    let ago = uptime.wrapping_sub(number as u32) as i32;
-    let millis = (i64::from(clock.seconds) * 1000).saturating_sub(ago.into());
+/// Milliseconds since the exporter began, which go round after 49 days: that nearest to the export. A time of itself says more.
+fn since_boot(clock: Clock, time: Nanos, millis: Option<u32>) -> Nanos {
+    let Some(number) = millis.filter(|_| time == NO_TIME) else { return time };
+    let exported = i64::from(clock.seconds) * 1000;
+    let ago = match (clock.uptime, clock.boot) {
+        (Some(uptime), _) => uptime.wrapping_sub(number),
+        (None, Some(boot)) => (exported.wrapping_sub(boot as i64) as u32).wrapping_sub(number),
+        (None, None) => return NO_TIME,
+    };
+    let millis = exported.saturating_sub((ago as i32).into());
     Nanos(u64::try_from(millis).unwrap_or(0).saturating_mul(1_000_000))
 }
 

@@ -1,31 +1,18 @@
 //! Messages of IPFIX and NetFlow v9 back to flows, whoever made them.
 //!
-//! Templates are of one session (an address and port, a connection, a file) and one observation domain. Memory is bounded, whatever
-//! is sent: beyond so many fields of templates the oldest give way, and what is then not known is counted.
+//! Templates are of one session (an address and port, a connection, a file) and one observation domain. What is not known, or not any
+//! more, is counted.
 
 use super::back::Record;
+use super::sessions::{Limits, Session, Sessions, Template};
 use linerate_burst::Nanos;
-use linerate_meter::Flow;
-use std::collections::{HashMap, VecDeque};
-
-/// How much is kept.
-#[derive(Clone, Copy, Debug)]
-pub struct Limits {
-    /// Fields of all templates together, 12 bytes each.
-    pub fields: usize,
-    /// Sequences that are followed: of a session and domain each.
-    pub sequences: usize,
-}
-
-impl Default for Limits {
-    fn default() -> Self {
-        Limits { fields: 1 << 20, sequences: 1 << 16 }
-    }
-}
+use linerate_meter::{ExportedBy, Flow};
 
 /// What came.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Found {
+    /// Sessions that began: whoever sent something.
+    pub sessions: u64,
     /// Messages of either protocol.
     pub messages: u64,
     /// Records that are flows.
@@ -44,6 +31,8 @@ pub struct Found {
     pub lost: u64,
     /// Messages of NetFlow v9 that did not come, by sequence numbers.
     pub lost_messages: u64,
+    /// Connections that were closed, as there were too many, or by TLS.
+    pub refused: u64,
     /// The greatest number of packets of which one was looked at, as an exporter says; 0: nobody said.
     pub sampling: u64,
 }
@@ -56,30 +45,10 @@ pub(super) struct Spec {
     pub length: u16,
 }
 
-#[derive(Debug)]
-struct Template {
-    fields: Vec<Spec>,
-    /// Whether it is of options: its records are about an exporter, not of flows.
-    is_options: bool,
-    /// The fewest bytes of a record.
-    least: usize,
-    /// Which one it is of all that were learned.
-    number: u64,
-}
-
-/// Session, domain, and number of a template.
-type Key = (u64, u32, u16);
-
 /// Takes messages of any number of sessions.
 pub struct Collector {
-    limits: Limits,
     enterprise: u32,
-    templates: HashMap<Key, Template>,
-    /// As they were learned; those that were replaced stand here too.
-    order: VecDeque<(Key, u64)>,
-    fields: usize,
-    /// The sequence number that is to come, of a session, domain and protocol.
-    sequences: HashMap<(u64, u32, u16), u32>,
+    sessions: Sessions,
     found: Found,
 }
 
@@ -99,6 +68,8 @@ pub(super) struct Clock {
     pub seconds: u32,
     /// Milliseconds since the exporter began; of NetFlow v9.
     pub uptime: Option<u32>,
+    /// When it began, in milliseconds since 1970; of IPFIX, where it says so.
+    pub boot: Option<u64>,
 }
 
 /// More than this is no gap.
@@ -110,26 +81,19 @@ struct Malformed;
 impl Collector {
     /// Elements of `enterprise` are ours.
     pub fn new(limits: Limits, enterprise: u32) -> Self {
-        Collector {
-            limits,
-            enterprise,
-            templates: HashMap::new(),
-            order: VecDeque::new(),
-            fields: 0,
-            sequences: HashMap::new(),
-            found: Found::default(),
-        }
+        Collector { enterprise, sessions: Sessions::new(limits), found: Found::default() }
     }
 
     /// What came so far.
     pub fn found(&self) -> Found {
-        self.found
+        Found { sessions: self.sessions.begun, no_room: self.sessions.no_room, ..self.found }
     }
 
-    /// Takes one message, of a session whose templates may be withdrawn if `is_stream` (RFC 7011, 8.1); over UDP nobody may do that.
-    pub fn take(&mut self, session: u64, is_stream: bool, message: &[u8], out: &mut dyn FnMut(&Flow)) {
+    /// Takes one message of a session.
+    pub fn take(&mut self, session: Session, message: &[u8], out: &mut dyn FnMut(&Flow)) {
         self.found.messages += 1;
-        if self.read(session, is_stream, message, out).is_err() {
+        self.sessions.hear(session);
+        if self.read(session, message, out).is_err() {
             self.found.malformed += 1;
         }
     }
@@ -139,24 +103,17 @@ impl Collector {
         self.found.malformed += 1;
     }
 
-    /// Forgets sessions that have ended.
-    pub fn end(&mut self, has_ended: impl Fn(u64) -> bool) {
-        let fields = &mut self.fields;
-        self.templates.retain(|key, template| {
-            let stays = !has_ended(key.0);
-            *fields -= if stays { 0 } else { template.fields.len() };
-            stays
-        });
-        self.sequences.retain(|key, _| !has_ended(key.0));
+    /// Counts a connection that was closed, or not begun.
+    pub(super) fn turn_away(&mut self) {
+        self.found.refused += 1;
     }
 
-    fn read(
-        &mut self,
-        session: u64,
-        is_stream: bool,
-        message: &[u8],
-        out: &mut dyn FnMut(&Flow),
-    ) -> Result<(), Malformed> {
+    /// Forgets a session that has ended.
+    pub fn end(&mut self, session: Session) {
+        self.sessions.end(session);
+    }
+
+    fn read(&mut self, session: Session, message: &[u8], out: &mut dyn FnMut(&Flow)) -> Result<(), Malformed> {
         let head = Head::parse(message)?;
         let (mut rest, mut records, mut is_known) = (&message[head.bytes..], 0_u32, true);
         let mut result = Ok(());
@@ -169,11 +126,11 @@ impl Collector {
             }
             let (set, behind) = rest.split_at(length);
             rest = behind;
-            let (set, key) = (&set[4..], (session, head.domain, id));
+            let set = &set[4..];
             let read = match (head.version, id) {
-                (10, 2) | (9, 0) => self.learn(key, set, head.version, false, is_stream),
-                (10, 3) | (9, 1) => self.learn(key, set, head.version, true, is_stream),
-                (_, 256..) => match self.data(key, set, head.clock, out) {
+                (10, 2) | (9, 0) => self.learn(session, &head, set, false),
+                (10, 3) | (9, 1) => self.learn(session, &head, set, true),
+                (_, 256..) => match self.data(session, &head, id, set, out) {
                     Some(count) => {
                         records = records.saturating_add(count);
                         Ok(())
@@ -194,14 +151,8 @@ impl Collector {
     }
 
     /// Templates, until there are no more or the rest is padding.
-    fn learn(
-        &mut self,
-        (session, domain, _): Key,
-        mut set: &[u8],
-        version: u16,
-        is_options: bool,
-        is_stream: bool,
-    ) -> Result<(), Malformed> {
+    fn learn(&mut self, session: Session, head: &Head, mut set: &[u8], is_options: bool) -> Result<(), Malformed> {
+        let Head { version, domain, .. } = *head;
         while set.len() >= 4 {
             let mut number = || -> Result<u16, Malformed> {
                 let (number, rest) = set.split_first_chunk::<2>().ok_or(Malformed)?;
@@ -214,8 +165,10 @@ impl Collector {
             }
             if count == 0 && version == 10 {
                 // Withdrawn; all of a kind by the number of its sets.
-                if is_stream {
-                    self.withdraw((session, domain, id), is_options);
+                match id {
+                    _ if !session.is_stream() => {}
+                    256.. => self.sessions.forget(session, domain, id),
+                    _ => self.sessions.forget_all(session, domain, is_options),
                 }
                 continue;
             }
@@ -237,67 +190,37 @@ impl Collector {
                 let enterprise = if version == 9 && place < scopes { u32::MAX } else { enterprise };
                 fields.push(Spec { enterprise, element, length });
             }
-            self.keep((session, domain, id), fields, is_options)?;
-        }
-        Ok(())
-    }
-
-    fn keep(&mut self, key: Key, fields: Vec<Spec>, is_options: bool) -> Result<(), Malformed> {
-        let least: usize =
-            fields.iter().map(|field| if field.length == u16::MAX { 1 } else { usize::from(field.length) }).sum();
-        if least == 0 {
-            return Err(Malformed);
-        }
-        self.found.templates += 1;
-        if let Some(known) = self.templates.get_mut(&key)
-            && known.fields == fields
-            && known.is_options == is_options
-        {
-            return Ok(());
-        }
-        self.forget(key);
-        self.fields += fields.len();
-        let number = self.found.templates;
-        self.templates.insert(key, Template { fields, is_options, least, number });
-        self.order.push_back((key, number));
-        while self.fields > self.limits.fields || self.order.len() > self.limits.fields {
-            let Some((oldest, number)) = self.order.pop_front() else { break };
-            if self.templates.get(&oldest).is_some_and(|template| template.number == number) {
-                self.forget(oldest);
-                self.found.no_room += 1;
+            let shortest = |field: &Spec| if field.length == u16::MAX { 1 } else { usize::from(field.length) };
+            let least: usize = fields.iter().map(shortest).sum();
+            if least == 0 {
+                return Err(Malformed);
             }
+            self.found.templates += 1;
+            self.sessions.keep(session, domain, id, Template { fields, is_options, least });
         }
         Ok(())
-    }
-
-    fn forget(&mut self, key: Key) {
-        if let Some(template) = self.templates.remove(&key) {
-            self.fields -= template.fields.len();
-        }
-    }
-
-    fn withdraw(&mut self, key: Key, is_options: bool) {
-        if key.2 >= 256 {
-            return self.forget(key);
-        }
-        let fields = &mut self.fields;
-        self.templates.retain(|(session, domain, _), template| {
-            let stays = (*session, *domain) != (key.0, key.1) || template.is_options != is_options;
-            *fields -= if stays { 0 } else { template.fields.len() };
-            stays
-        });
     }
 
     /// The records of a set, and how many there are; `None` where that is not known.
-    fn data(&mut self, key: Key, mut set: &[u8], clock: Clock, out: &mut dyn FnMut(&Flow)) -> Option<u32> {
-        let Some(template) = self.templates.get(&key) else {
+    fn data(
+        &mut self,
+        session: Session,
+        head: &Head,
+        id: u16,
+        mut set: &[u8],
+        out: &mut dyn FnMut(&Flow),
+    ) -> Option<u32> {
+        let boot = self.sessions.domain(session, head.domain).and_then(|domain| domain.boot);
+        let clock = Clock { boot, ..head.clock };
+        let exporter = ExportedBy { address: session.exporter(), domain: head.domain, interfaces: [0; 2] };
+        let Some(template) = self.sessions.template(session, head.domain, id) else {
             self.found.unknown += 1;
             return None;
         };
-        let mut count = 0;
+        let (mut count, mut began) = (0, boot);
         // What is shorter than any record is padding.
         while set.len() >= template.least {
-            let mut record = Record::new(clock, self.enterprise);
+            let mut record = Record::new(clock, self.enterprise, exporter);
             for field in &template.fields {
                 let Some(value) = value(field.length, &mut set) else {
                     self.found.malformed += 1;
@@ -307,6 +230,7 @@ impl Collector {
             }
             count += 1;
             self.found.sampling = self.found.sampling.max(record.sampling());
+            began = record.boot().or(began);
             match record.flow().filter(|_| !template.is_options) {
                 Some(flow) => {
                     self.found.records += 1;
@@ -315,24 +239,25 @@ impl Collector {
                 None => self.found.others += 1,
             }
         }
+        if began != boot
+            && let Some(domain) = self.sessions.domain(session, head.domain)
+        {
+            domain.boot = began;
+        }
         Some(count)
     }
 
     /// Compares a sequence number with what was to come; `records` are those of this message, where all are known.
-    fn follow(&mut self, session: u64, head: &Head, records: Option<u32>) {
-        let key = (session, head.domain, head.version);
-        let gap = self.sequences.get(&key).map_or(0, |expected| head.sequence.wrapping_sub(*expected));
+    fn follow(&mut self, session: Session, head: &Head, records: Option<u32>) {
+        let Some(domain) = self.sessions.domain(session, head.domain) else { return };
+        let next = &mut domain.sequences[usize::from(head.version == 9)];
+        let gap = next.map_or(0, |expected| head.sequence.wrapping_sub(expected));
+        let step = if head.version == 9 { Some(1) } else { records };
+        *next = step.map(|step| head.sequence.wrapping_add(step));
         // A number from before is of a message that was late; one far from there of an exporter that began anew.
         if gap < FAR {
             let lost = if head.version == 9 { &mut self.found.lost_messages } else { &mut self.found.lost };
             *lost = lost.saturating_add(gap.into());
-        }
-        let step = if head.version == 9 { Some(1) } else { records };
-        match step {
-            Some(step) if self.sequences.len() < self.limits.sequences || self.sequences.contains_key(&key) => {
-                self.sequences.insert(key, head.sequence.wrapping_add(step));
-            }
-            _ => drop(self.sequences.remove(&key)),
         }
     }
 }
@@ -367,11 +292,11 @@ impl Head {
         let (version, length) = ((first >> 16) as u16, (first & 0xffff) as usize);
         match version {
             10 if length == message.len() && length >= 16 => {
-                let clock = Clock { seconds: word(4)?, uptime: None };
+                let clock = Clock { seconds: word(4)?, uptime: None, boot: None };
                 Ok(Head { version, bytes: 16, sequence: word(8)?, domain: word(12)?, clock })
             }
             9 => {
-                let clock = Clock { seconds: word(8)?, uptime: Some(word(4)?) };
+                let clock = Clock { seconds: word(8)?, uptime: Some(word(4)?), boot: None };
                 Ok(Head { version, bytes: 20, sequence: word(12)?, domain: word(16)?, clock })
             }
             _ => Err(Malformed),

@@ -10,12 +10,15 @@ use crate::fields::{Field, Get, Part, REVERSE, fields};
 use linerate_burst::Nanos;
 use linerate_meter::{Direction, Flow, Level, Protocol};
 use linerate_wire::registry;
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 /// Variable length (RFC 7011, 7).
 pub(super) const VARIABLE: u16 = u16::MAX;
 /// Bytes of a text, at most: as long as one byte tells. And where its record would be too long for any message otherwise.
 pub(super) const MOST_TEXTS: [usize; 3] = [254, 48, 8];
+
+/// Texts that are words with commas between: what is cut off begins between two of them.
+const LISTS: [&str; 2] = ["tls.alpn", "dns.addresses"];
 
 /// An element of a record.
 pub(super) struct Column {
@@ -51,6 +54,8 @@ pub(super) struct Kind {
     pub service: Option<Protocol>,
     /// Whether it has the name by which its originator knew the responder's address.
     pub resolved: bool,
+    /// Whether somebody else has metered it.
+    pub relayed: bool,
 }
 
 impl Kind {
@@ -65,12 +70,14 @@ impl Kind {
             stats: profile.full && flow.stats.is_some(),
             service: flow.names.as_ref().filter(|_| profile.full).and_then(|names| names.protocol()),
             resolved: profile.full && flow.names.as_ref().is_some_and(|names| names.resolved[0].is_some()),
+            relayed: profile.full && flow.exporter.is_some(),
         }
     }
 
     /// The number of its template: the same layout has the same one in each run.
     pub fn template(self, profile: &Profile) -> u16 {
-        let bits = [self.ipv6, self.biflow, self.flood, self.icmp, self.tcp, self.stats, profile.full, self.resolved];
+        let Kind { ipv6, biflow, flood, icmp, tcp, stats, resolved, relayed, .. } = self;
+        let bits = [ipv6, biflow, flood, icmp, tcp, stats, profile.full, resolved, relayed];
         // Names are in templates of their own: some collectors drop all of one that they do not know an element of.
         let service = self.service.map_or(0, |service| 1024 * service as u16);
         256 + service + bits.iter().enumerate().map(|(place, bit)| u16::from(*bit) << place).sum::<u16>()
@@ -144,6 +151,7 @@ impl Kind {
         for field in fields() {
             let is_in = match field.part.level() {
                 Level::Counters if field.path == "resp.resolved" => self.resolved,
+                Level::Counters if field.path.starts_with("exporter.") => self.relayed,
                 Level::Counters if field.part == Part::Names => self.has_names(field.path),
                 Level::Counters => true,
                 Level::Tcp => self.tcp,
@@ -175,6 +183,10 @@ impl Kind {
             "*.mpls_labels" => mpls(other),
             "*.mac" if other == 1 => Vec::new(),
             "*.mac" => vec![column(0, 56), Column { other: 1, ..column(0, 80) }],
+            "exporter.address" => vec![
+                fixed(130, 4, |flow, _, to| to.extend(narrow(exporter(flow, false)))),
+                fixed(131, 16, |flow, _, to| to.extend(wide(exporter(flow, true)))),
+            ],
             "tunnel.id" => vec![fixed(351, 8, |flow, _, to| to.extend(segment(flow).to_be_bytes()))],
             path => match number(path) {
                 Some(own) => vec![column(profile.enterprise, own | if other == 1 { RESPONDER } else { 0 })],
@@ -270,12 +282,18 @@ fn put_field(field: &Field, flow: &Flow, side: usize, most: usize, to: &mut Vec<
         Get::Bool(get) => to.push(if get(flow, side) == Some(true) { 1 } else { 2 }),
         Get::Time(get) => to.extend(ntp(get(flow, side).unwrap_or_default()).to_be_bytes()),
         Get::Name(get) => put_text(get(flow, side).unwrap_or_default().as_bytes(), most, to),
-        Get::Text(get) => put_text(get(flow, side).unwrap_or_default().as_bytes(), most, to),
+        Get::Text(get) => put_text(of_whole(field, &get(flow, side).unwrap_or_default(), most), most, to),
         Get::Mac(get) => to.extend(get(flow, side).map_or([0; 6], |mac| mac.0)),
         Get::Address(get) => to.extend(get(flow, side).map_or([0; 16], wide)),
         Get::Quality(get) => to.extend(get(flow).0.to_be_bytes()),
         Get::List(_) => put_text(&[], most, to),
     }
+}
+
+/// A text, of which what would be cut off a list begins between two of its words.
+fn of_whole<'a>(field: &Field, text: &'a str, most: usize) -> &'a [u8] {
+    let ends = text.match_indices(',').map(|(place, _)| place).chain([text.len()]).take_while(|end| *end <= most);
+    &text.as_bytes()[..if LISTS.contains(&field.path) { ends.last().unwrap_or(0) } else { text.len() }]
 }
 
 /// A variable length and what has it (RFC 7011, 7), at most so many bytes of it.
@@ -315,6 +333,13 @@ fn segment(flow: &Flow) -> u64 {
         _ => 0,
     };
     u64::from(tunnel.id) | kind << 56
+}
+
+/// Who has metered it, as an address of IPv4 or of IPv6; none where it is of the other kind, or not known.
+fn exporter(flow: &Flow, is_wide: bool) -> IpAddr {
+    let address = flow.exporter.as_ref().and_then(|exporter| exporter.address);
+    let none = if is_wide { Ipv6Addr::UNSPECIFIED.into() } else { Ipv4Addr::UNSPECIFIED.into() };
+    address.filter(|address| address.is_ipv6() == is_wide).unwrap_or(none)
 }
 
 fn narrow(address: IpAddr) -> [u8; 4] {

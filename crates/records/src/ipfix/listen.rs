@@ -1,24 +1,23 @@
 //! Where messages come from: datagrams and connections at one port, and files (RFC 5655).
 
+mod connections;
 #[cfg(feature = "tls")]
 mod secure;
 
+use self::connections::Connection;
 use super::collect::Collector;
+use super::sessions::Session;
 use crate::export::Tls;
 use linerate_meter::Flow;
 use linerate_record::plain;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
-use rustix::net::{RecvFlags, recv, sockopt};
-use std::collections::{HashMap, HashSet};
+use rustix::net::{RecvFlags, sockopt};
 use std::fs::File;
 use std::io::{Error, ErrorKind, Read, Result};
-use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream, ToSocketAddrs, UdpSocket};
-use std::os::fd::AsFd;
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, ToSocketAddrs, UdpSocket};
+use std::time::Duration;
 
-/// The most connections at a time, and the most addresses whose datagrams are told apart.
-const CONNECTIONS: usize = 256;
-const SENDERS: usize = 1 << 16;
 /// What the kernel is asked to keep of datagrams that wait; it gives what an administrator allows.
 const BUFFER: usize = 16 << 20;
 /// Datagrams that are taken in a row, before anybody else is looked at.
@@ -34,22 +33,26 @@ pub struct Listener {
     datagrams: Option<UdpSocket>,
     listener: TcpListener,
     connections: Vec<Connection>,
-    senders: HashMap<SocketAddr, u64>,
-    sessions: u64,
     buffer: Vec<u8>,
-    /// Connections that there was no room for.
-    refused: u64,
+    /// How many connections came.
+    connected: u64,
+    /// How long one may be silent while others want its place.
+    silent: Duration,
     #[cfg(feature = "tls")]
     secure: Option<secure::Door>,
 }
 
-struct Connection {
-    stream: TcpStream,
-    session: u64,
-    /// What came of a message that is not complete.
-    bytes: Vec<u8>,
-    #[cfg(feature = "tls")]
-    secure: Option<secure::Inside>,
+/// One number for both. With port 0 the system chooses it for one, and somebody may have it for the other: then it chooses again.
+fn both(address: SocketAddr) -> Result<(UdpSocket, TcpListener)> {
+    let mut choices = if address.port() == 0 { 16 } else { 1 };
+    loop {
+        let datagrams = UdpSocket::bind(address)?;
+        choices -= 1;
+        match TcpListener::bind(datagrams.local_addr()?) {
+            Err(error) if error.kind() == ErrorKind::AddrInUse && choices > 0 => {}
+            listener => return Ok((datagrams, listener?)),
+        }
+    }
 }
 
 impl Listener {
@@ -108,9 +111,7 @@ impl Listener {
     }
 
     fn at(address: SocketAddr) -> Result<Self> {
-        let datagrams = UdpSocket::bind(address)?;
-        // With port 0 both have the one that was chosen.
-        let listener = TcpListener::bind(datagrams.local_addr()?)?;
+        let (datagrams, listener) = both(address)?;
         // Only an administrator may have so much; what there is serves too.
         if sockopt::set_socket_recv_buffer_size_force(&datagrams, BUFFER).is_err() {
             let _ = sockopt::set_socket_recv_buffer_size(&datagrams, BUFFER);
@@ -124,10 +125,9 @@ impl Listener {
             datagrams,
             listener,
             connections: Vec::new(),
-            senders: HashMap::new(),
-            sessions: 0,
             buffer: vec![0; 1 << 16],
-            refused: 0,
+            connected: 0,
+            silent: connections::SILENT,
             #[cfg(feature = "tls")]
             secure: None,
         })
@@ -141,16 +141,6 @@ impl Listener {
         self.listener.local_addr()
     }
 
-    /// How many sent something.
-    pub fn exporters(&self) -> u64 {
-        self.sessions
-    }
-
-    /// Connections that were closed at once, as there were too many.
-    pub fn refused(&self) -> u64 {
-        self.refused
-    }
-
     /// Takes what comes until `goes_on` says no, which is asked some times a second.
     ///
     /// # Errors
@@ -159,24 +149,23 @@ impl Listener {
         &mut self,
         collector: &mut Collector,
         out: &mut dyn FnMut(&Flow),
-        goes_on: &mut dyn FnMut() -> bool,
+        goes_on: &mut dyn FnMut(&Collector) -> bool,
     ) -> Result<()> {
-        while goes_on() {
+        while goes_on(collector) {
             let ready = self.wait()?;
             if ready.datagrams {
                 self.take_datagrams(ROW, collector, out)?;
             }
-            if ready.listener {
-                self.accept();
-            }
             for place in ready.connections.into_iter().rev() {
                 if !self.take_stream(place, collector, out) {
-                    let gone = self.connections.swap_remove(place);
-                    collector.end(|session| session == gone.session);
+                    self.leave(place, collector);
                 }
             }
+            if ready.listener {
+                self.accept(collector);
+            }
             #[cfg(feature = "tls")]
-            self.leave_slow();
+            self.leave_slow(collector);
         }
         // What had arrived by then.
         self.take_datagrams(LAST, collector, out)
@@ -207,83 +196,9 @@ impl Listener {
                 Err(error) => return Err(error.into()),
             };
             let Some(from) = from.and_then(|from| SocketAddr::try_from(from).ok()) else { continue };
-            let session = match self.senders.get(&from) {
-                Some(session) => *session,
-                None => self.new_sender(from, collector),
-            };
-            collector.take(session, false, &self.buffer[..bytes], out);
+            collector.take(Session::Datagrams(from), &self.buffer[..bytes], out);
         }
         Ok(())
-    }
-
-    /// Of more than can be told apart nobody is known any more.
-    fn new_sender(&mut self, from: SocketAddr, collector: &mut Collector) -> u64 {
-        if self.senders.len() == SENDERS {
-            let gone: HashSet<u64> = self.senders.drain().map(|(_, session)| session).collect();
-            collector.end(|session| gone.contains(&session));
-        }
-        self.sessions += 1;
-        self.senders.insert(from, self.sessions);
-        self.sessions
-    }
-
-    fn accept(&mut self) {
-        while let Ok((stream, _)) = self.listener.accept() {
-            if self.connections.len() == CONNECTIONS {
-                self.refused += 1;
-                continue;
-            }
-            #[cfg(feature = "tls")]
-            let secure = match self.begin_secure(&stream) {
-                Ok(secure) => secure,
-                Err(_) => {
-                    self.refused += 1;
-                    continue;
-                }
-            };
-            self.sessions += 1;
-            self.connections.push(Connection {
-                stream,
-                session: self.sessions,
-                bytes: Vec::new(),
-                #[cfg(feature = "tls")]
-                secure,
-            });
-        }
-    }
-
-    /// Takes what a connection has; false: it has ended, or what it says is no message.
-    fn take_stream(&mut self, place: usize, collector: &mut Collector, out: &mut dyn FnMut(&Flow)) -> bool {
-        #[cfg(feature = "tls")]
-        if self.secure.is_some() {
-            return self.take_secure(place, collector, out);
-        }
-        let connection = &mut self.connections[place];
-        let received = recv(connection.stream.as_fd(), self.buffer.as_mut_slice(), RecvFlags::DONTWAIT);
-        let count = match received {
-            Ok((count, _)) => count,
-            Err(Errno::AGAIN | Errno::INTR) => return true,
-            Err(_) => 0,
-        };
-        if count == 0 {
-            if !connection.bytes.is_empty() {
-                collector.refuse();
-            }
-            return false;
-        }
-        connection.bytes.extend_from_slice(&self.buffer[..count]);
-        take_messages(&mut connection.bytes, connection.session, collector, out)
-    }
-}
-
-impl Connection {
-    /// What it is waited for.
-    fn wanted(&self) -> PollFlags {
-        #[cfg(feature = "tls")]
-        if self.secure.as_ref().is_some_and(|inside| inside.wants_write()) {
-            return PollFlags::IN | PollFlags::OUT;
-        }
-        PollFlags::IN
     }
 }
 
@@ -294,7 +209,7 @@ struct Ready {
 }
 
 /// Takes whole messages off; false, and the damage is counted, where there is none.
-fn take_messages(bytes: &mut Vec<u8>, session: u64, collector: &mut Collector, out: &mut dyn FnMut(&Flow)) -> bool {
+fn take_messages(bytes: &mut Vec<u8>, session: Session, collector: &mut Collector, out: &mut dyn FnMut(&Flow)) -> bool {
     let mut taken = 0;
     while let Some(head) = bytes.get(taken..taken + 4) {
         let (version, length) = (u16::from_be_bytes([head[0], head[1]]), u16::from_be_bytes([head[2], head[3]]));
@@ -303,23 +218,23 @@ fn take_messages(bytes: &mut Vec<u8>, session: u64, collector: &mut Collector, o
             return false;
         }
         let Some(message) = bytes.get(taken..taken + usize::from(length)) else { break };
-        collector.take(session, true, message, out);
+        collector.take(session, message, out);
         taken += usize::from(length);
     }
     bytes.drain(..taken);
     true
 }
 
-/// Reads a file of messages, also compressed; `session` is one that nothing else has. Asks `goes_on` now and then.
+/// Reads a file of messages, also compressed; no other has its `number`. Asks `goes_on` now and then.
 ///
 /// # Errors
 /// It cannot be read, or is none; what stood in front of the damage was taken.
 pub fn read_file(
     path: &str,
-    session: u64,
+    number: u64,
     collector: &mut Collector,
     out: &mut dyn FnMut(&Flow),
-    goes_on: &mut dyn FnMut() -> bool,
+    goes_on: &mut dyn FnMut(&Collector) -> bool,
 ) -> Result<()> {
     let told = |error: Error| Error::new(error.kind(), format!("{path}: {error}"));
     let damaged = |text: &str| Error::new(ErrorKind::InvalidData, format!("{path}: {text}"));
@@ -329,8 +244,8 @@ pub fn read_file(
     }
     let mut source = plain(Box::new(File::open(path).map_err(told)?)).map_err(told)?;
     let (mut bytes, mut buffer) = (Vec::new(), vec![0; 1 << 16]);
-    let mut is_first = true;
-    while goes_on() {
+    let (session, mut is_first) = (Session::File(number), true);
+    while goes_on(collector) {
         let count = match source.read(&mut buffer) {
             Ok(count) => count,
             Err(error) if error.kind() == ErrorKind::Interrupted => continue,
@@ -350,7 +265,7 @@ pub fn read_file(
         }
         is_first = false;
     }
-    collector.end(|own| own == session);
+    collector.end(session);
     if bytes.is_empty() {
         return Ok(());
     }

@@ -57,6 +57,7 @@ pub const OWN: &[&str] = &[
     "ssh.client",
     "ssh.server",
     "resp.resolved",
+    "dns.addresses",
 ];
 
 /// In the numbers of the responder's elements, where one record has both directions.

@@ -37,6 +37,10 @@ pub struct Statistics {
     pub flows: u64,
     /// Flows that were not sent.
     pub lost: u64,
+    /// Packets that were lost before they could be metered.
+    pub dropped: u64,
+    /// Packets that were passed over.
+    pub ignored: u64,
 }
 
 /// Makes messages of flows.
@@ -92,7 +96,7 @@ impl Packer {
         if self.profile.version == Version::V9 {
             return None;
         }
-        let fields: [(u16, u16, u64); 9] = [
+        let fields: [(u16, u16, u64); 11] = [
             // The scope: exportingProcessId.
             (144, 4, std::process::id().into()),
             // exportedMessageTotalCount, exportedFlowRecordTotalCount, exportedOctetTotalCount.
@@ -101,6 +105,9 @@ impl Packer {
             (40, 8, statistics.bytes),
             // notSentFlowTotalCount.
             (166, 8, statistics.lost),
+            // droppedPacketTotalCount, ignoredPacketTotalCount.
+            (135, 8, statistics.dropped),
+            (164, 8, statistics.ignored),
             // samplingPacketInterval, samplingPacketSpace: every packet is metered.
             (305, 4, 1),
             (306, 4, 0),

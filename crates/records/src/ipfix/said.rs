@@ -38,6 +38,7 @@ pub(super) fn set(names: &mut Names, path: &str, value: &[u8]) {
             let dns = dns(names);
             (dns.rcode, dns.answers) = (dns.rcode.or(Some(0)), Some(number as u16));
         }
+        "dns.addresses" => dns(names).addresses = text(),
         "http.method" => request(names).method = told(value),
         "http.host" => request(names).host = text(),
         "http.target" => request(names).target = told(value),

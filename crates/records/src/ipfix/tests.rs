@@ -5,7 +5,7 @@ use linerate_burst::random::draw;
 use linerate_meter::names::http::Request;
 use linerate_meter::names::tls::{ClientHello, ServerHello};
 use linerate_meter::names::value::{Dns, Http, Tls};
-use linerate_meter::{Flow, Names};
+use linerate_meter::{ExportedBy, Flow, Names};
 use std::net::IpAddr;
 
 const NOW: Nanos = Nanos(1_700_000_100_000_000_000);
@@ -15,7 +15,15 @@ fn flows() -> Vec<Flow> {
     let ipv6 = |flow: &mut Flow| {
         flow.ends.iter_mut().for_each(|end| end.address = IpAddr::from([0x2001, 0xdb8, 0, 0, 0, 0, 0, 1]))
     };
-    let changes: [fn(&mut Flow); 4] = [
+    let changes: [fn(&mut Flow); 6] = [
+        |flow| {
+            let address = Some([192, 0, 2, 7].into());
+            flow.exporter = Some(ExportedBy { address, domain: 77, interfaces: [3, 0] }.into());
+        },
+        |flow| {
+            let address = Some([0x2001, 0xdb8, 0, 0, 0, 0, 0, 9].into());
+            flow.exporter = Some(ExportedBy { address, domain: 0, interfaces: [0, 1 << 30] }.into());
+        },
         |_| (),
         |flow| flow.sides[1] = Default::default(),
         |flow| (flow.protocol, flow.ends[0].port, flow.ends[1].port) = (1, 8, 0),
@@ -43,12 +51,14 @@ fn said() -> [Names; 6] {
         ClientHello { server_name: text("a.example"), ja4: "t13".into(), version: 0x0304, ech: true, alpn: text("h2") };
     let server = ServerHello { version: 0x7f1c, cipher: 0x1301, alpn: None };
     let tls = Tls { client: Some(client.clone()), server: Some(server) };
+    let answered =
+        Dns { name: text("."), kind: 28, rcode: Some(3), answers: Some(1), addresses: text("192.0.2.1,2001:db8::1") };
     let request =
         Request { method: "GET".into(), target: "/\\x5c".into(), host: text("b"), user_agent: text(&"x".repeat(254)) };
     [
         Names { tls: Some(tls), ..Names::default() },
         Names { tls: Some(Tls { client: Some(client), server: None }), quic: Some(0xff00_001d), ..Names::default() },
-        Names { dns: Some(Dns { name: text("."), kind: 28, rcode: Some(3), answers: Some(1) }), ..Names::default() },
+        Names { dns: Some(answered), ..Names::default() },
         Names { http: Some(Http { request: Some(request), status: Some(404) }), ..Names::default() },
         Names { ssh: Some([None, text("SSH-2.0-x")]), ..Names::default() },
         Names { resolved: [Some("c.example".into()), None], ..Names::default() },
@@ -62,7 +72,7 @@ fn names_are_in_templates_of_their_own_and_fit() {
         flows().iter().map(|flow| column::Kind::of(flow, &profile).template(&profile)).collect();
     templates.sort_unstable();
     templates.dedup();
-    assert_eq!(templates.len(), 10, "four kinds of flows, and six of names: {templates:?}");
+    assert_eq!(templates.len(), 11, "five kinds of flows, and six of names: {templates:?}");
     let plain = Profile::default();
     assert!(
         flows().iter().all(|flow| column::Kind::of(flow, &plain).template(&plain) < 384),
@@ -75,13 +85,22 @@ fn names_are_in_templates_of_their_own_and_fit() {
         host: Some("h".repeat(1020).into()),
         user_agent: Some("u".repeat(1020).into()),
     });
+    long[2].dns = Some(Dns {
+        name: Some("n".repeat(1020).into()),
+        addresses: Some(["2001:db8:1111:1111:1111:1111:1111:1111"; 6].join(",").into()),
+        ..Dns::default()
+    });
     let flows = vec![Flow { names: Some(long[3].clone().into()), ..flow() }; 9];
+    let answered = Flow { names: Some(long[2].clone().into()), ..flow() };
     let small = Profile { most: 600, biflow: true, ..profile };
     let messages = packed(small, &flows);
     assert!(messages.iter().all(|message| message.bytes.len() <= 600), "texts are cut where they would not fit");
     let (back, found) = collected(&messages);
     assert_eq!((back.len(), found.malformed), (9, 0));
     assert_eq!(back[0].names.as_ref().unwrap().site(), Some(&*"h".repeat(48)));
+    let (back, _) = collected(&packed(Profile { most: 512, ..small }, &[answered]));
+    let told = back[0].names.as_ref().unwrap().dns.as_ref().unwrap().addresses.as_deref();
+    assert_eq!(told, Some("2001:db8:1111:1111:1111:1111:1111:1111"), "whole addresses alone");
 }
 
 fn packed(profile: Profile, flows: &[Flow]) -> Vec<Message> {
@@ -98,7 +117,9 @@ fn packed(profile: Profile, flows: &[Flow]) -> Vec<Message> {
 fn collected(messages: &[Message]) -> (Vec<Flow>, Found) {
     let mut collector = Collector::new(Limits::default(), ENTERPRISE);
     let mut flows = Vec::new();
-    messages.iter().for_each(|message| collector.take(1, true, &message.bytes, &mut |flow| flows.push(flow.clone())));
+    messages
+        .iter()
+        .for_each(|message| collector.take(Session::File(1), &message.bytes, &mut |flow| flows.push(flow.clone())));
     (flows, collector.found())
 }
 
@@ -134,6 +155,9 @@ fn all_comes_back_of_a_full_record() {
         let mut one = one.clone();
         // What one direction has no packets of has no times either.
         one.quality = other.quality;
+        // Who has metered it is told of what others have.
+        let domain = Profile::default().domain;
+        one.exporter.get_or_insert_with(|| ExportedBy { domain, ..ExportedBy::default() }.into());
         assert_eq!(&one, other);
     }
     assert_eq!(flows.len(), back.len());
@@ -156,20 +180,21 @@ fn sequence_gaps_and_unknown_templates_are_counted() {
 #[test]
 fn templates_are_of_a_session_and_bounded() {
     let messages = packed(Profile::default(), &flows());
-    let mut collector = Collector::new(Limits { fields: 100, sequences: 10 }, ENTERPRISE);
+    let limits = Limits { fields: 400, of_host: 400, of_session: 400 };
+    let mut collector = Collector::new(limits, ENTERPRISE);
     let mut none = |_: &Flow| ();
     for session in 0..1000 {
         messages
             .iter()
             .filter(|message| message.records == 0)
-            .for_each(|message| collector.take(session, false, &message.bytes, &mut none));
+            .for_each(|message| collector.take(Session::File(session), &message.bytes, &mut none));
     }
     assert!(collector.found().no_room > 900);
     let before = collector.found().unknown;
     messages
         .iter()
         .filter(|message| message.records > 0)
-        .for_each(|message| collector.take(5, false, &message.bytes, &mut none));
+        .for_each(|message| collector.take(Session::File(5), &message.bytes, &mut none));
     assert!(collector.found().unknown > before, "templates of other sessions are theirs");
 }
 
@@ -179,13 +204,14 @@ fn a_withdrawal_is_heard_in_a_stream_alone() {
     let withdrawal = [0, 10, 0, 24, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 2, 0, 8, 0, 2, 0, 0];
     let mut withdrawal = withdrawal.to_vec();
     withdrawal[12..16].copy_from_slice(&Profile::default().domain.to_be_bytes());
-    for (is_stream, records) in [(true, 2), (false, 4)] {
+    let datagrams = Session::Datagrams(([10, 0, 0, 1], 9).into());
+    for (session, records) in [(Session::File(1), 2), (datagrams, 4)] {
         let mut collector = Collector::new(Limits::default(), ENTERPRISE);
         let mut none = |_: &Flow| ();
-        messages.iter().for_each(|message| collector.take(1, is_stream, &message.bytes, &mut none));
-        collector.take(1, is_stream, &withdrawal, &mut none);
-        collector.take(1, is_stream, &messages[1].bytes, &mut none);
-        assert_eq!(collector.found().records, records, "{is_stream}");
+        messages.iter().for_each(|message| collector.take(session, &message.bytes, &mut none));
+        collector.take(session, &withdrawal, &mut none);
+        collector.take(session, &messages[1].bytes, &mut none);
+        assert_eq!(collector.found().records, records, "{session:?}");
     }
 }
 
@@ -195,7 +221,7 @@ fn no_bytes_harm_a_collector() {
     let v9 = Profile { version: Version::V9, ..Profile::default() };
     let messages: Vec<Message> =
         profiles.into_iter().chain([v9]).flat_map(|profile| packed(profile, &flows())).collect();
-    let mut collector = Collector::new(Limits { fields: 4000, sequences: 100 }, ENTERPRISE);
+    let mut collector = Collector::new(Limits { fields: 4000, of_host: 3000, of_session: 2000 }, ENTERPRISE);
     let mut flows = 0_u64;
     for round in 0..20_000 {
         let chance = |n| draw(round, n);
@@ -207,7 +233,11 @@ fn no_bytes_harm_a_collector() {
         if chance(2) % 4 == 0 {
             bytes.truncate(chance(3) as usize % bytes.len());
         }
-        collector.take(chance(4) % 5, chance(5) % 2 == 0, &bytes, &mut |flow| flows += flow.packets() & 1);
+        let session = match chance(4) % 5 {
+            number if chance(5) % 2 == 0 => Session::File(number),
+            number => Session::Datagrams(([10, 0, 0, number as u8], 1).into()),
+        };
+        collector.take(session, &bytes, &mut |flow| flows += flow.packets() & 1);
     }
     let found = collector.found();
     assert!(found.records > 1000 && found.malformed > 1000 && found.unknown > 100, "{found:?}");
@@ -231,6 +261,26 @@ fn every_field_is_told_or_left_out_for_a_reason() {
 }
 
 #[test]
+fn statistics_tell_what_no_record_tells_of() {
+    let packer = Packer::new(Profile::default());
+    let statistics = Statistics { messages: 1, flows: 3, lost: 4, dropped: 5, ignored: 6, ..Statistics::default() };
+    let bytes = packer.statistics(statistics, NOW).unwrap().bytes;
+    let word = |at: usize| usize::from(u16::from_be_bytes([bytes[at], bytes[at + 1]]));
+    // Behind the header and that of the set: template, fields, scopes.
+    let (count, mut at) = (word(22), 16 + word(18) + 4);
+    let mut told = std::collections::BTreeMap::new();
+    for field in 0..count {
+        let (element, length) = (word(26 + field * 4), word(28 + field * 4));
+        told.insert(element, bytes[at..at + length].iter().fold(0_u64, |number, byte| number << 8 | u64::from(*byte)));
+        at += length;
+    }
+    assert_eq!(at, bytes.len());
+    for (element, value) in [(41, 1), (42, 3), (166, 4), (135, 5), (164, 6)] {
+        assert_eq!(told[&element], value, "{element}");
+    }
+}
+
+#[test]
 fn words_of_a_profile_are_checked() {
     let profile = Profile::parse("biflow,full,enterprise=9,domain=3,mtu=1500,rate=5").unwrap();
     assert!(profile.biflow && profile.full);
@@ -238,4 +288,43 @@ fn words_of_a_profile_are_checked() {
     for text in ["", "biflow=1", "domain", "domain=x", "rate=0", "mtu=9", "full,"] {
         Profile::parse(text).unwrap_err();
     }
+}
+
+/// As `softflowd` has it: times since it began, that in options; no protocol beside type and code.
+#[test]
+fn times_since_the_exporter_began_and_icmp_by_its_type_alone_are_understood() {
+    const BEGAN: u64 = 1_699_999_000_123;
+    let set = |id: u16, body: &[u8]| [&id.to_be_bytes(), &(body.len() as u16 + 4).to_be_bytes(), body].concat();
+    let fields = |fields: &[(u16, u16)]| -> Vec<u8> {
+        fields.iter().flat_map(|(element, length)| [element.to_be_bytes(), length.to_be_bytes()].concat()).collect()
+    };
+    let message = |sets: Vec<u8>| {
+        let length = (sets.len() + 16) as u16;
+        let seconds = (NOW.0 / 1_000_000_000) as u32;
+        [&[0, 10], &length.to_be_bytes()[..], &seconds.to_be_bytes(), &[0; 8], &sets].concat()
+    };
+    let options = [&[1, 1, 0, 2, 0, 1][..], &fields(&[(143, 4), (160, 8)])].concat();
+    let began = [&[0, 0, 0, 7][..], &BEGAN.to_be_bytes()].concat();
+    let icmp = [(8, 4), (12, 4), (22, 4), (21, 4), (2, 4), (1, 4), (32, 2)];
+    let plain = [&[1, 0, 0, 7][..], &fields(&icmp)].concat();
+    let [first, last] = [60_000_u32, 61_500].map(u32::to_be_bytes);
+    let record = [&[10, 0, 0, 1, 10, 0, 0, 2][..], &first, &last, &[0, 0, 0, 3, 0, 0, 1, 0, 8, 0]].concat();
+    let mut flows = Vec::new();
+    let mut collector = Collector::new(Limits::default(), ENTERPRISE);
+    for sets in [[set(3, &options), set(257, &began)].concat(), [set(2, &plain), set(256, &record)].concat()] {
+        collector.take(Session::File(1), &message(sets), &mut |flow| flows.push(flow.clone()));
+    }
+    let flow = &flows[0];
+    assert_eq!((flow.protocol, flow.ends[0].port, flow.ends[1].port), (1, 8, 0));
+    // Of a whole second, as the message has its time.
+    let (began, millis) = (BEGAN * 1_000_000, 1_000_000);
+    assert_eq!((flow.first().0, flow.last().0), (began + 60_000 * millis, began + 61_500 * millis));
+    // 50 days later the same clock has gone round once.
+    let round = 1_u64 << 32;
+    let clock = collect::Clock { seconds: (BEGAN / 1000 + round / 1000 + 100) as u32, uptime: None, boot: Some(BEGAN) };
+    let mut record = back::Record::new(clock, ENTERPRISE, Default::default());
+    for (element, value) in [(8, &[1; 4]), (12, &[2; 4]), (22, &first), (21, &last), (2, &[1; 4])] {
+        record.set(collect::Spec { enterprise: 0, element, length: 4 }, value);
+    }
+    assert_eq!(record.flow().unwrap().last().0, began + (round + 61_500) * millis);
 }

@@ -47,7 +47,7 @@ impl Page {
 
 /// Everything that changes, and of streams those of a page: however many there are, it is no longer.
 pub fn figures(desk: &Desk, page: Page) -> Value {
-    let measuring = desk.measuring.brief();
+    let (measuring, (noted, refused)) = (desk.measuring.brief(), desk.noted());
     let tester = desk.tester();
     let ports: Vec<Value> = tester.names().enumerate().map(|(place, _)| port(&tester, place)).collect();
     let described = tester.described();
@@ -58,7 +58,7 @@ pub fn figures(desk: &Desk, page: Page) -> Value {
         "schema": "linerate/serve/1", "ports": ports, "streams": streams, "streams_in_all": tester.streams(),
         "streams_from": from, "streams_active": tester.active(),
         "set_by": if described.is_empty() && tester.streams() > 0 { "otg" } else { "own" },
-        "measure": measuring, "log": desk.noted()
+        "measure": measuring, "log": noted, "refused": refused
     })
 }
 
@@ -73,11 +73,13 @@ fn port(tester: &Tester, place: usize) -> Value {
         "bytes": capture.bytes()
     });
     let (is_metered, missing) = (heard.top.is_some(), heard.check.totals().missing);
+    let drops = heard.losses.iter().map(|(cause, frames)| ((*cause).to_owned(), Value::from(*frames)));
+    let drops: Value = drops.collect::<serde_json::Map<_, _>>().into();
     drop(heard);
     let failure = port.transmitter.failure().or(port.listener.failure());
     json!({
         "name": port.name, "port": port.spec, "is_up": (port.is_up)(), "line_bps": port.line, "longest": longest(port.longest),
-        "tx": counts(&tx), "rx": counts(&rx), "missing": missing, "capture": captured, "flows": is_metered, "failure": failure
+        "tx": counts(&tx), "rx": counts(&rx), "missing": missing, "drops": drops, "capture": captured, "flows": is_metered, "failure": failure
     })
 }
 

@@ -80,7 +80,7 @@ export function open(main, page, [name]) {
     const own = figures.ports.find((one) => one.name === port.value)?.capture;
     const now = own ? `${own.is_on} ${own.frames} ${own.dropped}` : "";
     // What is looked at does not move away: the list grows at its end.
-    if (now !== was && !rows.body.contains(document.activeElement)) page.attempt(list);
+    if (now !== was && !rows.body.contains(document.activeElement)) page.attempt(list, false);
     was = now;
   }
   page.attempt(list);

@@ -23,6 +23,13 @@ export function remember(figures) {
   last = { time: now, missing };
 }
 
+/** Takes what the server knows of the time before this page was there: points of time, sent, received, lost. */
+export function recall(points) {
+  const room = MOST - times.length;
+  const before = room > 0 ? points.filter(([time]) => times.length === 0 || time < times[0]).slice(-room) : [];
+  [times, sent, received, lost].forEach((list, column) => list.unshift(...before.map((point) => point[column])));
+}
+
 /** A chart in a place; `update` draws what there is, `close` ends it. */
 export function chart(place) {
   const style = getComputedStyle(document.documentElement);

@@ -18,7 +18,7 @@ export function open(main, page, [name]) {
   const inputs = {
     name: el("input", { id: "name", required: true, maxlength: 200 }),
     tx: select(ports, { id: "tx" }),
-    rx: select([["", "nowhere"], ...ports], { id: "rx" }),
+    rx: select(ports, { id: "rx", multiple: true, size: Math.min(4, Math.max(2, ports.length)) }),
     packet: el("textarea", { id: "packet", rows: 4, spellcheck: "false", class: "mono" }),
     check: select([["", "by a trailer, or its packet"], ["trailer", "by a trailer"], ["count", "by its packet"], ["no", "not at all"]], { id: "check" }),
     poisson: el("input", { type: "checkbox", id: "poisson" }), replay: el("select", { id: "replay" }),
@@ -33,7 +33,7 @@ export function open(main, page, [name]) {
   main.append(title,
     el("div", { class: "two" },
       el("form", { onsubmit: (event) => { event.preventDefault(); apply.click(); } },
-        el("div", { class: "form" }, field("Name", inputs.name), field("Sent by port", inputs.tx), field("Comes to port", inputs.rx)),
+        el("div", { class: "form" }, field("Name", inputs.name), field("Sent by port", inputs.tx), field("Comes to ports", inputs.rx)),
         el("div", { class: "form" }, field("Frames", inputs.replay), field("Bring a capture file", el("input", { type: "file", id: "bring",
           onchange: (event) => page.attempt(() => bring(event.target.files[0])) }), { class: "broad" })),
         field("Packet", inputs.packet, { class: "wide" }), el("p", { class: "weak" }, HINTS.packet), verdict,
@@ -62,7 +62,7 @@ export function open(main, page, [name]) {
 
   /** The stream as it stands in the form. */
   function stream() {
-    const made = { name: inputs.name.value, tx: inputs.tx.value, rx: inputs.rx.value ? [inputs.rx.value] : [], packet: inputs.packet.value };
+    const made = { name: inputs.name.value, tx: inputs.tx.value, rx: [...inputs.rx.selectedOptions].map((one) => one.value), packet: inputs.packet.value };
     if (inputs.replay.value) {
       delete made.packet;
       made.replay = inputs.replay.value;
@@ -128,7 +128,7 @@ export function open(main, page, [name]) {
     const from = one ?? { ...USUAL, name: `stream ${number}`, tx: ports[0], rx: ports[1] ? [ports[1]] : [] };
     inputs.name.value = from.name;
     inputs.tx.value = from.tx;
-    inputs.rx.value = from.rx[0] ?? "";
+    for (const one of inputs.rx.options) one.selected = from.rx.includes(one.value);
     for (const key of ["packet", "size", "rate", "count", "start", "for", "check", "sequence", "next"]) inputs[key].value = from[key] ?? "";
     inputs.burst.value = from.burst ? `${from.burst.frames}/${from.burst.gap}` : "";
     inputs.poisson.checked = from.poisson === true;

@@ -14,7 +14,8 @@ export function open(main, page, [name]) {
   const by = select([["rate", "rate of the last second"], ["bytes", "bytes so far"]], { id: "by" });
   const rows = table("Flows, the greatest first; both ways together decide", COLUMNS, { "data-table": "flows" });
   let isBusy = false;
-  const ask = (what) => page.attempt(async () => take(await post("flows", { port: port.value, by: by.value, ...(what ? { do: what } : {}) })));
+  const ask = (what, isOwn = true) => page.attempt(async () =>
+    take(await post("flows", { port: port.value, by: by.value, ...(what ? { do: what } : {}) })), isOwn);
   main.append(el("h1", {}, "Flows"), el("div", { class: "bar" }, field("Port", port), field("Order", by),
     button("Start", () => ask("start"), { class: "main", "data-do": "start" }),
     button("Stop", () => ask("stop"), { "data-do": "stop" })), told, rows.element);
@@ -38,7 +39,7 @@ export function open(main, page, [name]) {
   async function update() {
     if (isBusy) return;
     isBusy = true;
-    await ask();
+    await ask(null, false);
     isBusy = false;
   }
   return { update };

@@ -1,19 +1,24 @@
 // What was done, and what was refused.
 
 import { get } from "./api.js";
-import { day, el, table } from "./dom.js";
+import { count, day, el, table } from "./dom.js";
 
 export function open(main, page) {
   const rows = table("The last 500 things that were done or refused, the latest first", [["time", "UTC"], ["what"]], { "data-table": "log" });
-  main.append(el("h1", {}, "Log"), rows.element);
+  const others = table("Those who may not ask, the latest first", [["time", "UTC"], ["address"], ["times", "", true], ["why"]], { "data-table": "refused" });
+  others.element.hidden = true;
+  main.append(el("h1", {}, "Log"), rows.element, others.element);
   let shown = null;
   async function update(figures) {
-    if (figures.log === shown) return;
-    shown = figures.log;
-    const answer = await page.attempt(() => get("log"));
+    if (`${figures.log} ${figures.refused}` === shown) return;
+    shown = `${figures.log} ${figures.refused}`;
+    const answer = await page.attempt(() => get("log"), false);
     if (!answer) return;
     rows.body.replaceChildren(...answer.entries.reverse().map((entry) => el("tr", {}, el("td", {}, day(entry.time_ns)),
       el("td", { class: `wrap mono${entry.what.startsWith("refused") ? " bad" : ""}` }, entry.what))));
+    others.element.hidden = answer.refused.length === 0;
+    others.body.replaceChildren(...answer.refused.map((row) => el("tr", {}, el("td", {}, day(row.last_ns)), el("td", {}, row.address),
+      el("td", { class: "number" }, count(row.times)), el("td", { class: "wrap" }, row.why))));
   }
   return { update };
 }

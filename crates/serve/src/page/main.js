@@ -1,6 +1,7 @@
 // The frame of the page: views by address, the token, and figures that come twice a second.
 
-import { follow, setToken, token } from "./api.js";
+import { follow, get, setToken, token } from "./api.js";
+import { recall } from "./chart.js";
 import { el, text } from "./dom.js";
 import * as run from "./run.js";
 import * as editor from "./editor.js";
@@ -27,11 +28,11 @@ function fail(error) {
   if (error?.status === 401) login();
 }
 
-/** Does something, and says if it went wrong. */
-async function attempt(act) {
+/** Does something, and says if it went wrong. What nobody has asked for just now leaves what was said before. */
+async function attempt(act, isOwn = true) {
   try {
     const made = await act();
-    fail(null);
+    if (isOwn) fail(null);
     return made;
   } catch (error) {
     fail(error);
@@ -76,6 +77,7 @@ function take(figures) {
   page.figures = figures;
   run.remember(figures);
   state("live");
+  if (isFirst) attempt(async () => recall((await get("history")).points), false);
   if (isFirst) show();
   else view?.update?.(figures);
 }

@@ -165,7 +165,7 @@ export function open(main, page) {
     const now = `${state.number} ${state.length} ${state.is_running}`;
     if (now === was || isBusy) return;
     isBusy = true;
-    const answer = await page.attempt(() => get("measure"));
+    const answer = await page.attempt(() => get("measure"), false);
     isBusy = false;
     if (!answer) return;
     was = now;

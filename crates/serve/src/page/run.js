@@ -79,7 +79,7 @@ export function open(main, page) {
       row.cells[1].dataset.state = port.is_up ? "up" : "down";
       const values = [null, port.is_up ? "up" : "down", bits(port.line_bps), count(port.tx.frames), count(port.tx.frames_per_s), count(port.rx.frames),
         count(port.rx.frames_per_s), share(port), kept.is_on ? `${count(kept.frames)} frames` : kept.frames > 0 ? `${count(kept.frames)}, stopped` : "off",
-        port.failure ?? ""];
+        port.failure ?? Object.entries(port.drops).map(([cause, frames]) => `lost here: ${count(frames)} ${cause}`).join(", ")];
       values.forEach((value, index) => value !== null && text(row.cells[index], value));
     }
     const names = new Set(figures.streams.map((stream) => stream.name));

@@ -7,7 +7,8 @@ use crate::running::came;
 use linerate_engine::transmit::Doing;
 use linerate_otg::answer::{Figures, FlowFigures, PortFigures, Transmit};
 use linerate_otg::flow::Flow;
-use std::time::Instant;
+use serde_json::Value;
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 impl Tester {
     /// Flows of the configuration.
@@ -86,12 +87,24 @@ impl Tester {
         running.id == 0 || running.rates.is_known() || !running.is_active()
     }
 
+    /// The last ten minutes of all ports together.
+    pub fn history(&self) -> Value {
+        self.history.json()
+    }
+
     /// Takes note of counts, to know rates: twice a second. Of many flows only of those that somebody looks at.
     pub fn tick(&mut self, now: Instant) {
+        let mut all = [0.0, 0.0];
+        let mut missing = 0;
         for port in &mut self.ports {
-            let ([tx, rx], _) = port.counted();
+            let ([mut tx, mut rx], _) = port.counted();
             port.rates.note(now, &tx, &rx);
+            port.rates.fill(&mut tx, &mut rx);
+            all = [all[0] + tx.frame_rate, all[1] + rx.frame_rate];
+            missing += port.listener.heard().check.totals().missing;
         }
+        let time = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
+        self.history.note(time, all[0].round() as u64, all[1].round() as u64, missing);
         self.ticks += 1;
         let all = 0..if self.running.len() <= MANY { self.running.len() } else { 0 };
         let (ticks, running) = (self.ticks, &mut self.running);

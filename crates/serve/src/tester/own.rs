@@ -1,7 +1,8 @@
 //! Streams as `/api/v1` sets them, and what it asks beside the model.
 
 use super::{NOTHING, Tester};
-use crate::own::described::{Described, streams};
+use crate::own::described::{Described, read_all, streams};
+use crate::own::forms;
 use crate::port::Port;
 use linerate_burst::random::mix;
 use linerate_generate::Rate;
@@ -11,7 +12,7 @@ use linerate_otg::answer::{Figures, FlowFigures};
 use linerate_otg::config::{Config, Port as Named};
 use linerate_otg::flow::{Flow, Latency};
 use linerate_otg::read::Faults;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 /// Bytes that the frames of all streams may have, each size of each once.
 const MOST_BYTES: usize = 64 << 20;
@@ -78,6 +79,14 @@ impl Tester {
         Ok(())
     }
 
+    /// The same of streams as people keep them: a stream file, commands, or a script.
+    ///
+    /// # Errors
+    /// As above, or why they cannot be read.
+    pub fn load(&mut self, text: &str) -> Result<(), Faults> {
+        self.set(read_all(&forms::read(self, text)?)?)
+    }
+
     /// Adds streams, or takes them instead of those of the same names, and removes others; what is not named goes on as it was.
     ///
     /// # Errors
@@ -89,12 +98,10 @@ impl Tester {
             return Err(faults);
         }
         let mut all = self.own.clone();
-        for name in gone {
-            match all.iter().position(|own| own.name == *name) {
-                Some(at) => drop(all.remove(at)),
-                None => faults.add("remove", format_args!("no stream is called {name:?}")),
-            }
-        }
+        let mut leaving: HashSet<&str> = gone.iter().map(String::as_str).collect();
+        all.retain(|own| !leaving.remove(own.name.as_str()));
+        let unknown = gone.iter().filter(|name| leaving.contains(name.as_str()));
+        unknown.for_each(|name| faults.add("remove", format_args!("no stream is called {name:?}")));
         let touched: Vec<String> = some.iter().map(|own| own.name.clone()).collect();
         let mut known: HashMap<String, usize> =
             all.iter().enumerate().map(|(at, own)| (own.name.clone(), at)).collect();

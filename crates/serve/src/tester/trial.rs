@@ -1,6 +1,7 @@
 //! Trials of a measurement, at the ports of the tester: streams that are sent once, and the account of them alone.
 
 use super::Tester;
+use super::settle::Quiet;
 use crate::listen::{Heard, account};
 use crate::running::matchers;
 use linerate_engine::Stop;
@@ -8,6 +9,7 @@ use linerate_engine::transmit::{Doing, Sending};
 use linerate_generate::check::{Check, LiveRow};
 use linerate_generate::stream::{Mark, StreamSet};
 use linerate_generate::trailer::Key;
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -33,6 +35,8 @@ pub struct Came {
     pub elapsed: Duration,
     /// The account of the port where they should come, of this trial alone.
     pub check: Check,
+    /// What the port where they should come lost itself meanwhile, by cause.
+    pub losses: BTreeMap<&'static str, u64>,
     /// Why a port sends or receives no more.
     pub failure: Option<String>,
 }
@@ -90,6 +94,7 @@ pub fn run(
 ) -> Result<Vec<Came>, String> {
     let lock = || tester.lock().unwrap_or_else(PoisonError::into_inner);
     let began = Instant::now();
+    let before = lock().losses(ways);
     let sending = lock().send_once(ways)?;
     let longest = ways.iter().map(|way| way.seconds).fold(0.0, f64::max);
     let most = Duration::from_secs_f64((longest * LATE).min(1e9)) + GRACE;
@@ -109,7 +114,35 @@ pub fn run(
             std::panic::resume_unwind(panic);
         }
     });
-    Ok(lock().account_of(ways, &sending, quiet))
+    let mut awaited = lock().end_trial(ways, &sending);
+    // Whoever asks for figures has the tester meanwhile.
+    let is_whole = loop {
+        match lock().has_come(&mut awaited, quiet, Instant::now()) {
+            Some(is_whole) => break is_whole,
+            None => std::thread::sleep(LOOK),
+        }
+    };
+    // What a port lost last may not be known yet.
+    let (seen, looked) = (Instant::now(), lock().losses(ways));
+    let has_looked = |now: &[Lost]| now.iter().zip(&looked).all(|(now, then)| now.looks > then.looks);
+    while !is_whole && seen.elapsed() < GRACE && !has_looked(&lock().losses(ways)) {
+        std::thread::sleep(LOOK);
+    }
+    Ok(lock().account_of(ways, &sending, &before))
+}
+
+/// What is to come of a trial that has ended.
+struct Awaited {
+    sent: u64,
+    rx: Vec<usize>,
+    quiet: Quiet,
+}
+
+/// What a port had lost by some time, and how often that was looked at.
+#[derive(Default)]
+struct Lost {
+    causes: BTreeMap<&'static str, u64>,
+    looks: u64,
 }
 
 impl Tester {
@@ -123,7 +156,7 @@ impl Tester {
             let rx = self.place(&way.rx).ok_or_else(|| format!("no port {:?} here", way.rx))?;
             // What comes back to where it was sent is nobody's.
             let key = Key(self.key.wrapping_add(number as u64));
-            let mut check = account(key);
+            let mut check = account(key, self.room);
             for stream in way.set.streams.iter().filter(|stream| stream.mark == Mark::Count) {
                 matchers(stream).for_each(|matcher| check.count_only(stream.id, matcher));
             }
@@ -157,25 +190,43 @@ impl Tester {
         ways.iter().zip(sending).filter_map(look).collect()
     }
 
-    fn account_of(&mut self, ways: &[Way], sending: &[Vec<Arc<Sending>>], quiet: Duration) -> Vec<Came> {
+    /// Ends what has not ended yet.
+    fn end_trial(&self, ways: &[Way], sending: &[Vec<Arc<Sending>>]) -> Awaited {
         for (way, sending) in ways.iter().zip(sending) {
             let port = self.place(&way.tx).map(|place| &self.ports[place]);
             port.into_iter().for_each(|port| port.transmitter.end(sending));
         }
-        let sent: u64 = sending.iter().flatten().map(|sending| sending.frames()).sum();
-        let places: Vec<usize> = ways.iter().filter_map(|way| self.place(&way.rx)).collect();
-        let came = || {
-            places.iter().map(|place| {
-                let heard = self.ports[*place].listener.heard();
-                let counts = heard.check.report(None).summary().counts;
-                counts.received - counts.duplicated.min(counts.received)
-            })
+        let sent = sending.iter().flatten().map(|sending| sending.frames()).sum();
+        let rx = ways.iter().filter_map(|way| self.place(&way.rx)).collect();
+        Awaited { sent, rx, quiet: Quiet::new(&self.ports, Instant::now()) }
+    }
+
+    /// Whether all of a trial has come; `Some(false)` if nothing of it has for so long: frames of others are none of it.
+    fn has_come(&self, awaited: &mut Awaited, quiet: Duration, now: Instant) -> Option<bool> {
+        let came = awaited.rx.iter().map(|place| {
+            let check = &self.ports[*place].listener.heard().check;
+            (check.ours(), check.totals().duplicated)
+        });
+        let (ours, repeated) = came.fold((0, 0), |(ours, repeated), (more, again)| (ours + more, repeated + again));
+        let is_whole = ours - repeated.min(ours) >= awaited.sent;
+        (is_whole || awaited.quiet.is_over(&self.ports, ours, quiet, now)).then_some(is_whole)
+    }
+
+    /// What the port where each should come has lost so far.
+    fn losses(&self, ways: &[Way]) -> Vec<Lost> {
+        let of = |way: &Way| {
+            let heard = self.ports[self.place(&way.rx)?].listener.heard();
+            Some(Lost { causes: heard.losses.clone(), looks: heard.looks })
         };
-        self.wait_until(quiet, || came().sum::<u64>() >= sent);
+        ways.iter().map(|way| of(way).unwrap_or_default()).collect()
+    }
+
+    fn account_of(&mut self, ways: &[Way], sending: &[Vec<Arc<Sending>>], before: &[Lost]) -> Vec<Came> {
         let mut all = Vec::new();
-        for (way, sending) in ways.iter().zip(sending) {
+        let after = self.losses(ways);
+        for (((way, sending), before), after) in ways.iter().zip(sending).zip(before).zip(after) {
             let (Some(tx), Some(rx)) = (self.place(&way.tx), self.place(&way.rx)) else { continue };
-            let fresh = account(Key(self.key));
+            let fresh = account(Key(self.key), self.room);
             let check = std::mem::replace(&mut self.ports[rx].listener.heard().check, fresh);
             let failure = self.ports[tx].transmitter.failure().or(self.ports[rx].listener.failure());
             let mut sent = vec![0; way.set.streams.iter().map(|stream| stream.id as usize + 1).max().unwrap_or(0)];
@@ -185,7 +236,12 @@ impl Tester {
             let times = sending.iter().filter_map(|sending| sending.times());
             let span = times.reduce(|one, other| (one.0.min(other.0), one.1.max(other.1)));
             let elapsed = span.map_or(Duration::ZERO, |(first, last)| Duration::from_nanos(last.saturating_sub(first)));
-            all.push(Came { sent, elapsed, check, failure });
+            let more = |(cause, frames): (&'static str, u64)| {
+                let frames = frames - before.causes.get(cause).copied().unwrap_or(0).min(frames);
+                (frames > 0).then_some((cause, frames))
+            };
+            let losses = after.causes.into_iter().filter_map(more).collect();
+            all.push(Came { sent, elapsed, check, losses, failure });
         }
         self.renew();
         all

@@ -1,17 +1,31 @@
 //! How blocks come back and readers go: by themselves, for breaking the protocol, or for keeping everybody waiting.
 
-use super::{Attached, Departure, Report, Writer};
+use super::{Attached, Departure, Report, Who, Writer};
 use crate::index::{self, Overrun};
 use crate::slots::bits;
 use linerate_burst::Nanos;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
 use rustix::net::{Shutdown, shutdown};
+use rustix::process::{Pid, PidfdFlags, pidfd_open};
+use std::iter::once;
+use std::os::fd::OwnedFd;
 use std::time::Duration;
 
 /// Between two ticks no more time passes than this: a clock that is set forward does not end anybody's patience.
 const JUMP: Duration = Duration::from_millis(100);
 /// Departures kept until somebody asks: more than there can be readers between two ticks.
 const DEPARTURES: usize = 1024;
+
+/// A descriptor that tells when a process ends (Linux 5.3); none where it cannot be seen from here. Of one that has ended, the socket
+/// is as good as closed.
+pub(super) fn process_of(who: &Who, socket: &OwnedFd) -> Option<OwnedFd> {
+    let opened = pidfd_open(Pid::from_raw(who.pid)?, PidfdFlags::empty());
+    if opened.as_ref().is_err_and(|error| *error == Errno::SRCH) {
+        let _ = shutdown(socket, Shutdown::Both);
+    }
+    opened.ok()
+}
 
 impl Writer {
     /// Readers that have left, died or were evicted since this was last asked.
@@ -85,15 +99,21 @@ impl Writer {
     }
 
     pub(super) fn look_for_the_gone(&mut self) {
-        let all = || self.readers.iter().flatten().chain(&self.kept);
-        let mut polled: Vec<PollFd<'_>> =
-            all().map(|attached| PollFd::new(&attached.socket, PollFlags::empty())).collect();
+        let watched = self.readers.iter().flatten().chain(&self.kept).flat_map(|attached| {
+            let socket = PollFd::new(&attached.socket, PollFlags::empty());
+            let process = attached.process.as_ref().map(|process| PollFd::new(process, PollFlags::IN));
+            once(socket).chain(process).map(|fd| (attached.registration.number, fd))
+        });
+        let (numbers, mut polled): (Vec<u32>, Vec<PollFd<'_>>) = watched.unzip();
         if polled.is_empty() || poll(&mut polled, Some(&Timespec { tv_sec: 0, tv_nsec: 0 })) == Ok(0) {
             return;
         }
-        let is_gone = |fd: &PollFd<'_>| fd.revents().intersects(PollFlags::HUP | PollFlags::ERR | PollFlags::NVAL);
-        let gone = all().zip(&polled).filter(|(_, fd)| is_gone(fd)).map(|(attached, _)| attached.registration.number);
-        for number in gone.collect::<Vec<u32>>() {
+        let ends = PollFlags::HUP | PollFlags::ERR | PollFlags::NVAL | PollFlags::IN;
+        let is_gone = |fd: &PollFd<'_>| fd.revents().intersects(ends);
+        let gone = numbers.iter().zip(&polled).filter(|(_, fd)| is_gone(fd)).map(|(number, _)| *number);
+        let mut gone: Vec<u32> = gone.collect();
+        gone.dedup();
+        for number in gone {
             match self.kept.iter().position(|attached| attached.registration.number == number) {
                 Some(at) => {
                     self.slots.forget(number);

@@ -23,7 +23,7 @@ const RECORDS: usize = 1 << 20;
 const DIFFERENT: usize = 1 << 17;
 
 /// Where records go, and as what; threads that encode.
-const CASES: [(&str, &str, usize); 10] = [
+const CASES: [(&str, &str, usize); 12] = [
     ("null", "", 1),
     ("/dev/null", "jsonl", 1),
     ("/dev/null", "csv", 1),
@@ -34,7 +34,11 @@ const CASES: [(&str, &str, usize); 10] = [
     ("kafka", "parquet", 2),
     ("kafka", "jsonl", 2),
     ("clickhouse", "parquet", 2),
+    ("kafka by a disk", "parquet", 2),
+    ("clickhouse by a disk", "parquet", 2),
 ];
+/// Behind the name of a place whose batches wait on a disk: in memory nobody waits for one.
+const BY_DISK: &str = " by a disk";
 
 pub(super) fn run(effort: Effort) -> anyhow::Result<Vec<Row>> {
     let flows: Vec<Flow> = (0..effort.of(DIFFERENT)).map(|number| flow(number as u64)).collect();
@@ -86,8 +90,9 @@ fn in_memory(effort: Effort, flows: &[Flow]) -> Row {
 
 /// Seconds, and seconds of processors, until so many records are there.
 fn round(place: &str, format: &str, threads: usize, flows: &[Flow], count: usize) -> anyhow::Result<(f64, f64)> {
-    let folder = Folder::new("export")?;
-    let target = match place {
+    let is_by_disk = place.ends_with(BY_DISK);
+    let folder = if is_by_disk { Folder::on_disk("export") } else { Folder::new("export") }?;
+    let target = match place.trim_end_matches(BY_DISK) {
         "null" | "/dev/null" => place.to_owned(),
         "kafka" => format!("kafka://127.0.0.1:{}/bench", stand_in(broker)?),
         _ => format!("clickhouse://127.0.0.1:{}/bench", stand_in(database)?),

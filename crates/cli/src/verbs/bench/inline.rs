@@ -1,35 +1,27 @@
 //! From one port to another while somebody decides about each frame: how many pass in a second, and how much later they come than
-//! with nothing in between, beside the Linux bridge. Nobody decides (the policy lets all pass), or an engine that reads the shared
-//! ring in a thread of its own, or one in the thread that forwards, which looks at frames where they lie; beside a wire of the same
-//! ports, where nothing is in between.
+//! with nothing in between, beside the Linux bridge. Between memory ports each frame is accounted for, from the sender to the receiver. Nobody decides (the policy lets all pass), or an engine that reads the shared
+//! ring in a thread of its own, or such an engine behind a switch, which sends on what comes back, or one in the thread that forwards,
+//! which looks at frames where they lie; beside a wire of the same ports, where nothing is in between.
 
+mod between;
+
+use self::between::{Between, Ends};
 use super::Effort;
 use super::measure::{Rounds, Row};
 use super::traffic::{self, ONE};
 use super::wire::make_bridge;
 use crate::verbs::generate::sending::{check, open_check};
-use crate::verbs::joined::{receive_whole, send_as};
 use crate::view::terminal::tell;
 use anyhow::{Context, ensure};
-use linerate_backends::faulty::Faults;
 use linerate_backends::open_tx;
-use linerate_burst::Desc;
 use linerate_engine::check::{Checker, Checking};
 use linerate_engine::streams::Run;
-use linerate_engine::verdict::{self, Inspect, Policy};
-use linerate_engine::{
-    Consumer, Fail, Forward, Inline, InlinePolicy, Progress, Receive, Release, Selection, Sharing, SharingOptions,
-    Stop, Streams, Waiting,
-};
+use linerate_engine::{Receive, Selection, Stop, Streams};
 use linerate_generate::Rate;
 use linerate_generate::stream::Mark;
 use linerate_lab::{Plan, TemporaryLab};
-use linerate_port::{RxPort, Spec, TxOptions};
-use linerate_share::{Access, Attach, Decide, Verdict};
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use std::sync::mpsc::{Sender, channel};
-use std::thread;
-use std::time::{Duration, Instant};
+use linerate_port::{Spec, TxOptions};
+use std::time::Duration;
 
 /// Frames of a round at top speed, and of one that looks at delays, with their rate.
 const FRAMES: usize = 1_000_000;
@@ -38,21 +30,6 @@ const SIZES: [usize; 2] = [64, 1518];
 /// Nothing came for so long: nothing more will; and how long that is waited for.
 const QUIET: Duration = Duration::from_millis(200);
 const PATIENCE: Duration = Duration::from_secs(5);
-
-/// What is between sender and receiver.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Between {
-    Nothing,
-    Bridge,
-    /// From port to port as frames come.
-    Wire,
-    /// The ring, and somebody who reads it or nobody.
-    Ring {
-        engine: bool,
-    },
-    /// Somebody who looks at frames where they lie.
-    InPlace,
-}
 
 /// What frames come by and go by.
 #[derive(Clone, Copy)]
@@ -70,13 +47,6 @@ struct Case {
     rounds: Rounds,
     /// Half of the frames, and 99 in 100, took no longer, in nanoseconds: of each round.
     delays: [Vec<i64>; 2],
-}
-
-/// Where frames are sent and received, and where those who are in between receive and send, each way.
-struct Ends {
-    sender: Spec,
-    receiver: Spec,
-    middle: [(Spec, Spec); 2],
 }
 
 pub(super) fn run(effort: Effort) -> anyhow::Result<Vec<Row>> {
@@ -99,8 +69,10 @@ fn memory(effort: Effort, size: usize) -> anyhow::Result<Vec<Row>> {
     let mut cases = [
         case("memory, no engine", "", Between::Ring { engine: false }),
         case("memory, an engine at the ring", "", Between::Ring { engine: true }),
+        case("memory, a switch and an engine at its ring", "", Between::Switch),
         // Frames in chunks have no other time than that of their sender, and so no delay.
-        case("memory, an engine in place", "?chunk=2048", Between::InPlace),
+        case("memory, scattered, a switch and an engine at its ring", "?chunk=2048", Between::Switch),
+        case("memory, scattered, an engine in place", "?chunk=2048", Between::InPlace),
     ];
     for _ in 0..effort.rounds.min(3) {
         for case in [&mut direct, &mut wire].into_iter().chain(&mut cases) {
@@ -123,6 +95,7 @@ fn pairs(effort: Effort, size: usize) -> anyhow::Result<Vec<Row>> {
         case("packet, an engine at the ring", "packet:IF", Between::Ring { engine: true }),
         case("xdp, no engine", "xdp:IF", Between::Ring { engine: false }),
         case("xdp, an engine at the ring", "xdp:IF", Between::Ring { engine: true }),
+        case("xdp, a switch and an engine at its ring", "xdp:IF", Between::Switch),
         case("xdp, an engine in place", "xdp:IF?mode=ring", Between::InPlace),
     ];
     for _ in 0..effort.rounds.min(3) {
@@ -207,7 +180,7 @@ impl Case {
         set.streams[0].rate = rate;
         let checking = Checking::new(check(&set, 0), Selection::default());
         let checker = Checker::start(checking, Receive::all(vec![open_check(&ends.receiver, false)?]))?;
-        let (sent, came) = self.between.beside(ends, || {
+        let ((sent, came), ledger) = self.between.beside(ends, || {
             let port = open_tx(&ends.sender, &TxOptions { stamped: true, ..TxOptions::default() })?;
             let sent = Streams::new(&set, port)?.run(&Run::default());
             let came = checker.finish(Some(sent.sent.frames), QUIET, PATIENCE, &Stop::new());
@@ -218,11 +191,20 @@ impl Case {
             anyhow::bail!("{failure}");
         }
         let summary = came.check.report(Some(&sent.per_stream)).summary();
-        ensure!(summary.counts.received > 0, "none of {} frames came", sent.sent.frames);
+        let received = summary.counts.received;
+        ensure!(received > 0, "none of {} frames came, lost are {:?}", sent.sent.frames, ledger.losses());
+        // Of what the kernel drops between its interfaces nobody knows; of memory all is known.
+        let lost = ledger.lost() + came.run.ledger.lost();
+        let is_known = !matches!((self.ports, self.between), (Ports::Pairs(_), _) | (_, Between::Nothing));
+        ensure!(
+            !is_known || sent.sent.frames == received + lost,
+            "{received} of {} frames came, {lost} are lost by name",
+            sent.sent.frames
+        );
         let delay = summary.delay;
         let delays = [delay.latency_p50_ns, delay.latency_p99_ns];
         let is_timed = !matches!(self.ports, Ports::Memory(options) if !options.is_empty());
-        Ok((summary.counts.received, sent.elapsed.as_secs_f64(), delays.map(|delay| delay.filter(|_| is_timed))))
+        Ok((received, sent.elapsed.as_secs_f64(), delays.map(|delay| delay.filter(|_| is_timed))))
     }
 
     fn row(&self, size: usize, direct: &Case) -> Row {
@@ -253,110 +235,4 @@ fn median(all: &[i64]) -> Option<i64> {
     let mut sorted = all.to_vec();
     sorted.sort_unstable();
     sorted.get(sorted.len() / 2).copied()
-}
-
-impl Between {
-    /// Does something while it is there.
-    fn beside<T>(self, ends: &Ends, work: impl FnOnce() -> anyhow::Result<T>) -> anyhow::Result<T> {
-        let engine = match self {
-            Between::Nothing | Between::Bridge => return work(),
-            Between::Ring { engine } => engine,
-            Between::InPlace | Between::Wire => false,
-        };
-        let plain = Faults::parse("seed=1").map_err(anyhow::Error::msg)?;
-        let [(one, to_other), (other, to_one)] = &ends.middle;
-        // Both ends receive before one sends: an xdp: queue is sent into by the socket that receives from it.
-        let mut ports = vec![receive_whole(one, &plain, true)?, receive_whole(other, &plain, true)?];
-        if matches!(self, Between::InPlace | Between::Wire) {
-            // One way alone; the other end goes on to be open.
-            let (mut from, to) = (ports.swap_remove(0), send_as(to_other, one)?);
-            let inspector = || (Box::new(Passes) as Box<dyn Inspect>, Policy::default());
-            let mut forward = match self {
-                Between::Wire => Forward::new(&mut from, to, Progress::new()),
-                _ => Forward::inspected(&mut from, to, Progress::new(), inspector())?,
-            };
-            return during(vec![from], &mut forward, None, work);
-        }
-        let to = [send_as(to_other, one)?, send_as(to_one, other)?];
-        let ring = format!("linerate-bench-{}", std::process::id());
-        let options = SharingOptions {
-            name: ring.clone(),
-            ring: linerate_share::Options { slots: 64, ..linerate_share::Options::default() },
-            access: Access { engine: Some(String::new()), ..Access::default() },
-            wait_for: 0,
-            patience: None,
-        };
-        // What an engine does not decide about does not pass, and so is not counted.
-        let fail = if engine { Fail::Closed } else { Fail::Open };
-        let (hold, budget) = (Duration::from_secs(1), Duration::from_secs(1));
-        let policy = InlinePolicy { on_death: fail, on_overload: fail, hold, budget, release: Release::ByFlow };
-        let names = [&*ports[0].name, &*ports[1].name];
-        let mut inline = Inline::new(names, to, Sharing::create(options)?, policy, Progress::new());
-        during(ports, &mut inline, engine.then_some(&*ring), work)
-    }
-}
-
-/// Does something while frames of these ports go on, and while an engine reads this ring if there is one.
-fn during<T>(
-    mut ports: Vec<RxPort>,
-    consumer: &mut (dyn Consumer + Send),
-    ring: Option<&str>,
-    work: impl FnOnce() -> anyhow::Result<T>,
-) -> anyhow::Result<T> {
-    let stop = Stop::new();
-    ports.iter_mut().flat_map(|port| &mut port.queues).for_each(|queue| queue.start());
-    thread::scope(|scope| {
-        let waiting = if spins() { Waiting::Spin } else { Waiting::default() };
-        let run = Receive { stop: stop.clone(), waiting, ..Receive::all(ports) };
-        let running = scope.spawn(move || run.run(&mut [consumer]).failure.map(|failure| failure.to_string()));
-        let (attached, is_attached) = channel();
-        let engine = ring.map(|ring| scope.spawn(|| decide(ring, &stop, attached)));
-        let came = match &engine {
-            Some(_) => is_attached.recv().context("its engine did not attach").and_then(|()| work()),
-            None => work(),
-        };
-        stop.request();
-        let failure = running.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
-        if let Some(engine) = engine {
-            engine.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;
-        }
-        ensure!(failure.is_none(), "{}", failure.unwrap_or_default());
-        came
-    })
-}
-
-/// Whether there are processors enough that nobody has to sleep: for who sends, who receives, who forwards and who decides.
-fn spins() -> bool {
-    thread::available_parallelism().is_ok_and(|processors| processors.get() >= 4)
-}
-
-/// An engine that lets every frame pass, until there is nothing more to decide.
-fn decide(ring: &str, stop: &Stop, attached: Sender<()>) -> anyhow::Result<()> {
-    let (attach, began) = (Attach { name: "bench".into(), ..Attach::default() }, Instant::now());
-    let mut engine = loop {
-        match attach.engine(ring) {
-            Ok(engine) => break engine,
-            Err(error) if began.elapsed() > PATIENCE || stop.is_requested() => return Err(error.into()),
-            Err(_) => thread::sleep(Duration::from_millis(1)),
-        }
-    };
-    attached.send(())?;
-    let spins = spins();
-    while engine.ended().is_none() {
-        if engine.look(|_, _| Decide::Now(Verdict::Pass)) == 0 && !spins {
-            let mut waits = [PollFd::from_borrowed_fd(engine.wake(), PollFlags::IN)];
-            // An interrupted wait is as good as a finished one.
-            let _ = poll(&mut waits, Some(&Timespec { tv_sec: 0, tv_nsec: 10_000_000 }));
-        }
-    }
-    Ok(())
-}
-
-/// Lets every frame pass.
-struct Passes;
-
-impl Inspect for Passes {
-    fn inspect(&mut self, _: u64, _: &Desc, _: &mut [u8]) -> verdict::Verdict {
-        verdict::Verdict::Pass
-    }
 }

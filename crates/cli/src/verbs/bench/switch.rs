@@ -6,7 +6,7 @@ use super::measure::{Rounds, Row};
 use super::{bridged, switched};
 use linerate_burst::{Block, Burst, Desc, Nanos};
 use linerate_switch::text::{numbered, parse_rule};
-use linerate_switch::{Options, Outputs, PortNo, Reason, Switch};
+use linerate_switch::{Options, Outputs, PortNo, Reason, Rule, Switch};
 use rustix::time::{ClockId, clock_gettime};
 use std::hint::black_box;
 use std::net::Ipv4Addr;
@@ -31,16 +31,18 @@ enum Rules {
 }
 
 pub(super) fn run(effort: Effort) -> anyhow::Result<Vec<Row>> {
+    let many = 65_536;
     let cases = [
-        ("a port rule", Rules::Port, 1024, true),
-        ("two prefixes", Rules::Halves, 65_536, true),
-        ("normal", Rules::Normal, 1024, true),
-        ("a rule a flow", Rules::Exact, 1024, true),
-        ("a rule a flow", Rules::Exact, 65_536, true),
-        ("each flow new", Rules::Exact, 65_536, false),
+        ("a port rule", Rules::Port, 1024, false),
+        ("two prefixes", Rules::Halves, many, false),
+        ("normal", Rules::Normal, 1024, false),
+        ("a rule a flow", Rules::Exact, 1024, false),
+        ("a rule a flow", Rules::Exact, many, false),
+        ("each flow new", Rules::Exact, many, true),
     ];
-    let alone = cases.into_iter().map(|(case, rules, flows, cached)| measure(case, rules, flows, cached, effort));
+    let alone = cases.into_iter().map(|(case, rules, flows, is_new)| measure(case, rules, flows, is_new, effort));
     let mut rows: Vec<Row> = alone.collect::<Result<_, _>>()?;
+    rows.push(replaced(if effort.quick { 4096 } else { many }, effort)?);
     rows.extend(switched::run(effort)?);
     rows.extend(bridged::run(effort)?);
     Ok(rows)
@@ -53,6 +55,32 @@ pub(super) fn rules(flows: usize) -> Vec<String> {
         format!("udp,nw_src={source},nw_dst={destination},tp_src={port},tp_dst=9,actions=output:2")
     };
     (0..flows as u32).map(rule).collect()
+}
+
+/// These rules, between so many ports.
+pub(super) fn parsed(rules: &[String], ports: usize) -> anyhow::Result<Vec<Rule>> {
+    rules.iter().map(|rule| parse_rule(rule, &numbered(ports)).map_err(anyhow::Error::msg)).collect()
+}
+
+/// What it takes that many rules change at once, all of them: frames wait for so long.
+fn replaced(count: usize, effort: Effort) -> anyhow::Result<Row> {
+    let texts = rules(count);
+    let others: Vec<_> = texts.iter().map(|text| text.replace("output:2", "output:1")).collect();
+    let sets = [parsed(&texts, 2)?, parsed(&others, 2)?];
+    let mut switch = Switch::new(Options::new(2));
+    let mut rounds = Rounds::default();
+    for round in 0..=2 * effort.rounds {
+        let rules = sets[round % 2].clone();
+        let began = cpu_time();
+        switch.replace_all(rules, Nanos(1));
+        if round > 0 {
+            rounds.add(count as u64, (cpu_time() - began).as_secs_f64());
+        }
+    }
+    anyhow::ensure!(switch.count() == count, "{} of {count} rules are there", switch.count());
+    let ms = count as f64 / rounds.median() / 1e3;
+    let row = rounds.row("switch", format!("{count} rules replaced"), 0.0);
+    Ok(Row { ns: Some(1e3 / rounds.median()), remark: format!("{ms:.1} ms, rules for frames"), ..row })
 }
 
 /// Counts what leaves.
@@ -68,17 +96,15 @@ impl Outputs for Gone {
     fn done(&mut self, _: usize, _: Result<u32, Reason>) {}
 }
 
-fn measure(case: &str, rules: Rules, flows: usize, cached: bool, effort: Effort) -> anyhow::Result<Row> {
-    let mut switch = Switch::new(Options { cache: if cached { 1 << 17 } else { 0 }, ..Options::new(3) });
+fn measure(case: &str, rules: Rules, flows: usize, is_new: bool, effort: Effort) -> anyhow::Result<Row> {
+    let mut switch = Switch::new(Options::new(3));
     let texts: Vec<String> = match rules {
         Rules::Port => vec!["in_port=1,actions=output:2".to_owned()],
         Rules::Halves => vec!["ip,nw_dst=0.0.0.0/1,actions=2".to_owned(), "ip,nw_dst=128.0.0.0/1,actions=3".to_owned()],
         Rules::Normal => vec!["actions=normal".to_owned()],
         Rules::Exact => self::rules(flows),
     };
-    for text in &texts {
-        switch.add(parse_rule(text, &numbered(3)).map_err(anyhow::Error::msg)?, Nanos(1));
-    }
+    switch.add_all(parsed(&texts, 3)?, Nanos(1));
     let mut block = Block::new(flows * (LENGTH + 16) + 64, flows);
     for flow in 0..flows as u32 {
         // Not in the order of the rules.
@@ -92,7 +118,14 @@ fn measure(case: &str, rules: Rules, flows: usize, cached: bool, effort: Effort)
     pass(&mut switch, block.burst());
     for _ in 0..effort.rounds {
         let began = cpu_time();
-        let gone: u64 = (0..turns).map(|_| pass(&mut switch, block.burst())).sum();
+        let turn = |_| {
+            if is_new {
+                // What was known of flows is void, as if these had never come.
+                switch.remove_if(|_| false);
+            }
+            pass(&mut switch, block.burst())
+        };
+        let gone: u64 = (0..turns).map(turn).sum();
         anyhow::ensure!(gone >= (turns * flows) as u64, "{gone} of {} frames left", turns * flows);
         ours.add((turns * flows) as u64, (cpu_time() - began).as_secs_f64());
         let began = cpu_time();

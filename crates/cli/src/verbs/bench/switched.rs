@@ -6,7 +6,7 @@
 use super::Effort;
 use super::folder::Folder;
 use super::measure::{Rounds, Row};
-use super::switch::{LENGTH, frame, rules};
+use super::switch::{LENGTH, frame, parsed, rules};
 use super::testpmd::{thread_time, two_cpus};
 use crate::view::terminal::tell;
 use anyhow::{Context, ensure};
@@ -15,7 +15,6 @@ use linerate_burst::{Block, Desc, Nanos};
 use linerate_engine::switching::Switching;
 use linerate_engine::{Progress, Receive, Stop, Waiting, clock};
 use linerate_port::{RxOptions, RxPort, Spec, TxOptions, TxPort};
-use linerate_switch::text::{numbered, parse_rule};
 use linerate_switch::{Options, Switch};
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use std::path::Path;
@@ -85,11 +84,8 @@ fn stay(cpu: Option<usize>, all: &CpuSet) {
 /// Our switch, in a thread of this process.
 fn own(case: &Case, effort: Effort, (cpu, all): (usize, &CpuSet), rounds: &mut Rounds) -> anyhow::Result<()> {
     let folder = Folder::new("switch")?;
-    let cache = if case.is_new { 0 } else { 1 << 17 };
-    let mut switch = Switch::new(Options { cache, ..Options::new(2) });
-    for rule in &case.rules {
-        switch.add(parse_rule(rule, &numbered(2)).map_err(anyhow::Error::msg)?, Nanos(1));
-    }
+    let mut switch = Switch::new(Options::new(2));
+    switch.add_all(parsed(&case.rules, 2)?, Nanos(1));
     let spec =
         |port: usize| Spec::parse(&format!("memif:{}?role=server", folder.file(&format!("m{port}.sock")).display()));
     let (mut from, mut to) = (Vec::new(), Vec::new());

@@ -38,6 +38,7 @@ pub(super) struct Beside<'a> {
     args: &'a BesideArgs,
     meters: Option<Meters>,
     exporters: Vec<Box<dyn Exporter>>,
+    observed: Arc<linerate_engine::flows::Observed>,
     metering: Option<Metering<Tee>>,
     counting: Option<Counting>,
     watch: Watch,
@@ -107,7 +108,16 @@ impl<'a> Beside<'a> {
         let mut config = args.meter.config(usual)?;
         let meters = (!args.flows.is_empty()).then(|| args.meter.meters(&mut config, is_quiet)).transpose()?;
         let watch = Watch::new();
-        Ok(Beside { args, meters, exporters: Vec::new(), metering: None, counting: None, watch, printing: None })
+        Ok(Beside {
+            args,
+            meters,
+            exporters: Vec::new(),
+            observed: Arc::default(),
+            metering: None,
+            counting: None,
+            watch,
+            printing: None,
+        })
     }
 
     /// Whether nothing was asked for.
@@ -117,7 +127,7 @@ impl<'a> Beside<'a> {
 
     /// Opens what is written, as whoever the program is now; the folders that files are made in.
     pub fn open(&mut self) -> anyhow::Result<Vec<OwnedFd>> {
-        self.exporters = self.args.meter.exporters(&self.args.flows, Written::default())?;
+        self.exporters = self.args.meter.exporters_of(&self.args.flows, Written::default(), &self.observed)?;
         Ok(flows::made_in(&self.exporters)?)
     }
 
@@ -125,7 +135,7 @@ impl<'a> Beside<'a> {
     pub fn start(&mut self, asked: &Asked, stop: &Stop, progress: Option<&Arc<Progress>>) -> anyhow::Result<()> {
         if let Some(meters) = self.meters.take() {
             let records = Tee::start(std::mem::take(&mut self.exporters), stop.clone())?;
-            let metering = Metering::new(meters, asked.flows.clone(), records);
+            let metering = Metering::new(meters, asked.flows.clone(), records).observed(Arc::clone(&self.observed));
             self.metering = Some(match progress {
                 Some(progress) => metering.progress(Arc::clone(progress)),
                 None => metering,

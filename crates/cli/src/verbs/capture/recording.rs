@@ -12,9 +12,7 @@ use std::time::Duration;
 
 /// Options of recordings.
 #[derive(Debug, clap::Args)]
-#[command(
-    next_help_heading = "Recordings: -w DIR/ or -w 'NAME-%Y%m%d-%H%M%S.pcapng' (UTC), with -C or -G a file after the other"
-)]
+#[command(next_help_heading = "Recordings: -w DIR/ or -w 'NAME-%Y%m%d-%H%M%S.pcapng' (UTC), with -C or -G")]
 pub(super) struct RecordingArgs {
     /// Begin a new file once one has reached this size, on the disk (as in 100MiB, 1GiB)
     #[arg(short = 'C', long, value_name = "SIZE")]

@@ -12,9 +12,7 @@ use signal_hook::flag;
 
 /// Options of triggers.
 #[derive(Debug, clap::Args)]
-#[command(
-    next_help_heading = "Recordings that wait for a trigger: --trigger, --trigger-rate, or SIGUSR2 once --before or one of them is given"
-)]
+#[command(next_help_heading = "Recordings that wait for --trigger, --trigger-rate, or SIGUSR2 by --before")]
 pub(super) struct TriggerArgs {
     /// Keep the last S seconds in memory, and write them with a trigger
     #[arg(long, value_name = "S")]

@@ -7,13 +7,14 @@ use super::text::{lost, talkers, undelivered, written};
 use super::{Args, Written, locked, made_in};
 use crate::exit::{Exit, usage};
 use crate::privileges::confine;
-use crate::signals::{reopen_on_hangup, stop_on_signals};
+use crate::signals::{Answers, answer_requests, reopen_on_hangup, stop_on_signals};
 use crate::view::ledger::LedgerJson;
-use crate::view::live::reopened;
+use crate::view::live::{Live, reopened};
 use crate::view::rates::grouped;
-use crate::view::terminal::{fail, result, result_line, shown, tell};
+use crate::view::terminal::{fail, is_watched, result, result_line, shown, tell};
 use linerate_burst::{Count, Ledger, Stage};
 use linerate_engine::Stop;
+use linerate_engine::metrics::{Source, source};
 use linerate_meter::{Flow, Records};
 use linerate_port::Spec;
 use linerate_query::Question;
@@ -22,14 +23,13 @@ use linerate_records::encode::json;
 use linerate_records::ipfix::{Collector, Found, Limits, Listener, read_file};
 use serde::Serialize;
 use serde_json::value::RawValue;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
 /// What came of it.
 struct Done {
     from: Vec<String>,
     found: Found,
-    exporters: u64,
     seconds: f64,
     totals: Totals,
     ledger: Ledger,
@@ -62,7 +62,8 @@ pub(super) fn run(args: &Args, from: &Collected) -> anyhow::Result<Exit> {
         None => Vec::new(),
     };
     let names: Vec<String> = names.into_iter().chain(from.files.iter().cloned()).collect();
-    if !(args.show.quiet || args.json || is_mixed) {
+    let is_silent = args.show.quiet || args.json || is_mixed;
+    if !is_silent {
         tell(format_args!("collecting from {}\n", shown(&names.join(", "))));
         notes.iter().for_each(|note| tell(format_args!("  {}\n", shown(note))));
     }
@@ -76,18 +77,22 @@ pub(super) fn run(args: &Args, from: &Collected) -> anyhow::Result<Exit> {
         Some(reopen_on_hangup(&stop, move || locked(&written).reopen(told))?)
     };
     let begun = Instant::now();
-    let mut goes_on = || !stop.is_requested() && from.duration.is_none_or(|most| begun.elapsed() < most);
+    let seen = Arc::new(Mutex::new(Found::default()));
+    let beside = Beside::start(args, is_silent, &names.join(", "), &seen)?;
+    let mut goes_on = |collector: &Collector| {
+        *lock(&seen) = collector.found();
+        !stop.is_requested() && from.duration.is_none_or(|most| begun.elapsed() < most)
+    };
     let mut out = |flow: &Flow| locked(&records).take(flow);
     let mut read = || {
         for (number, path) in from.files.iter().enumerate() {
-            read_file(path, u64::MAX - number as u64, &mut collector, &mut out, &mut goes_on)?;
+            read_file(path, number as u64, &mut collector, &mut out, &mut goes_on)?;
         }
         listener.as_mut().map_or(Ok(()), |listener| listener.run(&mut collector, &mut out, &mut goes_on))
     };
     let failure = read().err();
-    drop(reopening);
+    drop((reopening, beside));
     let found = collector.found();
-    let exporters = listener.as_ref().map_or(0, Listener::exporters) + from.files.len() as u64;
     let mut ledger = account(&names.join(", "), found);
     let records = std::mem::replace(&mut *locked(&records), Tee::start(Vec::new(), stop.clone())?);
     let (mut totals, written) = records.finish(failure.is_some(), &mut ledger);
@@ -97,7 +102,7 @@ pub(super) fn run(args: &Args, from: &Collected) -> anyhow::Result<Exit> {
         answer::draw(&args.ask.title(), question, found, out)?;
     }
     let seconds = begun.elapsed().as_secs_f64();
-    let done = Done { from: names, found, exporters, seconds, totals, ledger };
+    let done = Done { from: names, found, seconds, totals, ledger };
     if let Some(failure) = &failure {
         fail(failure);
     }
@@ -120,13 +125,56 @@ pub(super) fn run(args: &Args, from: &Collected) -> anyhow::Result<Exit> {
 /// Refuses what would change nothing.
 fn refuse(args: &Args) -> anyhow::Result<()> {
     let option = args.meter.of_frames().next().or(args.receive.of_ports());
-    let option = option.or(args.show.has_interval().then_some("--interval")).or(args.show.ledger.then_some("--ledger"));
-    match option {
+    match option.or(args.show.ledger.then_some("--ledger")) {
         Some(option) => {
             Err(usage(format!("{option} means nothing here: records come from others, and no frame is metered")))
         }
         None => Ok(()),
     }
+}
+
+/// What is seen of it while it lasts.
+struct Beside {
+    _live: Live,
+    _answers: Answers,
+    _news: crate::verbs::show::Beside,
+    _told: Source,
+}
+
+impl Beside {
+    fn start(args: &Args, is_silent: bool, subject: &str, seen: &Arc<Mutex<Found>>) -> anyhow::Result<Self> {
+        let interval = args.show.interval(is_silent || !is_watched() && !args.show.has_interval())?;
+        let news = args.show.news(is_silent);
+        let (own, begun, mut before) = (Arc::clone(seen), Instant::now(), (Instant::now(), 0));
+        let live = interval.map_or_else(Live::none, |interval| {
+            Live::every(interval, move || {
+                let (now, found) = (Instant::now(), *lock(&own));
+                let rate = (found.records - before.1) as f64 / now.duration_since(before.0).as_secs_f64().max(1e-3);
+                before = (now, found.records);
+                tell(format_args!("{:>4} s  {}\n", begun.elapsed().as_secs(), so_far(found, Some(rate as u64))));
+            })
+        });
+        let own = Arc::clone(seen);
+        let answers =
+            answer_requests(move || tell(format_args!("so far {}\n", so_far(*lock(&own), None).trim_start())))?;
+        let (own, subject) = (Arc::clone(seen), subject.to_owned());
+        let told = source(move |ledger| ledger.add_all(&account(&subject, *lock(&own))));
+        Ok(Beside { _live: live, _answers: answers, _news: news, _told: told })
+    }
+}
+
+/// A line of it.
+fn so_far(found: Found, rate: Option<u64>) -> String {
+    let rate = rate.map_or_else(String::new, |rate| format!("  {:>11}/s", grouped(rate)));
+    let mut text = format!("{:>13} records{rate}  {} exporters", grouped(found.records), grouped(found.sessions));
+    for (count, number) in notes(found).into_iter().skip(3).filter(|(_, number)| *number > 0) {
+        text += &format!("  {} {}", grouped(number), count.name());
+    }
+    text
+}
+
+fn lock(seen: &Mutex<Found>) -> MutexGuard<'_, Found> {
+    seen.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn account(subject: &str, found: Found) -> Ledger {
@@ -139,11 +187,13 @@ fn account(subject: &str, found: Found) -> Ledger {
     ledger
 }
 
-fn notes(found: Found) -> [(Count, u64); 7] {
+fn notes(found: Found) -> [(Count, u64); 9] {
     [
+        (Count::CollectSessions, found.sessions),
         (Count::CollectMessages, found.messages),
         (Count::CollectOthers, found.others),
         (Count::CollectMalformed, found.malformed),
+        (Count::CollectRefused, found.refused),
         (Count::CollectUnknown, found.unknown),
         (Count::CollectNoRoom, found.no_room),
         (Count::CollectMissing, found.lost),
@@ -178,11 +228,11 @@ struct Json<'a> {
 
 impl Done {
     fn json(&self, question: Option<&Question>) -> Json<'_> {
-        let Done { from, found, exporters, seconds, totals, ledger } = self;
+        let Done { from, found, seconds, totals, ledger } = self;
         Json {
             schema: "linerate/flows-collected/1",
             from,
-            exporters: *exporters,
+            exporters: found.sessions,
             seconds: *seconds,
             records: found.records,
             flows: totals.flows,
@@ -202,14 +252,15 @@ impl Done {
     }
 
     fn text(&self, question: Option<&Question>) -> String {
-        let Done { found, exporters, seconds, totals, ledger, .. } = self;
-        let plural = if *exporters == 1 { "" } else { "s" };
+        let Done { found, seconds, totals, ledger, .. } = self;
+        let exporters = found.sessions;
+        let plural = if exporters == 1 { "" } else { "s" };
         let mut text = format!(
             "{} records in {} messages of {exporters} exporter{plural} in {seconds:.3} s\n",
             grouped(found.records),
             grouped(found.messages)
         );
-        for (count, number) in notes(*found).into_iter().skip(1).filter(|(_, number)| *number > 0) {
+        for (count, number) in notes(*found).into_iter().skip(2).filter(|(_, number)| *number > 0) {
             text += &format!("  {} {}: {}\n", grouped(number), count.name(), count.sentence());
         }
         if found.sampling > 1 {

@@ -7,13 +7,15 @@ use crate::exit::usage;
 use crate::signals::opening;
 use crate::view::rates::grouped;
 use crate::view::terminal::{fail, records as standard_output};
-use linerate_engine::Meters;
+use linerate_engine::{Meters, flows};
 use linerate_meter::{Config, Protocols, Spread, Tunnels};
 use linerate_record::Compression;
-use linerate_records::export::{Shipping, Tls};
+use linerate_records::export::{Observed, Shipping, Tls};
 use linerate_records::ipfix::Profile;
 use linerate_records::{Exporter, Format, Options, export};
 use std::hash::{BuildHasher, RandomState};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 const ROTATE: f64 = 60.0;
 const FIRST_PACKETS: u8 = 30;
@@ -34,7 +36,8 @@ pub struct MeterArgs {
     ipfix: Option<String>,
     /// How records go to kafka:// and clickhouse://, with commas between: spool=DIR (where batches wait, on the disk; needed), size=SIZE
     /// (of all that wait; 4GiB), full=wait|drop-oldest, rows=N and age=S (of a batch), lanes=N (by flow), sensor=NAME, password=FILE,
-    /// sasl=plain|scram-sha-256|scram-sha-512 (to sign in to Kafka), rowbinary (for ClickHouse before 20), end=S (to wait in the end)
+    /// sasl=plain|scram-sha-256|scram-sha-512 (to sign in to Kafka), window=S (for which ClickHouse knows a batch again; 3000),
+    /// rowbinary (for ClickHouse before 20), end=S (to wait in the end)
     #[arg(long, value_name = "WORD,...")]
     ship: Option<String>,
     /// Files in PEM for ipfix+tls://, kafka+tls:// and clickhouse+https://, with commas between: ca=FILE (who is believed to sign
@@ -63,9 +66,10 @@ pub struct MeterArgs {
     /// there is room for under ulimit -v]
     #[arg(long, value_name = "N")]
     max_flows: Option<usize>,
-    /// Threads that meter, beside the one that reads: each has its own flows, all between the same two hosts together
-    #[arg(long, value_name = "N", default_value_t = 1)]
-    workers: usize,
+    /// Threads that meter, beside the one that reads: each has its own flows, all between the same two hosts together [default: 1];
+    /// or that look through stored records [default: one a processor, 4 at most]
+    #[arg(long, value_name = "N")]
+    workers: Option<usize>,
     /// Ids of flows are made with this text, and are the same wherever it is (default: other ids in each run). Whoever knows it can
     /// make flows that have the same id
     #[arg(long, value_name = "TEXT")]
@@ -197,12 +201,25 @@ impl MeterArgs {
             tls: self.tls_files()?,
             ship,
             told: Some(fail),
+            observed: Observed::default(),
         })
     }
 
     /// Opens what takes records to these targets.
     pub fn exporters(&self, targets: &[String], how: Written) -> anyhow::Result<Vec<Box<dyn Exporter>>> {
-        let options = self.options(how)?;
+        self.exporters_of(targets, how, &Arc::default())
+    }
+
+    /// The same; what no record tells of is told of a run.
+    pub fn exporters_of(
+        &self,
+        targets: &[String],
+        how: Written,
+        observed: &Arc<flows::Observed>,
+    ) -> anyhow::Result<Vec<Box<dyn Exporter>>> {
+        let seen = Arc::clone(observed);
+        let told = move || [&seen.lost, &seen.ignored].map(|count| count.load(Ordering::Relaxed));
+        let options = Options { observed: Observed(Arc::new(told)), ..self.options(how)? };
         let mut exporters = Vec::new();
         for target in targets {
             // Standard output is open already, and a collector no file.
@@ -230,7 +247,7 @@ impl MeterArgs {
             ("--idle", self.idle.is_some()),
             ("--active", self.active.is_some()),
             ("--max-flows", self.max_flows.is_some()),
-            ("--workers", self.workers != 1),
+            ("--workers", self.workers.is_some_and(|workers| workers != 1)),
             ("--id-seed", self.id_seed.is_some()),
             ("--vlans", self.vlans),
             ("--macs", self.macs),
@@ -244,10 +261,21 @@ impl MeterArgs {
 
     /// How many threads share the work.
     pub fn workers(&self) -> anyhow::Result<usize> {
-        match self.workers {
-            1..=Spread::MOST => Ok(self.workers),
+        match self.tables() {
+            workers @ 1..=Spread::MOST => Ok(workers),
             _ => Err(usage(format!("--workers: from 1 to {}", Spread::MOST))),
         }
+    }
+
+    /// The same of stored records.
+    pub fn readers(&self) -> anyhow::Result<usize> {
+        let all = std::thread::available_parallelism().map_or(1, |all| all.get().min(linerate_query::WHOLE_THREADS));
+        if self.workers.is_some() { self.workers() } else { Ok(all) }
+    }
+
+    /// One of each thread that meters.
+    fn tables(&self) -> usize {
+        self.workers.unwrap_or(1)
     }
 
     /// The enterprise whose elements are ours.
@@ -267,22 +295,22 @@ impl MeterArgs {
 
     /// The meters, where this machine has room for them; made before ports open, as it may take seconds.
     pub fn meters(&self, config: &mut Config, is_quiet: bool) -> anyhow::Result<Meters> {
-        let bounded = if self.max_flows.is_none() { bound(config, self.workers) } else { None };
+        let bounded = if self.max_flows.is_none() { bound(config, self.tables()) } else { None };
         if let Some(note) = bounded.filter(|_| !is_quiet) {
             fail(note);
         }
-        let most = Meters::most_bytes_of(config, self.workers);
+        let most = Meters::most_bytes_of(config, self.tables());
         if let Some(free) = check_memory(config, most)?.filter(|_| !is_quiet) {
             warn_of_memory(most, free);
         }
-        Ok(Meters::new(config, self.workers))
+        Ok(Meters::new(config, self.tables()))
     }
 
     /// What the meters take, for people.
     pub fn describe(&self, config: &Config) -> String {
         let [narrow, wide] = config.bytes_per_flow();
         let memory = |bytes: usize| grouped(mebibytes(bytes * config.max_flows));
-        let shared = if self.workers > 1 { format!(", in {} tables", self.workers) } else { String::new() };
+        let shared = if self.tables() > 1 { format!(", in {} tables", self.tables()) } else { String::new() };
         format!(
             "up to {} flows of {narrow} bytes ({} MiB{shared}),\n  \
              {wide} bytes of IPv6 and in tunnels ({} MiB once there is one);\n  \
@@ -290,14 +318,14 @@ impl MeterArgs {
             grouped(config.max_flows as u64),
             memory(narrow),
             memory(wide),
-            grouped(mebibytes(Meters::most_bytes_of(config, self.workers))),
+            grouped(mebibytes(Meters::most_bytes_of(config, self.tables()))),
         )
     }
 
     /// How the meters work; as much is recorded as is `usual`, unless asked for otherwise.
     pub fn config(&self, usual: Level) -> anyhow::Result<Config> {
         self.workers()?;
-        let most = Config::MOST_FLOWS * self.workers;
+        let most = Config::MOST_FLOWS * self.tables();
         let max_flows = self.max_flows.unwrap_or(Config::default().max_flows);
         if max_flows == 0 || max_flows > most {
             return Err(usage(format!("--max-flows: from 1 to {}, or more with more --workers", grouped(most as u64))));

@@ -4,6 +4,7 @@ use super::heaviest::{Heaviest, TOP};
 use anyhow::Context;
 use linerate_burst::Ledger;
 use linerate_engine::Stop;
+use linerate_engine::metrics::{Source, source};
 use linerate_meter::{Flow, Records};
 use linerate_query::columns::Batch;
 use linerate_query::{Answer, Asked, Question};
@@ -45,6 +46,8 @@ pub struct Tee {
     asked: Option<Asked>,
     /// Records that are not asked about yet.
     waiting: Vec<Flow>,
+    /// Tells those who collect counters what became of records.
+    _told: Source,
 }
 
 impl Tee {
@@ -56,10 +59,11 @@ impl Tee {
     /// The same, and what is shown of the records.
     pub fn showing(exporters: Vec<Box<dyn Exporter>>, stop: Stop, shown: &Shown) -> anyhow::Result<Self> {
         let exports = Exports::start(exporters, move || stop.request())?;
+        let told = source(exports.live());
         let top = shown.top.unwrap_or(TOP);
         let (by_bytes, by_packets) = (Heaviest::by(Flow::frame_bytes, top), Heaviest::by(Flow::packets, top));
         let asked = shown.question.as_ref().map(|question| Asked::new(question, 1));
-        Ok(Tee { exports, totals: Totals::default(), by_bytes, by_packets, asked, waiting: Vec::new() })
+        Ok(Tee { exports, totals: Totals::default(), by_bytes, by_packets, asked, waiting: Vec::new(), _told: told })
     }
 
     /// What was added up of the flows that have ended.

@@ -115,17 +115,22 @@ pub(super) fn run(args: &Args, held: &Held) -> anyhow::Result<Exit> {
 
 /// Refuses what would change nothing; how many threads there are.
 fn refuse(args: &Args) -> anyhow::Result<usize> {
-    let workers = args.meter.workers()?;
+    let workers = args.meter.readers()?;
     args.ask.check_shown(args.is_shown())?;
     let mut of_frames = args.meter.of_frames().filter(|option| *option != "--workers");
     let option = of_frames.next().or(args.receive.of_ports());
-    let option = option.or(args.show.has_interval().then_some("--interval")).or(args.show.ledger.then_some("--ledger"));
+    let shown = [
+        ("--interval", args.show.has_interval()),
+        ("--ledger", args.show.ledger),
+        ("--metrics", args.show.has_metrics()),
+    ];
+    let option = option.or(shown.into_iter().find(|(_, is_given)| *is_given).map(|(option, _)| option));
     if let Some(option) = option {
         return Err(usage(format!("{option} means nothing here: records are stored, and no frame is metered")));
     }
     if !args.targets().is_empty() {
         let given = [
-            ("--workers", workers > 1, "records are written in their order, by one thread"),
+            ("--workers", args.meter.workers()? > 1, "records are written in their order, by one thread"),
             ("--csv", args.ask.csv, "-w FILE.csv writes records as CSV"),
             ("--sort", args.ask.sort().is_some() && !args.ask.is_of_groups(), "all are written, in their order"),
             ("--top", args.ask.has_top() && !args.ask.is_of_groups(), "all are written"),

@@ -157,6 +157,7 @@ pub(super) mod tests {
             tcp: None,
             stats: None,
             names: None,
+            exporter: None,
         }
     }
 

@@ -183,7 +183,7 @@ pub fn tell_failure(report: &AnsweringReport) {
 }
 
 /// The `packet` port of the interface that frames leave through, whatever they leave by.
-fn beside(to: &Spec) -> anyhow::Result<Spec> {
+pub fn beside(to: &Spec) -> anyhow::Result<Spec> {
     let Some(at) = REGISTRY.interface(to) else {
         return Err(usage(format!("nobody can be answered or asked on {to}: it is no interface")));
     };

@@ -88,14 +88,15 @@ pub fn run(args: &Args, spec: &Spec, duration: Option<Duration>) -> anyhow::Resu
     let names = report::Names::of(&set, control.clone());
     let watching = Watching::new(&run, &names, checker.as_ref().map(|checker| checker.watch().clone()));
     let check_watch = checker.as_ref().map(|checker| checker.watch().clone());
-    let table = show_table(control.as_ref().filter(|_| is_table), &run, check_watch.as_ref(), &spec.to_string());
+    let live = streams.is_live();
+    let told = control.as_ref().filter(|_| is_table);
+    let table = show_table(told, &run, check_watch.as_ref(), &spec.to_string());
     let has_table = table.is_some();
     let news = args.end.show.news(args.end.json || has_table);
     let lines = watching.start(args.end.interval()?.filter(|_| !has_table), args.end.json);
     let answers = answer_requests(&run.progress, "sent", move || watching.so_far())?;
     let serving = socket.zip(control).map(|(socket, control)| socket.answer(control, run.watch.clone(), check_watch));
     let serving = serving.transpose()?;
-    let live = streams.is_live();
     let mut sent = streams.run(&run);
     sent.failure.take_if(|failure| has_no_reader(spec, failure));
     drop(serving);

@@ -313,6 +313,7 @@ const HELP: &str = "\
  q         quit: the run ends, and its report comes
 
  frames/s and L1 are of the last interval; received and lost where --check
- receives: lost are gaps in the numbers that came.
+ receives: lost are gaps in the numbers that came. Several streams that the
+ kernel makes (xdp-live:) are told something all together.
 
  Any key leaves this page.";

@@ -51,8 +51,8 @@ pub struct Account {
     /// Latencies; of two directions those of the one with the greater p99.
     #[serde(flatten)]
     pub latency: Delay,
-    /// How much later than due frames left, of 99 in 100.
-    pub behind_p99_us: f64,
+    /// How much later than due frames left, of 99 in 100; nothing where nobody measured that.
+    pub behind_p99_us: Option<f64>,
     /// How far apart the first frames of both directions came.
     pub starts_apart_us: Option<f64>,
     /// What the tester itself did not do, if anything.
@@ -76,8 +76,8 @@ pub struct Way {
     pub seconds: f64,
     #[serde(flatten)]
     pub latency: Delay,
-    /// How much later than due frames left, of 99 in 100.
-    pub behind_p99_us: f64,
+    /// How much later than due frames left, of 99 in 100; nothing where nobody measured that.
+    pub behind_p99_us: Option<f64>,
     /// What the tester itself lost where, by the names of its counters.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub tester_losses: BTreeMap<&'static str, u64>,
@@ -131,7 +131,7 @@ pub struct Made<'a> {
     pub frames: u64,
     pub check: &'a Check,
     pub elapsed: Duration,
-    pub behind_p99_us: f64,
+    pub behind_p99_us: Option<f64>,
     /// What the tester itself lost.
     pub losses: BTreeMap<&'static str, u64>,
     pub lost_by_tester: u64,
@@ -141,6 +141,7 @@ pub struct Made<'a> {
 impl<'a> Made<'a> {
     /// Of a sender and a receiver that have ended.
     pub fn new(sent: &'a StreamsReport, received: &'a CheckReport) -> Self {
+        let behind = &sent.timing.behind;
         let losses = sent.ledger.losses().into_iter().chain(received.run.ledger.losses());
         let failures =
             [sent.failure.as_ref().map(ToString::to_string), received.run.failure.as_ref().map(ToString::to_string)];
@@ -149,7 +150,7 @@ impl<'a> Made<'a> {
             frames: sent.sent.frames,
             check: &received.check,
             elapsed: sent.elapsed,
-            behind_p99_us: sent.timing.behind.quantile(0.99).as_secs_f64() * 1e6,
+            behind_p99_us: (behind.count() > 0).then(|| behind.quantile(0.99).as_secs_f64() * 1e6),
             losses: losses.map(|(count, frames)| (count.name(), frames)).collect(),
             lost_by_tester: received.run.ledger.lost(),
             failure: failures.into_iter().flatten().next(),
@@ -211,7 +212,7 @@ impl Way {
     }
 
     /// What the tester itself did not do.
-    fn own_fault(&self) -> Option<String> {
+    pub fn own_fault(&self) -> Option<String> {
         let Counts { intended, unsent, lost_by_tester, .. } = self.counts;
         let own = [
             (unsent as f64 > LIMITED * intended as f64, format!("did not send {unsent} of {intended} frames")),
@@ -229,7 +230,7 @@ impl Account {
         for way in &ways {
             account.counts.add(&way.counts);
             account.seconds = account.seconds.max(way.seconds);
-            account.behind_p99_us = account.behind_p99_us.max(way.behind_p99_us);
+            account.behind_p99_us = account.behind_p99_us.into_iter().chain(way.behind_p99_us).reduce(f64::max);
             if account.latency.latency_p99_ns.is_none_or(|p99| way.latency.latency_p99_ns > Some(p99)) {
                 account.latency = way.latency;
             }

@@ -1,5 +1,6 @@
 //! The longest burst without loss, and the buffer that it tells of (RFC 2544, section 26.4; RFC 9004).
 
+use super::account::{Account, Counts};
 use super::report::Bursts;
 use super::traffic::Frames;
 use super::{Measurement, Sized};
@@ -9,6 +10,11 @@ use linerate_measure::burst::LongestBurst;
 
 /// Where the throughput is no less than this part of the greatest load no burst fills a buffer.
 const FULL: f64 = 0.99;
+/// A burst that the tester itself did not send or receive whole says nothing, and is sent again so often.
+const AGAIN: u64 = 3;
+
+/// What came of a burst, or why nothing is known of it, and how often it was sent.
+type Sent = (Result<Account, String>, u64);
 
 impl Measurement<'_> {
     /// Each run is a search of its own. Frames lie as far apart as the line or `--max` has them; with neither they go as fast as
@@ -32,12 +38,21 @@ impl Measurement<'_> {
             let (mut rates, mut tested) = (Vec::new(), 0);
             while let Some(frames) = search.next_burst() {
                 let ask = Ask { load: greatest, duration: frames as f64 / greatest };
-                let Some(account) = self.trial("back-to-back", sized, &Frames::Burst(frames, rate), ask)? else {
+                let Some((came, trials)) = self.burst(sized, &Frames::Burst(frames, rate), ask)? else {
                     return Ok(());
                 };
-                let is_whole = account.counts.lost == 0 && account.counts.unsent == 0;
+                tested += trials;
+                let account = match came {
+                    Ok(account) => account,
+                    Err(fault) => {
+                        test.tester = Some(fault);
+                        self.known().bursts = Some(test);
+                        self.files.write(&self.report);
+                        return Ok(());
+                    }
+                };
+                let is_whole = account.counts.lost == 0;
                 search.add(is_whole);
-                tested += 1;
                 if is_whole && top.is_some() {
                     let slowest = account.ways.iter().map(|way| way.seconds).fold(0.0, f64::max);
                     rates.push((frames, frames.saturating_sub(1) as f64 / slowest));
@@ -47,8 +62,24 @@ impl Measurement<'_> {
             let rate = rates.iter().max_by_key(|(frames, _)| *frames).map_or(greatest, |(_, rate)| *rate);
             test.add(search.found(), search.is_limited(), tested, rate);
             self.known().bursts = Some(test.clone());
-            self.files.write(&self.report)?;
+            self.files.write(&self.report);
         }
         Ok(())
+    }
+
+    /// Sends one, again where the tester was at fault: what came of it, or what the tester did not do every time, and how often.
+    fn burst(&mut self, sized: &Sized<'_>, frames: &Frames, ask: Ask) -> anyhow::Result<Option<Sent>> {
+        let mut trials = 0;
+        loop {
+            let Some(account) = self.trial("back-to-back", sized, frames, ask)? else { return Ok(None) };
+            trials += 1;
+            let Counts { unsent, intended, .. } = account.counts;
+            let too_few = || (unsent > 0).then(|| format!("did not send {unsent} of {intended} frames"));
+            match account.tester.clone().or_else(too_few) {
+                None => return Ok(Some((Ok(account), trials))),
+                Some(fault) if trials > AGAIN => return Ok(Some((Err(fault), trials))),
+                Some(_) => {}
+            }
+        }
     }
 }

@@ -1,8 +1,10 @@
 //! Options of `linerate measure`, and the goals that they mean.
 
 use crate::exit::usage;
+use crate::privileges::Identity;
 use crate::verbs::generate::answer::AnswerArgs;
 use crate::verbs::generate::line;
+use crate::verbs::show::{MetricsArgs, Told};
 use clap::builder::RangedU64ValueParser;
 use linerate_generate::rate::Asked;
 use linerate_measure::{Goal, goal};
@@ -53,6 +55,9 @@ pub struct Args {
     /// [default: one UDP flow of 198.18.0.1]
     #[arg(short = 'k', long, value_name = "PACKET")]
     pub packet: Vec<String>,
+    /// Send the streams of this TOML file (docs/streams.md), of the sizes that they have there; their rates say how they share a load
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["packet", "ipv6", "size", "seed"])]
+    pub streams: Option<PathBuf>,
     /// Send UDP over IPv6, between addresses of RFC 5180
     #[arg(long, conflicts_with = "packet")]
     pub ipv6: bool,
@@ -82,12 +87,16 @@ pub struct Args {
     /// Let the device rest so many seconds between trials [default: 0.5; 5 with rfc2544]
     #[arg(long, value_name = "S")]
     pub settle: Option<f64>,
-    /// End after this many seconds, with what is known then
+    /// End after this many seconds, with what is known then; a trial that has begun is finished first
     #[arg(short = 't', long = "duration", alias = "seconds", value_name = "S")]
     pub duration: Option<f64>,
     /// Let an xdp: port that checks take frames away from this host even where it uses the interface itself
     #[arg(long)]
     pub take: bool,
+    /// Before each trial send a few frames of each packet back from the port of --check, so that a bridge knows where addresses are
+    /// (RFC 2544, 23)
+    #[arg(long)]
+    pub learn: bool,
     /// Send from so many threads, each with a queue of its own
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = RangedU64ValueParser::<usize>::new().range(1..=1024))]
     pub threads: usize,
@@ -183,6 +192,22 @@ pub struct EndArgs {
     /// linerate, or nobody); ports are opened for each trial, by whoever runs this
     #[arg(short = 'Z', long, value_name = "USER")]
     pub user: Option<String>,
+    #[command(flatten)]
+    metrics: MetricsArgs,
+}
+
+impl EndArgs {
+    /// Whether nothing is said but the results.
+    pub fn is_silent(&self) -> bool {
+        self.quiet || self.json
+    }
+
+    /// Answers those who collect counters, if that is asked for. Each trial opens its ports anew, so this process keeps its rights; who
+    /// answers has none of them.
+    pub fn tell_counters(&self, identity: &Identity) -> anyhow::Result<Option<Told>> {
+        let tell = || identity.by(|| Ok(self.metrics.tell(self.is_silent())));
+        self.metrics.is_given().then(tell).transpose()
+    }
 }
 
 /// How to measure.

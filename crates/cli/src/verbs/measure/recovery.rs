@@ -4,7 +4,7 @@ use super::plan::AFTER;
 use super::report::{Recovery, RecoveryRun, Reset, ResetRun};
 use super::reset::{Resetter, Resetting};
 use super::traffic::{Frames, Phase};
-use super::trial::Looks;
+use super::trial::{Beside, Looks};
 use super::{Measurement, Sized};
 use linerate_measure::Ask;
 use linerate_measure::recovery::{recovery, reset_by_loss, reset_by_times};
@@ -48,7 +48,12 @@ impl Measurement<'_> {
                     lost[1] += missing;
                 }
                 lost[0] = way.rows.iter().find(|row| row.stream == 0).map_or(0, |row| row.counts.lost);
-                RecoveryRun { lost_before: lost[0], lost_after: lost[1], seconds: recovery(halved, last_lost) }
+                RecoveryRun {
+                    lost_before: lost[0],
+                    lost_after: lost[1],
+                    seconds: recovery(halved, last_lost),
+                    tester: way.own_fault(),
+                }
             };
             test.add(account.ways.iter().map(run).collect());
             self.known().recovery = Some(test.clone());
@@ -67,10 +72,11 @@ impl Measurement<'_> {
         let mut test = Reset::new(load, &command);
         for _ in 0..span.times {
             let seen = Mutex::new(Seen::default());
-            let beside = Box::new(|looks: &Looks| {
+            let does = Box::new(|looks: &Looks| {
                 let found = watch(looks, &resetter, span.seconds * BEFORE);
                 *seen.lock().unwrap_or_else(std::sync::PoisonError::into_inner) = found;
             });
+            let beside = Beside { does, is_reset: true };
             let ask = Ask { load, duration: span.seconds };
             let Some(account) = self.trial_beside("reset", sized, &frames, ask, Some(beside))? else { break };
             let seen = seen.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner);
@@ -80,6 +86,7 @@ impl Measurement<'_> {
                 by_times_s: seen.silence.map(|(before, after)| reset_by_times(before, after)),
                 command_s: seen.took,
                 command: seen.ended,
+                tester: account.tester,
             });
             self.known().reset = Some(test.clone());
         }

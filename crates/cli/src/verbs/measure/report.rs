@@ -9,7 +9,7 @@ mod tests;
 
 pub use self::environment::Environment;
 pub use self::files::Files;
-pub use self::long::{Minute, PerformanceRow, ServiceStep, SoakSecond, SoakTest, soak_line};
+pub use self::long::{Minute, PerformanceRow, ServiceStep, SoakTest, seconds_of, soak_line};
 pub use self::tests::{
     AtLoad, Bursts, Forwarding, LatencyRun, LatencyTest, LossRow, Recovery, RecoveryRun, Reset, ResetRun,
 };
@@ -145,7 +145,11 @@ impl Report {
     /// Nothing measured yet.
     pub fn new(args: &Args, plan: &Plan, directions: &[Direction], environment: Environment) -> Self {
         let usual = if args.ipv6 { super::traffic::USUAL_IP6 } else { super::traffic::USUAL };
-        let packets = if args.packet.is_empty() { vec![usual.to_owned()] } else { args.packet.clone() };
+        let packets = match &args.streams {
+            Some(path) => vec![format!("streams of {}", path.display())],
+            None if args.packet.is_empty() => vec![usual.to_owned()],
+            None => args.packet.clone(),
+        };
         let has_goals = matches!(plan.method, Method::Search | Method::Rfc2544);
         let is_service = plan.method == Method::Y1564;
         let method = match plan.method {

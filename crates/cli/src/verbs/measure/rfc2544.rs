@@ -52,15 +52,16 @@ impl Measurement<'_> {
     /// What comes through at the greatest load.
     pub(super) fn mrr(&mut self, sized: &Sized<'_>) -> anyhow::Result<()> {
         let (load, span) = (sized.limits.greatest, self.plan.mrr);
-        let mut rates = Vec::new();
+        let (mut rates, mut faults) = (Vec::new(), Vec::new());
         for _ in 0..span.times {
             let ask = Ask { load, duration: span.seconds };
             let frames = Frames::Paced(Rate::Frames(load), ask.duration);
             let Some(account) = self.trial("mrr", sized, &frames, ask)? else { break };
             rates.push(account.forwarded(ask.duration));
+            faults.extend(account.tester.clone());
             let directions = account.ways.len();
             let spread = Spread::of(&rates);
-            self.known().forwarding = spread.map(|spread| Forwarding::new(load, directions, &rates, &spread));
+            self.known().forwarding = spread.map(|spread| Forwarding::new(load, directions, &rates, &spread, &faults));
         }
         Ok(())
     }

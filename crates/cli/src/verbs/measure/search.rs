@@ -56,7 +56,8 @@ impl Measurement<'_> {
             let ask = Ask { load, duration: goal.final_duration };
             let frames = Frames::Paced(Rate::Frames(load), ask.duration);
             let Some(account) = self.trial("latency", sized, &frames, ask)? else { break };
-            let row = AtLoad { of_result: part, load, lost: account.counts.lost, latency: account.latency };
+            let (lost, latency, tester) = (account.counts.lost, account.latency, account.tester);
+            let row = AtLoad { of_result: part, load, lost, tester, latency };
             self.known().at_loads.push(row);
         }
         Ok(())

@@ -25,7 +25,6 @@ use linerate_port::Spec;
 use linerate_serve::tester;
 use linerate_serve::{Bench, Measurer};
 use serde_json::{Value, json};
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -222,7 +221,7 @@ fn measure(
     measurement.foretell(sizes.len())?;
     measurement.run(services.as_deref(), &sizes, &sets, line)?;
     measurement.report.state = measurement.state();
-    measurement.files.write(&measurement.report)?;
+    measurement.files.write(&measurement.report);
     match measurement.report.failure.take() {
         Some(failure) => Err(anyhow!(failure)),
         None => Ok(()),
@@ -267,7 +266,7 @@ impl Trials for At<'_> {
         let beside = beside.map(|beside| -> tester::Beside<'_> {
             Box::new(move |ways, is_sent| {
                 let boxed = |way| -> Box<dyn Looking> { Box::new(way) };
-                beside(&Looks { ways: ways.into_iter().map(boxed).collect(), is_sent });
+                (beside.does)(&Looks { ways: ways.into_iter().map(boxed).collect(), is_sent });
             })
         });
         let came = self.bench.trial(&ways, self.quiet, beside).map_err(|failure| anyhow!(failure))?;
@@ -279,9 +278,9 @@ impl Trials for At<'_> {
                 frames: sent,
                 check: &came.check,
                 elapsed: came.elapsed,
-                behind_p99_us: 0.0,
-                losses: BTreeMap::new(),
-                lost_by_tester: 0,
+                behind_p99_us: None,
+                losses: came.losses.clone(),
+                lost_by_tester: came.losses.values().sum(),
                 failure: came.failure.clone(),
             };
             let intended = frames.intended(&way.set).map(|intended| (intended, seconds));

@@ -2,10 +2,10 @@
 
 use super::account::{Account, Way};
 use super::plan::Plan;
-use super::report::{PerformanceRow, ServiceStep, SizeReport};
+use super::report::{PerformanceRow, ServiceStep, SizeReport, seconds_of};
 use super::soak::{SoFar, by_second};
 use super::traffic::{self, Frames};
-use super::trial::Looks;
+use super::trial::{Beside, Looks};
 use super::{Measurement, Sized};
 use crate::exit::usage;
 use anyhow::Context;
@@ -14,7 +14,7 @@ use linerate_generate::rate::Layer;
 use linerate_generate::stream::{Mark, Order, StreamSet};
 use linerate_generate::trailer::Key;
 use linerate_measure::service::{Kind, Seen, Service};
-use linerate_measure::soak::Soak;
+use linerate_measure::soak::{Passed, Soak};
 use linerate_measure::{Ask, Limits};
 use serde::Deserialize;
 use std::path::Path;
@@ -147,8 +147,8 @@ impl Tested {
         Seen {
             rate: (frames * 8 * self.size) as f64 / seconds,
             loss_ratio: way.counts.loss_ratio,
-            delay: way.latency.latency_p999_ns.unwrap_or(i64::MAX) as f64 / 1e9,
-            variation: way.latency.pdv_p999_ns.unwrap_or(i64::MAX) as f64 / 1e9,
+            delay: seconds_of(way.latency.latency_p999_ns),
+            variation: seconds_of(way.latency.pdv_p999_ns),
         }
     }
 }
@@ -173,7 +173,7 @@ impl Measurement<'_> {
                 let Some(account) = self.trial("y1564", &sized, &frames, ask)? else { return Ok(()) };
                 let row = self.step(service, step.kind, step.rate, &account);
                 self.report.services.push(row);
-                self.files.write(&self.report)?;
+                self.files.write(&self.report);
             }
         }
         if self.plan.performance > 0.0 && !self.is_over() { self.performance(services) } else { Ok(()) }
@@ -200,14 +200,18 @@ impl Measurement<'_> {
         let ask = Ask { load, duration: self.plan.performance };
         let frames = Frames::Paced(Rate::Frames(load), ask.duration);
         let seconds = Mutex::new(vec![Soak::default(); services.len()]);
-        let beside = Box::new(|looks: &Looks| {
+        let beside = Beside::looking(|looks: &Looks| {
             let mut before = vec![SoFar::default(); services.len()];
             by_second(looks, |ways| {
                 let mut seconds = seconds.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
                 for (id, (soak, before)) in seconds.iter_mut().zip(&mut before).enumerate() {
                     let sum = |of: fn(&SoFar) -> u64| ways.iter().filter_map(|way| way.get(id)).map(of).sum::<u64>();
                     let (sent, lost) = (sum(|one| one.sent), sum(|one| one.lost));
-                    soak.add(sent.saturating_sub(before.sent), lost.saturating_sub(before.lost));
+                    soak.add(Passed {
+                        sent: sent.saturating_sub(before.sent),
+                        lost: lost.saturating_sub(before.lost),
+                        ..Passed::default()
+                    });
                     (before.sent, before.lost) = (sent, before.lost.max(lost));
                 }
             });
@@ -219,7 +223,8 @@ impl Measurement<'_> {
             let row = PerformanceRow::new(&service.name, &service.agreed, rows, soak, account.tester.is_some());
             self.report.performance.push(row);
         }
-        self.files.write(&self.report)
+        self.files.write(&self.report);
+        Ok(())
     }
 
     /// The frames of services, each at its committed rate.

@@ -1,16 +1,16 @@
 //! One load for hours: every second its loss, every minute its latencies.
 
 use super::account::{Account, Way};
-use super::report::{Minute, SoakSecond, SoakTest, soak_line};
+use super::report::{Minute, SoakTest, soak_line};
 use super::traffic::{Frames, Phase};
-use super::trial::{Looking, Looks};
+use super::trial::{Beside, Looking, Looks};
 use super::{Measurement, Sized};
 use crate::view::terminal::tell;
 use linerate_generate::check::AGE;
 use linerate_measure::Ask;
+use linerate_measure::soak::Passed;
 use linerate_measure::trial::loss_ratio;
 use std::collections::VecDeque;
-use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 /// A run without an end has one after a week.
@@ -50,8 +50,7 @@ impl Measurement<'_> {
         self.number += 1;
         let (number, is_silent) = (self.number, self.is_silent());
         let Measurement { bench, report, files, .. } = self;
-        let failed = Mutex::new(None);
-        let beside = Box::new(|looks: &Looks| {
+        let beside = Beside::looking(|looks: &Looks| {
             let mut before = SoFar::default();
             by_second(looks, |ways| {
                 let now = ways.iter().flatten().fold(SoFar::default(), |all, one| SoFar {
@@ -60,28 +59,23 @@ impl Measurement<'_> {
                     lost: all.lost + one.lost,
                 });
                 let Some(test) = report.sizes.last_mut().and_then(|size| size.soak.as_mut()) else { return };
-                let second = SoakSecond {
-                    second: test.by_second.len() as u64,
+                let second = Passed {
                     sent: now.sent.saturating_sub(before.sent),
                     received: now.received.saturating_sub(before.received),
                     lost: now.lost.saturating_sub(before.lost),
                 };
                 before = SoFar { lost: before.lost.max(now.lost), ..now };
                 test.add(second);
-                let seconds = second.second + 1;
+                let seconds = test.passed();
                 if !is_silent && (second.lost > 0 || seconds.is_multiple_of(MINUTE as u64)) {
-                    tell(soak_line(&second));
+                    tell(soak_line(seconds - 1, second));
                 }
                 if seconds.is_multiple_of(WRITE[usize::from(seconds > HOUR)]) {
-                    let result = files.write(report);
-                    *failed.lock().unwrap_or_else(PoisonError::into_inner) = result.err();
+                    files.write(report);
                 }
             });
         });
         let account = bench.run(sized.sets, &frames, number, Some(beside))?;
-        if let Some(error) = failed.into_inner().unwrap_or_else(PoisonError::into_inner) {
-            return Err(error);
-        }
         self.conclude_soak(sized, account)
     }
 
@@ -94,8 +88,7 @@ impl Measurement<'_> {
         }
         let minutes = minutes(&account.ways);
         if let Some(test) = &mut self.known().soak {
-            test.minutes = minutes;
-            test.conclude(&account);
+            test.conclude(&account, minutes);
         }
         let ask = Ask { load: sized.limits.greatest, duration: account.seconds };
         self.keep("soak", sized.size, ask, &account)
@@ -110,6 +103,7 @@ fn minutes(ways: &[Way]) -> Vec<Minute> {
         let minute = &mut minutes[row.stream as usize];
         minute.minute = row.stream.into();
         minute.sent += row.counts.sent.unwrap_or(0);
+        minute.received += row.counts.received - row.counts.duplicated.min(row.counts.received);
         minute.lost += row.counts.lost;
         minute.latency_p50_ns = minute.latency_p50_ns.max(row.delay.latency_p50_ns);
         minute.latency_p99_ns = minute.latency_p99_ns.max(row.delay.latency_p99_ns);

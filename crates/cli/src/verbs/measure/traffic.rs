@@ -3,10 +3,16 @@
 use crate::exit::usage;
 use linerate_generate::packet::{self, Setup};
 use linerate_generate::rate::{FCS, L1_OVERHEAD};
-use linerate_generate::stream::{Mark, Order, Pick, Selector, Stream, StreamSet, Variant};
+use linerate_generate::stream::{Mark, Order, Pick, Selector, Shape, Span, Stream, StreamSet, Variant};
 use linerate_generate::trailer::Key;
-use linerate_generate::{Rate, Wrong};
+use linerate_generate::{Rate, Shares, Wrong, file};
 use linerate_wire::{Layers, Link, Protocol, dissect};
+use std::fs::File;
+use std::io::Read;
+use std::path::Path;
+
+/// More of a file is not read.
+const LARGEST: u64 = 64 << 20;
 
 /// What is sent where nobody says what: addresses for benchmarks (RFC 2544, appendix C).
 pub const USUAL: &str =
@@ -115,6 +121,43 @@ pub fn streams(texts: &[String], size: u64, seed: u64) -> anyhow::Result<StreamS
     let set = StreamSet { streams, order: Order::Interleaved, rate: Some(Rate::Frames(1.0)), key: Key::default() };
     set.check().map_err(usage)?;
     Ok(set)
+}
+
+/// The streams of a file, which share a load as their rates have it there.
+pub fn of_file(path: &Path) -> anyhow::Result<StreamSet> {
+    let name = path.display().to_string();
+    let mut text = String::new();
+    let read = File::open(path).and_then(|file| file.take(LARGEST).read_to_string(&mut text));
+    read.map_err(|error| usage(format!("cannot read {name}: {error}")))?;
+    let mut set = file::streams(&name, &text, &file::Setup::default()).map_err(usage)?;
+    if set.order != Order::Interleaved || set.rate.is_some() {
+        let why =
+            "streams of a measurement go together, and the rate of all is what is measured: no order, no rate above";
+        return Err(usage(format!("{name}: {why} [[stream]]")));
+    }
+    let (top, paced) = set.streams.iter().partition::<Vec<_>, _>(|stream| stream.rate == Rate::Top);
+    if !top.is_empty() && !paced.is_empty() {
+        return Err(usage(format!("{name}: some streams have no rate: what they have of a load is not known")));
+    }
+    for stream in &set.streams {
+        let odd = [
+            (stream.count.is_some(), "count: trials say how many"),
+            (stream.span != Span::ALWAYS, "start and for: trials say when"),
+            (stream.shape != Shape::Even, "burst and poisson: frames of a load are evenly apart"),
+            (stream.mark == Mark::None, "check = \"no\": what is not known again is not counted"),
+        ];
+        if let Some((_, why)) = odd.iter().find(|(is, _)| *is) {
+            return Err(usage(format!("{name}: stream {:?}: {why}", stream.name)));
+        }
+    }
+    set.rate = Some(Rate::Frames(1.0));
+    set.check().map_err(usage)?;
+    Ok(set)
+}
+
+/// Bytes of a frame with FCS, on average.
+pub fn mean_size(set: &StreamSet) -> u64 {
+    Shares::of(set).map_or(0, |shares| shares.mean_length().round() as u64 + FCS)
 }
 
 /// The same frames on their way back: the addresses of their outermost headers, and ports, have changed sides.
@@ -246,6 +289,37 @@ mod tests {
         assert_eq!(bytes, [0, 9, 0, 9], "they take turns");
         let burst = Frames::Burst(7, Rate::Top).of(&set);
         assert_eq!((burst.streams[0].count, burst.streams[0].rate, burst.streams.len()), (Some(7), Rate::Top, 1));
+    }
+
+    #[test]
+    fn streams_of_a_file_keep_what_they_have_of_one_another() {
+        let path = std::env::temp_dir().join(format!("linerate-measured-{}.toml", std::process::id()));
+        let good = "[[stream]]\npacket = \"ip/udp(dport=1)\"\nsize = 100\nrate = \"3kpps\"\n\
+                    [[stream]]\npacket = \"ip/udp(dport=2)\"\nsize = 500\nrate = \"1kpps\"\n";
+        std::fs::write(&path, good).unwrap();
+        let set = of_file(&path).unwrap();
+        assert_eq!(mean_size(&set), (3 * 100 + 500) / 4);
+        let made = Frames::Paced(Rate::Frames(8000.0), 1.0).of(&set);
+        let shares = Shares::of(&made).unwrap();
+        assert_eq!([0, 1].map(|place| shares.rate(made.rate.unwrap(), place)), [6000.0, 2000.0].map(Rate::Frames));
+        for (from, to, said) in [
+            ("\"3kpps\"", "\"3kpps\"\ncount = 5", "count: trials say how many"),
+            ("\"3kpps\"", "\"3kpps\"\nfor = \"1s\"", "trials say when"),
+            ("\"3kpps\"", "\"3kpps\"\npoisson = true", "evenly apart"),
+            ("\"3kpps\"", "\"3kpps\"\ncheck = \"no\"", "is not counted"),
+            ("rate = \"3kpps\"\n", "", "have either all a rate or none"),
+            (
+                "[[stream]]\npacket = \"ip/udp(dport=1)",
+                "rate = \"1kpps\"\n[[stream]]\npacket = \"ip/udp(dport=1)",
+                "go together",
+            ),
+            ("dport=1", "dprt=1", "did you mean"),
+        ] {
+            std::fs::write(&path, good.replacen(from, to, 1)).unwrap();
+            let error = of_file(&path).unwrap_err().to_string();
+            assert!(error.contains(said), "{to}: {error}");
+        }
+        std::fs::remove_file(&path).unwrap();
     }
 
     #[test]

@@ -2,24 +2,35 @@
 
 use super::account::{Account, Made, Way};
 use super::reset::Resetter;
-use super::traffic::Frames;
+use super::traffic::{self, Frames};
 use crate::verbs::generate::answer::{self, AnswerArgs};
 use crate::verbs::generate::sending::{check, open_check, open_tx, route};
+use anyhow::bail;
+use linerate_backends::REGISTRY;
+use linerate_backends::carrier::Carrier;
 use linerate_burst::LinkType;
 use linerate_engine::answer::Running;
 use linerate_engine::check::{CheckWatch, Checker, Checking};
 use linerate_engine::streams::{Run, soon};
 use linerate_engine::{Answering, Progress, Receive, Selection, Stop, StreamWatch, Streams};
+use linerate_generate::Rate;
 use linerate_generate::check::LiveRow;
 use linerate_generate::stream::StreamSet;
 use linerate_generate::trailer::Key;
 use linerate_port::{Spec, TxOptions};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// What came late is waited for so long at the most.
 const PATIENCE: Duration = Duration::from_secs(10);
+/// A port that was just opened may have its link down for so long: some drivers begin anew.
+const LINK_PATIENCE: Duration = Duration::from_secs(10);
+/// Whether links are up is looked at so often.
+const LOOK: Duration = Duration::from_millis(20);
+/// Frames of each stream by which a bridge learns, so many a second, and how long they may be on their way.
+const LEARNING: (u64, f64) = (16, 10_000.0);
+const LEARNED: Duration = Duration::from_millis(50);
 /// Streams of a trial that are told one by one.
 pub const FEW: usize = 100;
 
@@ -49,6 +60,8 @@ pub struct Bench<'a> {
     pub directions: Vec<Direction>,
     pub take: bool,
     pub threads: usize,
+    /// Bridges learn first where addresses are.
+    pub learn: bool,
     /// Nothing came for so long: nothing more will.
     pub quiet: Duration,
     pub stop: &'a Stop,
@@ -64,7 +77,11 @@ pub struct Direction {
 }
 
 /// Something that goes on beside a trial.
-pub type Beside<'a> = Box<dyn FnOnce(&Looks) + Send + 'a>;
+pub struct Beside<'a> {
+    pub does: Box<dyn FnOnce(&Looks) + Send + 'a>,
+    /// Whether it resets the device, whose links may go down then.
+    pub is_reset: bool,
+}
 
 /// Looks at a trial while it runs.
 pub struct Looks {
@@ -101,6 +118,13 @@ impl Looking for (StreamWatch, CheckWatch) {
     }
 }
 
+impl<'a> Beside<'a> {
+    /// Something that leaves the device alone.
+    pub fn looking(does: impl FnOnce(&Looks) + Send + 'a) -> Self {
+        Beside { does: Box::new(does), is_reset: false }
+    }
+}
+
 impl Looks {
     /// Whether all was sent.
     pub fn is_sent(&self) -> bool {
@@ -126,15 +150,21 @@ impl Trials for Bench<'_> {
         number: u64,
         beside: Option<Beside<'_>>,
     ) -> anyhow::Result<Account> {
+        if self.learn {
+            self.send_back(sets)?;
+        }
         let ways = self.directions.iter().zip(sets).enumerate();
         let ready = ways.map(|(way, (direction, set))| self.ready(direction, set, frames, number * 2 + way as u64));
         let mut ready = ready.collect::<anyhow::Result<Vec<Ready>>>()?;
         let look =
             |ready: &Ready| -> Box<dyn Looking> { Box::new((ready.watch.clone(), ready.checker.watch().clone())) };
         let looks = Looks { ways: ready.iter().map(look).collect(), is_sent: Arc::default() };
+        let may_go_down = beside.as_ref().is_some_and(|beside| beside.is_reset);
+        let links = if may_go_down { Vec::new() } else { self.links()? };
         let start = soon();
-        let sent: Vec<_> = std::thread::scope(|scope| {
-            let beside = beside.map(|beside| scope.spawn(|| beside(&looks)));
+        let (sent, down): (Vec<_>, _) = std::thread::scope(|scope| {
+            let beside = beside.map(|beside| scope.spawn(|| (beside.does)(&looks)));
+            let down = scope.spawn(|| self.watch(&links, &looks));
             let send = |ready: &mut Ready| {
                 let run = Run {
                     duration: frames.seconds().map(Duration::from_secs_f64),
@@ -152,7 +182,7 @@ impl Trials for Bench<'_> {
             if let Some(Err(panic)) = beside.map(|beside| beside.join()) {
                 std::panic::resume_unwind(panic);
             }
-            sent
+            (sent, down.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
         });
         let mut ways = Vec::new();
         for ((ready, sent), direction) in ready.into_iter().zip(sent).zip(&self.directions) {
@@ -166,7 +196,9 @@ impl Trials for Bench<'_> {
             let way = Way::new(ready.intended, &ready.set, &Made::new(&sent, &received), is_each_told);
             ways.push(Way { from: direction.from.to_string(), to: direction.to.to_string(), ..way });
         }
-        Ok(Account::new(ways))
+        let mut account = Account::new(ways);
+        account.failure = account.failure.or(down.or_else(|| went_down(&links)));
+        Ok(account)
     }
 
     fn stop(&self) -> &Stop {
@@ -174,7 +206,69 @@ impl Trials for Bench<'_> {
     }
 }
 
+/// The name of a port, and its link.
+type Link = (String, Carrier);
+
+/// What to say of a link that was down.
+fn went_down(links: &[Link]) -> Option<String> {
+    let (port, _) = links.iter().find(|(_, link)| link.was_down())?;
+    Some(format!("{port}: its link went down during the trial, and what is missing was not lost by the device"))
+}
+
 impl Bench<'_> {
+    /// Sends some frames from where those of the trial go to, to where they come from.
+    fn send_back(&self, sets: &[StreamSet]) -> anyhow::Result<()> {
+        for (direction, set) in self.directions.iter().zip(sets) {
+            let mut back = traffic::turned(set);
+            // No trial has this key.
+            (back.rate, back.key) = (None, Key(Key::default().0.wrapping_sub(1)));
+            for stream in &mut back.streams {
+                (stream.count, stream.rate) = (Some(LEARNING.0), Rate::Frames(LEARNING.1));
+            }
+            let link = LinkType(set.streams[0].link.linktype());
+            let options = TxOptions { queues: 1, stamped: true, owner: None, link };
+            let port = open_tx(&REGISTRY.for_sending(&direction.to)?, &options)?;
+            let sent = Streams::new(&back, port)?.run(&Run { stop: self.stop.clone(), ..Run::default() });
+            if let Some(failure) = sent.failure {
+                bail!("learning frames: {failure}");
+            }
+        }
+        std::thread::sleep(LEARNED);
+        Ok(())
+    }
+
+    /// The links of all ports, once they are up.
+    fn links(&self) -> anyhow::Result<Vec<Link>> {
+        let ports = self.directions[..1].iter().flat_map(|direction| [&direction.from, &direction.to]);
+        let mut links = Vec::new();
+        for port in ports {
+            let Some(mut link) = Carrier::of(port) else { continue };
+            let began = Instant::now();
+            while !link.is_up() {
+                if self.stop.is_requested() || began.elapsed() >= LINK_PATIENCE {
+                    bail!("{port}: its link is down: set both of its ends up, or see to the cable");
+                }
+                std::thread::sleep(LOOK);
+                link = Carrier::of(port).unwrap_or(link);
+            }
+            links.push((port.to_string(), link));
+        }
+        Ok(links)
+    }
+
+    /// Ends a trial, and all that would follow, when a link goes down; says which.
+    fn watch(&self, links: &[Link], looks: &Looks) -> Option<String> {
+        while !looks.is_sent() {
+            let down = went_down(links);
+            if down.is_some() {
+                self.stop.request();
+                return down;
+            }
+            std::thread::sleep(LOOK);
+        }
+        None
+    }
+
     fn ready(&self, direction: &Direction, set: &StreamSet, frames: &Frames, key: u64) -> anyhow::Result<Ready> {
         let Direction { from, to, answer } = direction;
         let mut set = frames.of(set);

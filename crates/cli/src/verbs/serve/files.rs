@@ -1,13 +1,15 @@
 //! Capture files that streams of a server replay: those that clients bring, and those of a folder that was named at the start.
 
 use linerate_burst::LinkType;
-use linerate_record::Reader;
+use linerate_record::{Reader, plain};
 use linerate_serve::recordings::{MOST_FRAMES, ROOM, Reader as Reads, Recorded};
 use rustix::fs::{CWD, Mode, OFlags, openat};
 use std::fs::File;
 use std::io::{Cursor, Read};
 use std::path::PathBuf;
 
+/// Bytes of a capture file that are read at most, decompressed: its frames are no more than a part of that.
+const MOST_BYTES: u64 = 4 * ROOM as u64;
 /// Files that are told of a folder.
 const MOST_NAMES: usize = 1000;
 
@@ -49,9 +51,29 @@ impl Reads for Files {
     }
 }
 
+/// Fails behind so many bytes: what is compressed can be a thousand times as long as what came.
+struct Bounded {
+    inside: Box<dyn Read + Send>,
+    left: u64,
+}
+
+impl Read for Bounded {
+    fn read(&mut self, bytes: &mut [u8]) -> std::io::Result<usize> {
+        if self.left == 0 {
+            return Err(std::io::Error::other(format!("it has more than {MOST_BYTES} bytes, decompressed")));
+        }
+        let most = bytes.len().min(usize::try_from(self.left).unwrap_or(usize::MAX));
+        let read = self.inside.read(&mut bytes[..most])?;
+        self.left -= read as u64;
+        Ok(read)
+    }
+}
+
 /// The frames of a capture file; of one that has too many no more than show that.
 fn frames(name: &str, source: Box<dyn Read + Send>) -> Result<Vec<Recorded>, String> {
-    let mut reader = Reader::new(source, name).map_err(|error| error.to_string())?;
+    let inside = plain(source).map_err(|error| format!("{name}: {error}"))?;
+    let bounded = Box::new(Bounded { inside, left: MOST_BYTES });
+    let mut reader = Reader::new(bounded, name).map_err(|error| error.to_string())?;
     let (mut all, mut bytes) = (Vec::new(), 0);
     loop {
         let shown = reader.fill().map_err(|error| error.to_string())?.len();
@@ -97,5 +119,30 @@ mod tests {
         }
         assert!(Files { folder: None }.open("text").unwrap_err().contains("--files"));
         std::fs::remove_dir_all(folder).unwrap();
+    }
+
+    /// Blocks that no reader looks into, of zeros: a few KiB of them become hundreds of MiB.
+    #[test]
+    fn what_is_compressed_is_read_to_a_bound() {
+        let block = |kind: u32, body: &[u8]| {
+            let length = (body.len() as u32 + 12).to_le_bytes();
+            [&kind.to_le_bytes()[..], &length, body, &length].concat()
+        };
+        let head = [&0x1a2b_3c4d_u32.to_le_bytes()[..], &[1, 0, 0, 0], &u64::MAX.to_le_bytes()].concat();
+        let (first, more) = (block(0x0a0d_0d0a, &head), block(0x0bad, &[0; 1 << 20]));
+        let packed = std::env::temp_dir().join(format!("linerate-bomb-{}", std::process::id()));
+        let out = Box::new(File::create(&packed).unwrap());
+        let mut bomb = linerate_record::Compressed::new(linerate_record::Compression::Zstd, out).unwrap();
+        std::io::Write::write_all(&mut bomb, &first).unwrap();
+        for _ in 0..MOST_BYTES >> 20 {
+            std::io::Write::write_all(&mut bomb, &more).unwrap();
+        }
+        std::io::Write::flush(&mut bomb).unwrap();
+        drop(bomb);
+        let file = std::fs::read(&packed).unwrap();
+        std::fs::remove_file(packed).unwrap();
+        assert!(file.len() < 1 << 20, "{} bytes", file.len());
+        let refused = Files { folder: None }.read(file).unwrap_err();
+        assert!(refused.contains("bytes, decompressed"), "{refused}");
     }
 }

@@ -6,6 +6,7 @@
 use super::question::{Gain, Questions};
 use super::{Ask, Done, Dropped, Flows, Port, Reader, SCHEMA, Snapshot};
 use crate::view::live;
+use foldhash::quality::RandomState;
 use linerate_burst::{Account, Count, Kind, Ledger, Nanos, Stage};
 use linerate_engine::flows::watch;
 use linerate_engine::{Watch, metrics};
@@ -45,7 +46,7 @@ struct Interval {
     /// When the look before began, by the time of packets.
     at: Nanos,
     /// By id and the time of the first packet.
-    known: HashMap<(u64, u64), Known>,
+    known: HashMap<(u64, u64), Known, RandomState>,
     gains: Vec<Gain>,
     meters: usize,
     told: Flows,

@@ -145,6 +145,7 @@ impl Gain {
             tcp: None,
             stats: None,
             names: names.clone(),
+            exporter: None,
         }
     }
 

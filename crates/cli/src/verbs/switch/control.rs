@@ -5,25 +5,27 @@
 
 use super::report::ports_table;
 use super::{Names, line_of};
-use crate::exit::{Exit, usage};
-use crate::verbs::socket::listen_at;
+use crate::exit::Exit;
+use crate::verbs::socket::{check_length, listen_at};
 use crate::view::terminal::{fail, show};
 use anyhow::Context;
+use linerate_burst::Nanos;
 use linerate_engine::Stop;
 use linerate_engine::switching::{AtWork, Tasks};
 use linerate_share::SocketFile;
 use linerate_switch::text::{Asked, parse_asked, parse_rule, show_rule};
 use linerate_switch::{Installed, Rule, is_within};
-use std::io::{Read, Write};
+use std::io::{ErrorKind, Read, Write};
+use std::net::Shutdown;
 use std::os::fd::OwnedFd;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
 use std::sync::mpsc::sync_channel;
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// The longest request: some 300,000 rules.
-const MOST_BYTES: u64 = 32 << 20;
+const MOST_BYTES: usize = 32 << 20;
 
 /// How long somebody may take to say what he wants, and the switch to answer.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -54,6 +56,13 @@ enum Request {
     FlushStations,
 }
 
+/// What came of it.
+enum Done {
+    Said(String),
+    /// These rules are asked for, as they were then.
+    Rules(Vec<Installed>, Nanos),
+}
+
 impl Control {
     /// Listens there; who may write the socket may ask: its owner.
     pub fn listen(path: &str) -> anyhow::Result<Self> {
@@ -73,7 +82,7 @@ impl Control {
             while !stop.is_requested() {
                 match listener.accept() {
                     Ok((stream, _)) => {
-                        let _ = answer(stream, &tasks, &names);
+                        let _ = answer(stream, &tasks, &names, &stop);
                     }
                     Err(_) => std::thread::sleep(LOOK),
                 }
@@ -89,26 +98,48 @@ impl Drop for Serving {
     }
 }
 
-fn answer(mut stream: UnixStream, tasks: &Tasks, names: &Names) -> std::io::Result<()> {
-    stream.set_read_timeout(Some(PATIENCE))?;
+fn answer(mut stream: UnixStream, tasks: &Tasks, names: &Names, stop: &Stop) -> std::io::Result<()> {
     stream.set_write_timeout(Some(PATIENCE))?;
-    let mut text = String::new();
-    (&stream).take(MOST_BYTES).read_to_string(&mut text)?;
-    let said = match Request::parse(&text, names) {
+    let said = match Request::parse(&request(&stream, stop)?, names) {
         Err(error) => format!("error: {error}\n"),
-        Ok(request) => {
-            let (sender, receiver) = sync_channel(1);
-            let rings = names.rings.clone();
-            tasks.push(Box::new(move |at_work| {
-                let _ = sender.send(request.perform(at_work, &rings));
-            }));
-            match receiver.recv_timeout(PATIENCE) {
-                Ok(text) => format!("ok\n{text}"),
-                Err(_) => "error: the switch has not answered; it may have ended\n".to_owned(),
+        Ok(request) => match done(request, tasks) {
+            Some(Done::Said(text)) => format!("ok\n{text}"),
+            // Lines of many rules take a while: the switch goes on meanwhile.
+            Some(Done::Rules(rules, now)) => {
+                let lines = rules.iter().map(|rule| format!(" {}\n", show_rule(rule, now, &names.rings)));
+                format!("ok\n{}", lines.collect::<String>())
             }
-        }
+            None => "error: the switch has not answered; it may have ended\n".to_owned(),
+        },
     };
     stream.write_all(said.as_bytes())
+}
+
+/// What somebody writes up to its end, within [`PATIENCE`] as a whole: who takes longer keeps others waiting, and the end of the run.
+fn request(mut stream: &UnixStream, stop: &Stop) -> std::io::Result<String> {
+    stream.set_read_timeout(Some(LOOK))?;
+    let (began, mut bytes, mut part) = (Instant::now(), Vec::new(), vec![0; 1 << 16]);
+    while bytes.len() < MOST_BYTES && began.elapsed() < PATIENCE && !stop.is_requested() {
+        match stream.read(&mut part) {
+            Ok(0) => return String::from_utf8(bytes).map_err(|_| ErrorKind::InvalidData.into()),
+            Ok(read) => bytes.extend_from_slice(&part[..read]),
+            Err(error)
+                if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut | ErrorKind::Interrupted) => {}
+            Err(error) => return Err(error),
+        }
+    }
+    let reason = if bytes.len() < MOST_BYTES { "it was not said in time" } else { "it is too long" };
+    stream.write_all(format!("error: {reason}\n").as_bytes())?;
+    Err(ErrorKind::TimedOut.into())
+}
+
+/// Has the switch do it; none if it says nothing.
+fn done(request: Request, tasks: &Tasks) -> Option<Done> {
+    let (sender, receiver) = sync_channel(1);
+    tasks.push(Box::new(move |at_work| {
+        let _ = sender.send(request.perform(at_work));
+    }));
+    receiver.recv_timeout(PATIENCE).ok()
 }
 
 impl Request {
@@ -140,24 +171,21 @@ impl Request {
     }
 
     /// Does it, between two bursts.
-    fn perform(self, at: &mut AtWork<'_>, rings: &[String]) -> String {
+    fn perform(self, at: &mut AtWork<'_>) -> Done {
         let now = at.now;
-        match self {
+        Done::Said(match self {
             Request::Add(rules) => {
-                rules.into_iter().for_each(|rule| at.switch.add(rule, now));
+                at.switch.add_all(rules, now);
                 String::new()
             }
             Request::Replace(rules) => {
-                // What stays keeps its counters.
-                at.switch.remove_if(|old| !rules.contains(&old.rule));
-                let old: Vec<Rule> = at.switch.rules().into_iter().map(|old| old.rule.clone()).collect();
-                rules.into_iter().filter(|rule| !old.contains(rule)).for_each(|rule| at.switch.add(rule, now));
+                at.switch.replace_all(rules, now);
                 String::new()
             }
             Request::Delete(asked) => format!("{} rules removed\n", at.switch.remove_if(|rule| is_asked(rule, &asked))),
             Request::Dump(asked) => {
                 let rules = at.switch.rules().into_iter().filter(|rule| is_asked(rule, &asked));
-                rules.map(|rule| format!(" {}\n", show_rule(rule, now, rings))).collect()
+                return Done::Rules(rules.cloned().collect(), now);
             }
             Request::Ports => ports_table(&at.ports),
             Request::Stations => stations(at),
@@ -165,7 +193,7 @@ impl Request {
                 at.switch.flush_stations();
                 String::new()
             }
-        }
+        })
     }
 }
 
@@ -191,31 +219,28 @@ const COMMANDS: &str =
     "add-flow RULE.., del-flows [MATCHES], replace-flows FILE, dump-flows [MATCHES], dump-ports, fdb, fdb-flush";
 
 /// Asks a switch that listens there, and shows what it says.
-pub(super) fn ask(path: &str, words: &[String]) -> anyhow::Result<Exit> {
-    let request = match words {
-        [] => return Err(usage(format!("--ctl {path}: what is to be asked? {COMMANDS}"))),
-        [command, file] if command == "replace-flows" || command == "add-flows" => {
-            let rules = std::fs::read_to_string(file).with_context(|| file.clone())?;
-            format!("{command}\n{rules}")
-        }
-        [command, rules @ ..] if command == "add-flow" => format!("add-flow\n{}", rules.join("\n")),
-        words => words.join(" "),
-    };
+pub(crate) fn ask(path: &Path, request: &str) -> anyhow::Result<Exit> {
+    check_length(path)?;
     let asked = || -> std::io::Result<String> {
         let mut stream = UnixStream::connect(path)?;
         stream.set_read_timeout(Some(2 * PATIENCE))?;
         stream.write_all(request.as_bytes())?;
-        stream.shutdown(std::net::Shutdown::Write)?;
+        stream.shutdown(Shutdown::Write)?;
         let mut said = String::new();
         stream.read_to_string(&mut said)?;
         Ok(said)
     };
-    let said = asked().with_context(|| format!("--ctl {path}: is there a switch with --control {path}?"))?;
+    let place = path.display();
+    let said = asked().with_context(|| format!("{place}: is there a linerate switch with --control {place}?"))?;
     if let Some(text) = said.strip_prefix("ok\n") {
         show(text);
         return Ok(Exit::Done);
     }
-    let reason = said.strip_prefix("error: ").unwrap_or("no answer came: it may have ended").trim_end();
-    fail(format!("--ctl {path}: {reason}"));
+    let reason = match said.strip_prefix("error: ") {
+        Some(reason) => reason.trim_end(),
+        None if said.is_empty() => "no answer came: it may have ended",
+        None => "no switch listens here: streams are told status, rate, pause, resume, stop, start",
+    };
+    fail(format!("{place}: {reason}"));
     Ok(Exit::Failed)
 }

@@ -9,8 +9,8 @@ use linerate_backends::inventory::is_default_route;
 use linerate_backends::{REGISTRY, open_rx, open_tx};
 use linerate_burst::LinkType;
 use linerate_port::{PortError, RxOptions, RxPort, Spec, Target, TxOptions, TxPort};
-use linerate_switch::PortNo;
 use linerate_switch::text::PortNames;
+use linerate_switch::{PortNo, PortVlans};
 use std::io::ErrorKind;
 
 /// The most ports: they are numbered by 16 bits, some of which mean something else to Open vSwitch.
@@ -100,6 +100,12 @@ impl Joined {
 
     pub fn number(&self, text: &str) -> Option<PortNo> {
         self.names(&[]).number(text)
+    }
+
+    /// The VLANs of each, unless others are asked for: a mirror is in none.
+    pub fn vlans(&self) -> Vec<PortVlans> {
+        let vlans = |port: &Port| if port.is_mirror { PortVlans::none() } else { PortVlans::default() };
+        self.ports.iter().map(vlans).collect()
     }
 
     /// Whether all that comes lies in files.

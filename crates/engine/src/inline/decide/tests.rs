@@ -24,7 +24,7 @@ const BLOCK: u32 = 7;
 
 fn policy(on_death: Fail, on_overload: Fail, release: Release) -> Policy {
     let (hold, budget) = (Duration::from_nanos(HOLD), Duration::from_nanos(BUDGET));
-    Policy { on_death, on_overload, hold, budget, release }
+    Policy { on_death, on_overload, hold, budget, release, ..Policy::default() }
 }
 
 /// When each frame goes, and as what: each round the engine is heard, then time is looked at, then a frame comes.

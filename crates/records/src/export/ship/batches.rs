@@ -1,8 +1,9 @@
 //! Flows as batches of bytes, made by several threads, and into the spool in their order.
 
+use super::super::hours::days;
 use super::form::FORMS;
 use super::journal::{Batch, Id};
-use super::{Ship, TICK, now};
+use super::{Ship, TICK};
 use crate::encode::Origin;
 use linerate_burst::Nanos;
 use linerate_meter::Flow;
@@ -22,8 +23,16 @@ pub(super) struct Gone {
 }
 
 impl Ship {
-    /// Makes batches of flows, several at a time, which go into the spool in their order.
-    pub(super) fn put(&mut self, mut flows: &[&Flow], lane: u16) -> Result<()> {
+    /// Makes batches of flows, which are in the order of their times: of few days each.
+    pub(super) fn put(&mut self, flows: &[&Flow], lane: u16) -> Result<()> {
+        let time = |flow: &Flow| flow.first().0 / 1_000_000_000;
+        days(flows, time, self.spool.terms.clock.now() / 1_000_000_000)
+            .into_iter()
+            .try_for_each(|flows| self.put_piece(flows, lane))
+    }
+
+    /// Makes batches of them, several at a time, which go into the spool in their order.
+    fn put_piece(&mut self, mut flows: &[&Flow], lane: u16) -> Result<()> {
         while !flows.is_empty() {
             for (rows, bytes) in self.encode(flows) {
                 let (bytes, (own, rest)) = (bytes?, flows.split_at(rows));
@@ -79,7 +88,7 @@ impl Ship {
             crc: 0,
             first: times(Flow::first).min().unwrap_or_default(),
             last: times(Flow::last).max().unwrap_or_default(),
-            made: now(),
+            made: self.spool.terms.clock.now(),
         };
         let mut full: Option<Instant> = None;
         let has_room = loop {

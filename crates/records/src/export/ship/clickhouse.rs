@@ -1,5 +1,10 @@
 //! ClickHouse: `INSERT` over HTTP, a batch each, under a token that makes a second one of the same batch no second one. Several are under way
 //! at a time, over as many connections: whichever is done first, each is known by its token.
+//!
+//! A table knows a token for some time, and of so many inserts. When a batch was sent for the first time is noted on the disk: one that goes
+//! again much later is counted as one that may be there twice.
+
+mod memory;
 
 use super::super::secure::Secure;
 use super::form::Form;
@@ -9,10 +14,11 @@ use super::link::Over;
 use super::spool::Spool;
 use super::state::Waiting;
 use super::target::Target;
-use super::{Destination, Refusal};
+use super::{Destination, Refusal, Shipping};
 use crate::encode::rowbinary;
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::VecDeque;
 use std::io::{Error, ErrorKind, Result};
+use std::time::Duration;
 
 /// How often an answer that nobody knows is taken for one that may change.
 const UNKNOWN: u32 = 20;
@@ -32,19 +38,33 @@ const OF_BATCH: &[u32] = &[
 /// That somebody has to mend: no such table or column, no such user, nothing allowed.
 const TO_MEND: &[u32] = &[8, 10, 16, 47, 48, 60, 62, 73, 81, 115, 164, 192, 193, 194, 195, 291, 452, 497, 516];
 
+/// More parts than are merged in time, which passes; or more partitions in one insert than are taken, which does not.
+const PARTS: u32 = 252;
+const MIXED: &str = "too many partitions for single insert block";
+
+/// That say for certain that nothing of a batch is there: too many queries, read only, too many parts.
+const SURE: &[u32] = &[202, 242, PARTS];
+/// How long a table knows a batch again, unless told: an hour is what new ones do, and clocks differ.
+const WINDOW_OF_TABLE: Duration = Duration::from_secs(3000);
+
 /// Inserts that are under way at a time, each over a connection of its own.
 const WINDOW: usize = 4;
 
 pub(super) struct ClickHouse {
+    /// The target, for people.
+    name: String,
     /// That nobody waits at, and those that were posted to, the oldest first.
     idle: Vec<Http>,
     busy: VecDeque<Http>,
     table: String,
+    /// Its database, if that is named, and its name.
+    path: String,
     head: String,
     /// Answers that nobody knows, for the same batch.
     unknown: u32,
-    /// Batches that were sent, and may be there.
-    unanswered: BTreeSet<Id>,
+    /// For how long the table knows a batch again; and whether it was asked.
+    window: Duration,
+    was_asked: bool,
 }
 
 /// Database and table, as they are named in a target.
@@ -63,7 +83,14 @@ pub(super) fn table(target: &Target) -> Result<String> {
 }
 
 impl ClickHouse {
-    pub fn new(target: &Target, password: Option<String>, over: Over, secure: &Secure) -> Result<Self> {
+    pub fn new(
+        name: &str,
+        target: &Target,
+        ship: &Shipping,
+        password: Option<String>,
+        over: Over,
+        secure: &Secure,
+    ) -> Result<Self> {
         let table = table(target)?;
         let (host, port) = &target.hosts[0];
         let password = password.or_else(|| std::env::var(PASSWORD).ok());
@@ -76,7 +103,46 @@ impl ClickHouse {
             head += &format!("{name}: {value}\r\n");
         }
         let idle = (0..WINDOW).map(|_| Http::new(host, *port, over.clone(), secure.clone())).collect();
-        Ok(ClickHouse { idle, busy: VecDeque::new(), table, head, unknown: 0, unanswered: BTreeSet::new() })
+        Ok(ClickHouse {
+            name: name.to_owned(),
+            idle,
+            busy: VecDeque::new(),
+            table,
+            path: target.path.clone(),
+            head,
+            unknown: 0,
+            window: ship.window.unwrap_or(WINDOW_OF_TABLE),
+            was_asked: false,
+        })
+    }
+
+    /// Sends a batch, after it was noted that it is sent.
+    fn send(
+        &mut self,
+        http: &mut Http,
+        spool: &Spool,
+        waiting: &Waiting,
+        bytes: &[u8],
+    ) -> std::result::Result<(), Refusal> {
+        let (batch, clock) = (&waiting.batch, spool.terms.clock);
+        let target = self.place(Form::of(batch)?, batch.id);
+        http.connect()?;
+        if !self.was_asked {
+            self.ask(http, spool)?;
+            http.connect()?;
+        }
+        if waiting.tried.is_some() {
+            spool.count(|tally| tally.resent += 1);
+        }
+        let is_late = waiting.tried.is_some_and(|at| !clock.is_within(at, self.window));
+        if is_late {
+            spool.count(|tally| tally.maybe_duplicated += u64::from(batch.rows));
+        }
+        if waiting.tried.is_none() || is_late {
+            spool.tried(batch.id, Some(clock.now()))?;
+        }
+        http.post(&target, &self.head, bytes);
+        Ok(())
     }
 
     /// Where a batch is posted to, which a run before may have written in another form.
@@ -100,25 +166,25 @@ impl Destination for ClickHouse {
     }
 
     fn begin(&mut self, spool: &Spool, waiting: &Waiting, bytes: &[u8]) -> std::result::Result<(), Refusal> {
-        let (id, target) = (waiting.batch.id, self.place(Form::of(&waiting.batch)?, waiting.batch.id));
         let Some(mut http) = self.idle.pop() else { return Err(Refusal::Again) };
-        if let Err(error) = http.post(&target, &self.head, bytes) {
-            self.idle.push(http);
-            return Err(error.into());
+        let sent = self.send(&mut http, spool, waiting, bytes);
+        if sent.is_ok() {
+            self.busy.push_back(http)
+        } else {
+            self.idle.push(http)
         }
-        if !self.unanswered.insert(id) {
-            spool.count(|tally| tally.resent += 1);
-        }
-        self.busy.push_back(http);
-        Ok(())
+        sent
     }
 
-    fn end(&mut self, _: &Spool, waiting: &Waiting) -> std::result::Result<(), Refusal> {
+    fn end(&mut self, spool: &Spool, waiting: &Waiting) -> std::result::Result<(), Refusal> {
         let Some(mut http) = self.busy.pop_front() else { return Err(Refusal::Again) };
         let answer = http.answer();
         self.idle.push(http);
-        let refusal = judge(&answer.map_err(|error| Refusal::Later(error.to_string()))?, &mut self.unknown);
-        self.unanswered.remove(&waiting.batch.id);
+        let answer = answer.map_err(|error| Refusal::Later(error.to_string()))?;
+        let refusal = judge(&answer, &mut self.unknown);
+        if refusal.is_err() && code(&answer).is_some_and(|code| SURE.contains(&code)) {
+            spool.tried(waiting.batch.id, None)?;
+        }
         if !matches!(refusal, Err(Refusal::Later(_))) {
             self.unknown = 0;
         }
@@ -132,8 +198,7 @@ impl Destination for ClickHouse {
 
 /// What an answer means; `unknown` counts those that nobody knows.
 fn judge(answer: &Answer, unknown: &mut u32) -> std::result::Result<(), Refusal> {
-    let named = answer.head.iter().find(|(name, _)| name == "x-clickhouse-exception-code");
-    let code = named.and_then(|(_, code)| code.parse().ok()).or_else(|| code_of(&answer.body));
+    let code = code(answer);
     if answer.status == 200 && code.is_none() {
         return Ok(());
     }
@@ -141,16 +206,25 @@ fn judge(answer: &Answer, unknown: &mut u32) -> std::result::Result<(), Refusal>
     let text: String = first.chars().filter(|letter| !letter.is_control()).take(300).collect();
     let text = format!("HTTP status {}: {text}", answer.status);
     match (code, answer.status) {
+        (Some(PARTS), _) if answer.body.to_ascii_lowercase().contains(MIXED) => Err(Refusal::TooMixed(text)),
         (Some(code), _) if PASSING.contains(&code) => Err(Refusal::Later(text)),
         (Some(code), _) if OF_BATCH.contains(&code) => Err(Refusal::Never(text)),
         (Some(code), _) if TO_MEND.contains(&code) => Err(Refusal::ToMend(text)),
         (None, 401 | 403 | 404) => Err(Refusal::ToMend(text)),
-        (None, 429 | 502..=504) => Err(Refusal::Later(text)),
+        // Of something between the database and us, or of a database that is about to end.
+        (None, 413) => Err(Refusal::TooLong(text)),
+        (None, 408 | 425 | 429 | 500..) => Err(Refusal::Later(text)),
         _ => {
             *unknown += 1;
             Err(if *unknown >= UNKNOWN { Refusal::Never(text) } else { Refusal::Later(text) })
         }
     }
+}
+
+/// The error of an answer, if it is one.
+fn code(answer: &Answer) -> Option<u32> {
+    let named = answer.head.iter().find(|(name, _)| name == "x-clickhouse-exception-code");
+    named.and_then(|(_, code)| code.parse().ok()).or_else(|| code_of(&answer.body))
 }
 
 /// `Code: 60. DB::Exception: ...`, at the begin of a line: an error may come behind a status that says there was none.
@@ -179,12 +253,22 @@ mod tests {
                 Ok(()) => "taken",
                 Err(Refusal::Later(_)) => "later",
                 Err(Refusal::Never(_)) => "never",
+                Err(Refusal::TooLong(_)) => "too long",
+                Err(Refusal::TooMixed(_)) => "too mixed",
                 Err(Refusal::ToMend(_)) => "to mend",
                 Err(other) => panic!("{other:?}"),
             }
         };
         let old = "Code: 242, e.displayText() = DB::Exception: Table is in readonly mode, e.what() = DB::Exception\n";
+        let mixed =
+            "Code: 252. DB::Exception: Too many partitions for single INSERT block (more than 100). The limit is\n";
         for (status, body, wanted) in [
+            (500, mixed, "too mixed"),
+            (
+                500,
+                "Code: 252. DB::Exception: Too many parts (300). Merges are processing slower than inserts\n",
+                "later",
+            ),
             (200, "", "taken"),
             (200, "something else\n", "taken"),
             (500, old, "later"),
@@ -199,6 +283,12 @@ mod tests {
         }
         assert_eq!(class(500, &[("x-clickhouse-exception-code", "516")], "", 0), "to mend");
         assert_eq!(class(500, &[], "Code: 4711. DB::Exception", UNKNOWN - 1), "never");
+        // However often something in between says so.
+        for status in [408, 425, 429, 500, 502, 503, 504, 521, 599] {
+            assert_eq!(class(status, &[], "<html>", UNKNOWN - 1), "later", "{status}");
+        }
+        assert_eq!(class(413, &[], "<html>", 0), "too long");
+        assert_eq!((class(405, &[], "", 0), class(405, &[], "", UNKNOWN - 1)), ("later", "never"));
     }
 
     #[test]

@@ -33,25 +33,26 @@ impl Http {
         Http { host: host.to_owned(), port, over, secure, link: None, failed: None }
     }
 
-    /// Posts a body, whose answer is waited for later. `head` has more lines, each with its end.
+    /// Connects, unless that is so.
     ///
     /// # Errors
     /// There is no connection.
-    pub fn post(&mut self, target: &str, head: &str, body: &[u8]) -> Result<()> {
-        if self.link.as_mut().is_some_and(|link| !link.is_quiet()) {
+    pub fn connect(&mut self) -> Result<()> {
+        if self.link.as_mut().is_none_or(|link| !link.is_quiet()) {
             self.link = None;
+            self.link = Some(Link::open(&self.host, self.port, &self.over, &self.secure)?);
         }
-        let mut link = match self.link.take() {
-            Some(link) => link,
-            None => Link::open(&self.host, self.port, &self.over, &self.secure)?,
-        };
+        Ok(())
+    }
+
+    /// Posts a body over the connection, whose answer is waited for later. `head` has more lines, each with its end.
+    pub fn post(&mut self, target: &str, head: &str, body: &[u8]) {
+        let Some(link) = &mut self.link else { return };
         let bracketed = if self.host.contains(':') { format!("[{}]", self.host) } else { self.host.clone() };
         let (port, length) = (self.port, body.len());
         let text =
             format!("POST {target} HTTP/1.1\r\nHost: {bracketed}:{port}\r\n{head}Content-Length: {length}\r\n\r\n");
         self.failed = link.send(text.as_bytes()).and_then(|()| link.send(body)).err();
-        self.link = Some(link);
-        Ok(())
     }
 
     /// The answer to what was posted.

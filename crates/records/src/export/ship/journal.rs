@@ -174,6 +174,7 @@ mod tests {
                 [Outcome::Delivered, Outcome::Dropped, Outcome::Refused, Outcome::Damaged, Outcome::Halved][which]
             )),
             assigned.prop_map(Line::Next),
+            (id(), any::<u64>()).prop_map(|(id, at)| Line::Tried(id, at)),
         ]
     }
 

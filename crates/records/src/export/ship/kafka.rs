@@ -4,9 +4,11 @@
 //! noted on the disk before a batch is sent, so that a process that died sends it again as what it was. A broker remembers the last five of a
 //! producer in a partition: so many are under way at a time, in the order of their numbers. Where one of them is not taken those behind it are
 //! not either (their numbers leave a gap), and all are sent again in order; where it never will be, those behind it get its numbers. A broker
-//! that knows nothing of a producer takes any number as its first: the first batch is under way alone, until it was taken.
+//! that knows nothing of a producer takes any number as its first: the first batch is under way alone, until it was taken. One that has started
+//! again remembers less: `doubt`.
 
 mod broker;
+mod doubt;
 mod flight;
 mod sign;
 mod wire;
@@ -14,22 +16,25 @@ mod wire;
 pub(super) use self::sign::Access;
 
 use self::broker::Broker;
+use self::doubt::Doubts;
 use self::flight::{Broken, Sent, told};
 use self::wire::{Ask, Topic};
+use super::clock::Clock;
 use super::form::Form;
 use super::journal::{Assigned, Batch, Id};
 use super::link::Over;
 use super::spool::Spool;
 use super::state::Waiting;
 use super::target::Target;
-use super::{Destination, Refusal, Shipping, now};
+use super::{Destination, Refusal, Shipping};
 use std::collections::{BTreeMap, VecDeque};
 use std::io::{Error, ErrorKind, Result};
+use std::time::Duration;
 
-/// How long a broker knows a producer that says nothing (`producer.id.expiration.ms`, a day), with something to spare, in ns.
-const KNOWN: u64 = 20 * 3600 * 1_000_000_000;
-/// How long it is believed where partitions are, in ns.
-const FRESH: u64 = 300 * 1_000_000_000;
+/// How long a broker knows a producer that says nothing (`producer.id.expiration.ms`, a day), with something to spare.
+const KNOWN: Duration = Duration::from_secs(20 * 3600);
+/// How long it is believed where partitions are.
+const FRESH: Duration = Duration::from_secs(300);
 /// Batches that are under way at a time: as many as a broker remembers.
 const WINDOW: usize = 5;
 /// The connection that is asked for what each broker knows.
@@ -52,6 +57,7 @@ pub(super) struct Kafka {
     sent: VecDeque<Sent>,
     /// The producer of which each partition has taken something.
     taken: BTreeMap<i32, (i64, i16)>,
+    doubts: Doubts,
     /// What went wrong in a partition while others are under way.
     broken: BTreeMap<i32, Broken>,
     /// Connections and places are to be looked up anew.
@@ -83,6 +89,7 @@ impl Kafka {
             producer: None,
             sent: VecDeque::new(),
             taken: BTreeMap::new(),
+            doubts: Doubts::default(),
             broken: BTreeMap::new(),
             is_stale: false,
         })
@@ -115,9 +122,9 @@ impl Kafka {
         self.brokers.retain(|node, broker| sent.iter().any(|sent| sent.node == *node) || broker.is_quiet());
     }
 
-    fn place(&mut self) -> std::result::Result<Topic, Refusal> {
+    fn place(&mut self, clock: Clock) -> std::result::Result<Topic, Refusal> {
         if let Some((place, since)) = &self.place
-            && now().saturating_sub(*since) < FRESH
+            && clock.is_within(*since, FRESH)
         {
             return Ok(place.clone());
         }
@@ -136,7 +143,7 @@ impl Kafka {
             }
             error => return Err(Refusal::Later(format!("topic {name}: {}", told(error)))),
         }
-        self.place = Some((topic.clone(), now()));
+        self.place = Some((topic.clone(), clock.now()));
         Ok(topic)
     }
 
@@ -163,7 +170,8 @@ impl Kafka {
 
     /// What a batch is to be sent as, noted on the disk.
     fn assign(&mut self, spool: &Spool, id: Id, partition: i32, count: u32) -> std::result::Result<Assigned, Refusal> {
-        let known = spool.next_in(partition).filter(|next| now().saturating_sub(next.at) < KNOWN);
+        let clock = spool.terms.clock;
+        let known = spool.next_in(partition).filter(|next| clock.is_within(next.at, KNOWN));
         let (producer, epoch, sequence) = match known {
             Some(next) => (next.producer, next.epoch, next.sequence),
             None => {
@@ -171,7 +179,7 @@ impl Kafka {
                 (producer, epoch, 0)
             }
         };
-        let assigned = Assigned { partition, producer, epoch, sequence, count, at: now() };
+        let assigned = Assigned { partition, producer, epoch, sequence, count, at: clock.now() };
         spool.assign(id, assigned)?;
         Ok(assigned)
     }
@@ -223,13 +231,17 @@ impl Kafka {
             ("first", batch.first.to_string()),
             ("last", batch.last.to_string()),
         ];
-        let topic = self.place()?;
+        let topic = self.place(spool.terms.clock)?;
         let is_known = |assigned: &Assigned| {
             let is_there = topic.leaders.iter().any(|(partition, _)| *partition == assigned.partition);
-            is_there && now().saturating_sub(assigned.at) < KNOWN
+            is_there && spool.terms.clock.is_within(assigned.at, KNOWN)
         };
         let is_again = waiting.assigned.is_some();
         let earlier = waiting.assigned.filter(is_known);
+        if let Some(assigned) = earlier.filter(|_| self.doubts.is_there(batch.id)) {
+            self.sent.push_back(Sent { id: batch.id, assigned, node: ANY, is_again, is_there: true });
+            return Ok(());
+        }
         let partition = earlier.map_or_else(|| self.partition(batch, &topic), |assigned| assigned.partition);
         let is_first = |sent: &Sent| {
             let Assigned { partition: own, producer, epoch, .. } = sent.assigned;
@@ -256,7 +268,7 @@ impl Kafka {
         let (node, broker) = self.leader(&topic, assigned.partition)?;
         spool.step()?;
         broker.begin(Ask::Produce, &body)?;
-        self.sent.push_back(Sent { id: batch.id, assigned, node, is_again });
+        self.sent.push_back(Sent { id: batch.id, assigned, node, is_again, is_there: false });
         Ok(())
     }
 }
@@ -274,12 +286,17 @@ impl Destination for Kafka {
 
     fn end(&mut self, spool: &Spool, waiting: &Waiting) -> std::result::Result<(), Refusal> {
         let Some(sent) = self.sent.pop_front() else { return Err(Refusal::Again) };
+        if sent.is_there {
+            self.doubts.taken(&sent);
+            return Ok(());
+        }
         let (rows, is_behind) = (waiting.batch.rows, self.broken.contains_key(&sent.assigned.partition));
         match self.answer(spool, &sent) {
             Ok(error) if is_behind => self.judge_behind(spool, &sent, rows, Some(error)),
             Ok(error) => self.judge(spool, &sent, rows, error),
             Err(_) if is_behind => self.judge_behind(spool, &sent, rows, None),
             Err(refusal) => {
+                self.doubts.unheard(sent.id);
                 self.broken.insert(sent.assigned.partition, Broken::Later);
                 self.is_stale = true;
                 Err(refusal)
@@ -289,12 +306,20 @@ impl Destination for Kafka {
 
     fn settle(&mut self, spool: &Spool) -> Result<()> {
         for broken in std::mem::take(&mut self.broken).into_values() {
-            if let Broken::Refused { assigned, is_heard } = broken {
-                spool.take_back(assigned)?;
-                if !is_heard {
-                    // Some may lie before the broker still: under another producer they stay refused.
-                    spool.forget();
-                    self.producer = None;
+            match broken {
+                Broken::Later | Broken::Numbers => {}
+                Broken::Doubt(assigned) => {
+                    for (id, is_again, rows) in self.doubts.given_up(&assigned, &spool.numbered(&assigned)) {
+                        self.other_numbers(spool, id, is_again, rows);
+                    }
+                }
+                Broken::Refused { assigned, is_heard } => {
+                    spool.take_back(assigned)?;
+                    if !is_heard {
+                        // Some may lie before the broker still: under another producer they stay refused.
+                        spool.forget();
+                        self.producer = None;
+                    }
                 }
             }
         }

@@ -46,6 +46,8 @@ struct Work {
     away: Option<Away>,
     wait: Duration,
     has_delivered: bool,
+    /// A batch of too many days or so was halved, which was told.
+    has_mixed: bool,
 }
 
 /// Since when, whether that was told, and why.
@@ -70,6 +72,7 @@ impl Sender {
             away: None,
             wait: FIRST_WAIT,
             has_delivered: false,
+            has_mixed: false,
         };
         Sender { work: Some(work), spool, thread: None, failure, closed }
     }
@@ -195,24 +198,16 @@ impl Work {
 
     /// What is done about a batch that was not taken; why it is to be waited, if it is.
     fn refused(&mut self, waiting: &Waiting, refusal: Refusal) -> Result<Option<String>> {
-        let (rows, name) = (waiting.batch.rows, stem_of(waiting.batch.id));
+        let rows = waiting.batch.rows;
         match refusal {
             Refusal::Again => Ok(None),
             Refusal::TooLong(why) => {
                 let is_news = self.spool.shorter(rows);
-                let bytes = self.spool.read(&waiting.batch)?;
-                let halves = bytes.and_then(|bytes| halves(&waiting.batch, &bytes).transpose()).transpose();
-                match halves {
-                    Ok(Some(halves)) => {
-                        if is_news {
-                            self.tell(format_args!("batch {name} of {rows} records is sent as halves: {why}"));
-                        }
-                        let is_done = self.spool.halve(&waiting.batch, halves)?;
-                        Ok((!is_done).then(|| "no room in the spool for halves of a batch that is too long".to_owned()))
-                    }
-                    Ok(None) => self.set_aside(waiting, &why),
-                    Err(error) => self.set_aside(waiting, &format!("{why}; and it cannot be halved: {error}")),
-                }
+                self.halve(waiting, &why, is_news)
+            }
+            Refusal::TooMixed(why) => {
+                let is_news = !std::mem::replace(&mut self.has_mixed, true);
+                self.halve(waiting, &why, is_news)
             }
             Refusal::Never(why) => self.set_aside(waiting, &why),
             // Who has just begun wants to know it.
@@ -222,6 +217,24 @@ impl Work {
                 Err(Error::new(ErrorKind::PermissionDenied, text))
             }
             Refusal::Later(why) | Refusal::ToMend(why) => Ok(Some(why)),
+        }
+    }
+
+    /// Puts halves in the place of a batch.
+    fn halve(&mut self, waiting: &Waiting, why: &str, is_news: bool) -> Result<Option<String>> {
+        let (rows, name) = (waiting.batch.rows, stem_of(waiting.batch.id));
+        let bytes = self.spool.read(&waiting.batch)?;
+        let halves = bytes.and_then(|bytes| halves(&waiting.batch, &bytes).transpose()).transpose();
+        match halves {
+            Ok(Some(halves)) => {
+                if is_news {
+                    self.tell(format_args!("batch {name} of {rows} records is sent as halves: {why}"));
+                }
+                let is_done = self.spool.halve(&waiting.batch, halves)?;
+                Ok((!is_done).then(|| "no room in the spool for halves of a batch that is too long".to_owned()))
+            }
+            Ok(None) => self.set_aside(waiting, why),
+            Err(error) => self.set_aside(waiting, &format!("{why}; and it cannot be halved: {error}")),
         }
     }
 

@@ -2,37 +2,35 @@
 //!
 //! Policy: a batch is in the spool once its file, the name of that and its line in the journal are on the disk (`fsync` of each), and only
 //! then it is counted and sent. What a process or a machine that dies costs is what had not got that far. A file without a line is half
-//! a batch of such a death: it is found and named at the next start. A batch leaves by a line that says why, then its file goes.
+//! a batch of such a death: it is found and named at the next start. A batch leaves by a line that says why; once that is on the disk its file
+//! goes.
 
+mod aside;
+mod found;
 mod halve;
+
+pub(super) use self::found::Terms;
 
 use super::super::directory::Directory;
 use super::crc::crc32c;
-use super::journal::{Assigned, Batch, Id, Journal, Line, Outcome};
-use super::now;
-use super::state::{State, Tally, Waiting, after, is_batch, name_of};
-use rustix::fs::{FlockOperation, OFlags, flock};
-use rustix::io::Errno;
-use std::collections::BTreeSet;
+use super::journal::{Assigned, Batch, Id, Line, Outcome};
+use super::state::{State, Tally, Waiting, after, name_of};
+use rustix::fs::OFlags;
 use std::fs::File;
-use std::io::{Error, ErrorKind, Read, Result, Write};
+use std::io::{ErrorKind, Read, Result, Write};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::atomic::AtomicUsize;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-/// What holds others off while somebody uses it.
-const LOCK: &str = "lock";
-/// Behind the names of files that are set aside.
-const REFUSED: &str = ".refused";
-const DAMAGED: &str = ".damaged";
-const UNCLAIMED: &str = ".unclaimed";
+/// The most files that have left and wait for their lines to be on the disk.
+const MOST_GONE: usize = 8;
 
 pub(super) struct Spool {
     folder: Directory,
     _lock: File,
-    /// Bytes of batches that there is room for.
-    most: u64,
+    /// What it was opened with.
+    pub terms: Terms,
     /// The most records of a batch, as far as the other side has shown.
     most_rows: AtomicUsize,
     state: Mutex<State>,
@@ -60,87 +58,13 @@ pub struct Lag {
 }
 
 impl Spool {
-    /// Opens the folder, which is made where it is not there, and finds what an earlier run has left; says what it found, for people.
-    ///
-    /// # Errors
-    /// Another process uses it (`ResourceBusy`); the system's; the journal is none.
-    pub fn open(folder: Directory, most: u64) -> Result<(Self, Vec<String>)> {
-        let lock = folder.file(LOCK, OFlags::RDWR | OFlags::CREATE)?;
-        flock(&lock, FlockOperation::NonBlockingLockExclusive).map_err(|error| match error {
-            Errno::WOULDBLOCK => Error::new(
-                ErrorKind::ResourceBusy,
-                "another run uses this spool; wait for it to end, or name another with --ship spool=DIR",
-            ),
-            error => error.into(),
-        })?;
-        let (journal, found) = Journal::open(&folder)?;
-        let mut state = State::new(journal);
-        state.replay(&found.lines);
-        let mut told = Vec::new();
-        if found.damaged > 0 {
-            told.push(format!("{} lines of its journal are damaged: what they said is lost", found.damaged));
-        }
-        let spool = Spool {
-            folder,
-            _lock: lock,
-            most,
-            most_rows: AtomicUsize::new(usize::MAX),
-            state: Mutex::new(state),
-            changed: Condvar::new(),
-            #[cfg(test)]
-            death: Default::default(),
-        };
-        spool.look(found.is_new || found.damaged > 0, &mut told)?;
-        Ok((spool, told))
-    }
-
-    /// Compares the folder with the journal.
-    fn look(&self, keep: bool, told: &mut Vec<String>) -> Result<()> {
-        let mut state = self.lock();
-        let mut known = BTreeSet::new();
-        for waiting in Vec::from(std::mem::take(&mut state.waiting)) {
-            let name = name_of(&waiting.batch);
-            let size = self.folder.look(name.as_ref()).map(|file| file.st_size as u64);
-            known.insert(name.clone());
-            let rows = u64::from(waiting.batch.rows);
-            state.tally.resumed += rows;
-            if size.as_ref().is_ok_and(|size| *size == waiting.batch.bytes) {
-                state.bytes += waiting.batch.bytes;
-                state.waiting.push_back(waiting);
-            } else {
-                state.journal.add(&[Line::Done(waiting.batch.id, Outcome::Damaged)], false)?;
-                state.tally.damaged += rows;
-                told.push(format!("{name} is not as it was written: its {rows} records are lost"));
-                self.set_aside(&name, DAMAGED);
-            }
-        }
-        for name in self.names()?.into_iter().filter(|name| is_batch(name) && !known.contains(name)) {
-            let has_left = state.left.contains(&name);
-            if keep && !has_left {
-                told.push(format!("{name} is in no journal, and stays as {name}{UNCLAIMED}"));
-                self.set_aside(&name, UNCLAIMED);
-                continue;
-            }
-            if !has_left {
-                told.push(format!("{name} was half written when a run died, and is removed"));
-            }
-            self.folder.remove(name.as_ref())?;
-        }
-        if let (batches @ 1.., records) = (state.waiting.len(), state.tally.resumed - state.tally.damaged) {
-            let plural = if batches == 1 { "" } else { "es" };
-            told.push(format!("{records} records in {batches} batch{plural} of an earlier run are sent first"));
-        }
-        state.left.clear();
-        Ok(())
-    }
-
     /// Adds a batch of these bytes; its length and check are set here. False: there is no room.
     ///
     /// # Errors
     /// Those of writing, but for a full disk.
     pub fn add(&self, mut batch: Batch, bytes: &[u8]) -> Result<bool> {
         (batch.bytes, batch.crc) = (bytes.len() as u64, crc32c(bytes));
-        if self.lock().bytes + batch.bytes > self.most {
+        if self.lock().bytes + batch.bytes > self.terms.most {
             return Ok(false);
         }
         let name = name_of(&batch);
@@ -148,7 +72,7 @@ impl Spool {
             let mut state = self.lock();
             state.note(self, &[Line::Made(batch)], true)?;
             self.step()?;
-            state.waiting.push_back(Waiting { batch, assigned: None });
+            state.waiting.push_back(Waiting::new(batch));
             state.bytes += batch.bytes;
             state.tally.spooled += u64::from(batch.rows);
             Ok(())
@@ -161,6 +85,7 @@ impl Spool {
                 // It is no batch yet; what stays is found at the next start.
                 let _ = self.folder.remove(name.as_ref());
                 if matches!(error.kind(), ErrorKind::StorageFull | ErrorKind::QuotaExceeded) {
+                    self.lock().sync(self)?;
                     Ok(false)
                 } else {
                     Err(error)
@@ -183,8 +108,12 @@ impl Spool {
 
     /// The oldest that is not under way, which it is from now on; `None` if there is none for so long.
     pub fn first(&self, patience: Duration) -> Option<Waiting> {
-        let state = self.lock();
+        let mut state = self.lock();
         let is_none = |state: &mut State| state.waiting.len() == state.under_way.len();
+        if is_none(&mut state) && !state.gone.is_empty() {
+            // Where that cannot be they stay for now.
+            let _ = state.sync(self);
+        }
         let mut state =
             self.changed.wait_timeout_while(state, patience, is_none).unwrap_or_else(PoisonError::into_inner).0;
         let is_free = |waiting: &&Waiting| !state.under_way.contains(&waiting.batch.id);
@@ -227,6 +156,22 @@ impl Spool {
         self.step()
     }
 
+    /// A batch is about to be sent where it has no number: on the disk before this returns; `None`: it is surely not there.
+    pub fn tried(&self, id: Id, at: Option<u64>) -> Result<()> {
+        self.step()?;
+        let mut state = self.lock();
+        let line = [Line::Tried(id, at.unwrap_or_default())];
+        if at.is_some() {
+            state.note(self, &line, false)?
+        } else {
+            state.journal.add(&line, false)?
+        }
+        state.tried(id, at);
+        state.shorten(self);
+        drop(state);
+        self.step()
+    }
+
     /// A batch goes under other numbers the next time.
     pub fn unassign(&self, id: Id) {
         self.lock().unassign(id);
@@ -249,6 +194,14 @@ impl Spool {
         behind.iter().for_each(|id| state.unassign(*id));
         state.next.insert(next.partition, next);
         Ok(())
+    }
+
+    /// Batches that may have been sent by the producer of this one, in its partition.
+    pub fn numbered(&self, of: &Assigned) -> Vec<Id> {
+        let numbers = |of: &Assigned| (of.partition, of.producer, of.epoch);
+        let state = self.lock();
+        let sent = |waiting: &&Waiting| waiting.assigned.is_some_and(|own| numbers(&own) == numbers(of));
+        state.waiting.iter().filter(sent).map(|waiting| waiting.batch.id).collect()
     }
 
     /// Forgets what comes next: another producer begins anew.
@@ -276,16 +229,18 @@ impl Spool {
             // That is a matter of its own.
             Outcome::Halved => {}
         }
+        if let Some(why) = aside::ending(outcome) {
+            state.sync(self)?;
+            self.set_aside(&mut state, &name, why);
+        } else {
+            state.gone.push(name);
+            // One that gives way is to make room.
+            if outcome == Outcome::Dropped || state.gone.len() >= MOST_GONE {
+                state.sync(self)?;
+            }
+        }
         state.shorten(self);
         drop(state);
-        match outcome {
-            Outcome::Delivered | Outcome::Dropped | Outcome::Halved => {
-                // What stays is removed at the next start.
-                let _ = self.folder.remove(name.as_ref());
-            }
-            Outcome::Refused => self.set_aside(&name, REFUSED),
-            Outcome::Damaged => self.set_aside(&name, DAMAGED),
-        }
         self.changed.notify_all();
         self.step()
     }
@@ -332,7 +287,7 @@ impl Spool {
             age: state
                 .waiting
                 .front()
-                .map_or(Duration::ZERO, |oldest| Duration::from_nanos(now().saturating_sub(oldest.batch.made))),
+                .map_or(Duration::ZERO, |oldest| self.terms.clock.age(oldest.batch.made).unwrap_or_default()),
             delivered,
             lost: dropped + refused + damaged,
         }
@@ -348,18 +303,6 @@ impl Spool {
 
     pub fn check(&self) -> Result<()> {
         self.folder.check()
-    }
-
-    /// Keeps a file under another name, for people.
-    fn set_aside(&self, name: &str, why: &str) {
-        // Where that cannot be it stays under its own.
-        let _ = self.folder.rename(name.as_ref(), format!("{name}{why}").as_ref());
-    }
-
-    fn names(&self) -> Result<Vec<String>> {
-        let names = rustix::fs::Dir::read_from(&self.folder)?;
-        let names = names.map(|entry| Ok(entry?.file_name().to_str().unwrap_or_default().to_owned()));
-        names.collect::<rustix::io::Result<_>>().map_err(Error::from)
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {

@@ -1,7 +1,7 @@
 //! What a spool knows of its batches: what lines of the journal say, one after the other.
 
 use super::FORMS;
-use super::journal::{Assigned, Batch, Id, Journal, Line};
+use super::journal::{Assigned, Batch, Id, Journal, Line, Outcome};
 use super::spool::Spool;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::io::Result;
@@ -13,8 +13,13 @@ pub(super) struct State {
     pub bytes: u64,
     /// What comes next in each partition.
     pub next: BTreeMap<i32, Assigned>,
-    /// Names of batches that have left, while the folder is looked through.
-    pub left: BTreeSet<String>,
+    /// Names of batches that have left, and how, while the folder is looked through.
+    pub left: BTreeMap<String, Outcome>,
+    /// Files of batches that have left by a line that is not on the disk yet: were they removed, and the line lost with the power, nobody would
+    /// know what became of them.
+    pub gone: Vec<String>,
+    /// Files that were set aside and their lengths, the oldest first.
+    pub aside: VecDeque<(String, u64)>,
     /// They are being sent: none of them can give way.
     pub under_way: BTreeSet<Id>,
     pub tally: Tally,
@@ -26,6 +31,14 @@ pub(super) struct Waiting {
     pub batch: Batch,
     /// It may have been sent, as this.
     pub assigned: Option<Assigned>,
+    /// It may be there since then, where batches have no numbers.
+    pub tried: Option<u64>,
+}
+
+impl Waiting {
+    pub fn new(batch: Batch) -> Self {
+        Waiting { batch, assigned: None, tried: None }
+    }
 }
 
 /// What came and went, in records but where it says otherwise.
@@ -46,6 +59,8 @@ pub(super) struct Tally {
     pub maybe_duplicated: u64,
     /// Times that the other side went away.
     pub outages: u64,
+    /// Files that were set aside and gave way to others.
+    pub aside_dropped: u64,
 }
 
 impl State {
@@ -54,7 +69,8 @@ impl State {
         for line in lines {
             match *line {
                 Line::Begin => {}
-                Line::Made(batch) => self.waiting.push_back(Waiting { batch, assigned: None }),
+                Line::Made(batch) => self.waiting.push_back(Waiting::new(batch)),
+                Line::Tried(id, at) => self.tried(id, (at > 0).then_some(at)),
                 Line::Sent(id, Assigned { count: 0, .. }) => self.unassign(id),
                 Line::Sent(id, assigned) => {
                     self.next.insert(assigned.partition, after(assigned));
@@ -62,10 +78,10 @@ impl State {
                         waiting.assigned = Some(assigned);
                     }
                 }
-                Line::Done(id, _) => {
+                Line::Done(id, outcome) => {
                     let at = self.waiting.iter().position(|waiting| waiting.batch.id == id);
                     let left = at.and_then(|at| self.waiting.remove(at));
-                    self.left.extend(left.map(|left| name_of(&left.batch)));
+                    self.left.extend(left.map(|left| (name_of(&left.batch), outcome)));
                 }
                 Line::Next(next) => {
                     self.next.insert(next.partition, next);
@@ -82,21 +98,61 @@ impl State {
         self.waiting.iter_mut().filter(|waiting| waiting.batch.id == id).for_each(|waiting| waiting.assigned = None);
     }
 
+    /// A batch may be there since then; `None`: it is not.
+    pub fn tried(&mut self, id: Id, at: Option<u64>) {
+        self.waiting.iter_mut().filter(|waiting| waiting.batch.id == id).for_each(|waiting| waiting.tried = at);
+    }
+
+    /// Lines of the journal said what nobody knows: which numbers were used last, what was sent as what, when what was tried.
+    pub fn doubt(&mut self, has_numbers: bool) {
+        self.next.clear();
+        for waiting in &mut self.waiting {
+            if has_numbers {
+                waiting.assigned = None;
+                self.tally.maybe_duplicated += u64::from(waiting.batch.rows);
+            } else {
+                waiting.tried = waiting.tried.or(Some(waiting.batch.made));
+            }
+        }
+    }
+
     /// Notes something, on the disk.
     pub fn note(&mut self, spool: &Spool, lines: &[Line], needs_room: bool) -> Result<()> {
         self.journal.add(lines, needs_room)?;
         spool.step()?;
-        self.journal.sync()
+        self.sync(spool)
+    }
+
+    /// Brings all that was noted to the disk, and removes files that have left by it.
+    pub fn sync(&mut self, spool: &Spool) -> Result<()> {
+        self.journal.sync()?;
+        if !self.gone.is_empty() {
+            spool.step()?;
+        }
+        for name in self.gone.drain(..) {
+            // What stays is removed at the next start.
+            let _ = spool.folder().remove(name.as_ref());
+        }
+        Ok(())
     }
 
     /// Leaves out of the journal what is of no more use, now and then.
     pub fn shorten(&mut self, spool: &Spool) {
-        if !self.journal.is_longer_than(2 * self.waiting.len() + self.next.len()) {
+        if self.journal.is_longer_than(2 * self.waiting.len() + self.next.len()) {
+            self.rewrite(spool);
+        }
+    }
+
+    /// Leaves out of the journal what is of no more use.
+    pub fn rewrite(&mut self, spool: &Spool) {
+        // What it does not name any more is to be gone.
+        if self.sync(spool).is_err() {
             return;
         }
         let of = |waiting: &Waiting| {
-            let sent = waiting.assigned.map(|assigned| Line::Sent(waiting.batch.id, assigned));
-            [Some(Line::Made(waiting.batch)), sent]
+            let id = waiting.batch.id;
+            let sent = waiting.assigned.map(|assigned| Line::Sent(id, assigned));
+            [Some(Line::Made(waiting.batch)), sent, waiting.tried.map(|at| Line::Tried(id, at))]
         };
         let waiting = self.waiting.iter().flat_map(of).flatten();
         let lines: Vec<Line> = waiting.chain(self.next.values().map(|next| Line::Next(*next))).collect();
@@ -112,7 +168,9 @@ impl State {
             waiting: VecDeque::new(),
             bytes: 0,
             next: BTreeMap::new(),
-            left: BTreeSet::new(),
+            left: BTreeMap::new(),
+            gone: Vec::new(),
+            aside: VecDeque::new(),
             under_way: BTreeSet::new(),
             tally: Tally::default(),
         }

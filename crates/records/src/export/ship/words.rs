@@ -36,8 +36,10 @@ pub struct Shipping {
     pub password: Option<PathBuf>,
     /// How one signs in to Kafka.
     pub sasl: Option<Sasl>,
-    /// Batches are RowBinary, for ClickHouse before 21.
+    /// Batches are RowBinary, for ClickHouse before 20.
     pub rowbinary: bool,
+    /// How long ClickHouse knows a batch again; `None`: not quite an hour.
+    pub window: Option<Duration>,
     /// How long a run waits in the end for what is not delivered.
     pub end: Duration,
 }
@@ -55,6 +57,7 @@ impl Default for Shipping {
             password: None,
             sasl: None,
             rowbinary: false,
+            window: None,
             end: Duration::from_secs(5),
         }
     }
@@ -62,12 +65,14 @@ impl Default for Shipping {
 
 /// The fewest bytes of a spool: some batches.
 const LEAST: u64 = 16 << 20;
+/// In seconds.
+const DAY: f64 = 86_400.0;
 /// The most records of a batch: as many as gather at most; of a million ClickHouse would make several blocks.
 const MOST_ROWS: u64 = 1 << 17;
-const WORDS: &str = "spool=DIR, size=SIZE, full=wait|drop-oldest, rows=N, age=S, lanes=N, sensor=NAME, password=FILE, sasl=WORD, rowbinary, end=S";
+const WORDS: &str = "spool=DIR, size=SIZE, full=wait|drop-oldest, rows=N, age=S, lanes=N, sensor=NAME, password=FILE, sasl=WORD, rowbinary, window=S, end=S";
 
 impl Shipping {
-    /// As it is written: `spool=DIR,size=SIZE,full=wait|drop-oldest,rows=N,age=S,lanes=N,sensor=NAME,password=FILE,sasl=WORD,rowbinary,end=S`,
+    /// As it is written: `spool=DIR,size=SIZE,full=wait|drop-oldest,rows=N,age=S,lanes=N,sensor=NAME,password=FILE,sasl=WORD,rowbinary,window=S,end=S`,
     /// each of them or none.
     ///
     /// # Errors
@@ -83,11 +88,10 @@ impl Shipping {
                 let number = number.filter(|number| (least..=most).contains(number));
                 number.ok_or_else(|| wrong(&format!("{name}=N, from {least} to {most}")))
             };
-            let span = |least: f64| {
-                let span =
-                    value.and_then(|value| value.parse::<f64>().ok()).filter(|span| (least..=86_400.0).contains(span));
-                span.map(Duration::from_secs_f64)
-                    .ok_or_else(|| wrong(&format!("{name}=S, seconds, from {least} to 86400")))
+            let span = |least: f64, most: f64| {
+                let span = value.and_then(|value| value.parse::<f64>().ok());
+                let span = span.filter(|span| (least..=most).contains(span)).map(Duration::from_secs_f64);
+                span.ok_or_else(|| wrong(&format!("{name}=S, seconds, from {least} to {most}")))
             };
             match (name, value) {
                 ("spool", Some(value)) => shipping.spool = Some(value.into()),
@@ -98,7 +102,7 @@ impl Shipping {
                 ("full", Some("wait")) => shipping.waits = true,
                 ("full", Some("drop-oldest")) => shipping.waits = false,
                 ("rows", _) => shipping.rows = Some(number(1, MOST_ROWS)? as usize),
-                ("age", _) => shipping.age = Some(span(0.01)?),
+                ("age", _) => shipping.age = Some(span(0.01, DAY)?),
                 ("lanes", _) => shipping.lanes = number(1, 256)? as u16,
                 ("sensor", Some(value)) if is_name(value) => shipping.sensor = value.to_owned(),
                 ("sensor", _) => return Err(wrong("sensor=NAME, of 1 to 64 letters, digits, dots, - and _")),
@@ -108,7 +112,8 @@ impl Shipping {
                 ("sasl", Some("scram-sha-512")) => shipping.sasl = Some(Sasl::ScramSha512),
                 ("sasl", _) => return Err(wrong("sasl=plain, scram-sha-256 or scram-sha-512")),
                 ("rowbinary", None) if word == "rowbinary" => shipping.rowbinary = true,
-                ("end", _) => shipping.end = span(0.0)?,
+                ("window", _) => shipping.window = Some(span(1.0, 366.0 * DAY)?),
+                ("end", _) => shipping.end = span(0.0, DAY)?,
                 _ => return Err(wrong(&format!("is none of {WORDS}"))),
             }
         }
@@ -147,7 +152,7 @@ mod tests {
 
     #[test]
     fn words_are_read_and_wrong_ones_told() {
-        let all = "spool=/var/spool/a b,size=50GiB,full=wait,rows=1000,age=0.5,lanes=4,sensor=site-1.a,password=/etc/p,sasl=scram-sha-512,rowbinary,end=0";
+        let all = "spool=/var/spool/a b,size=50GiB,full=wait,rows=1000,age=0.5,lanes=4,sensor=site-1.a,password=/etc/p,sasl=scram-sha-512,rowbinary,window=90,end=0";
         let shipping = Shipping::parse(all).unwrap();
         let wanted = Shipping {
             spool: Some("/var/spool/a b".into()),
@@ -160,6 +165,7 @@ mod tests {
             password: Some("/etc/p".into()),
             sasl: Some(Sasl::ScramSha512),
             rowbinary: true,
+            window: Some(Duration::from_secs(90)),
             end: Duration::ZERO,
         };
         assert_eq!(shipping, wanted);
@@ -182,6 +188,7 @@ mod tests {
             "rowbinary=1",
             "sasl",
             "sasl=md5",
+            "window=0",
             "end=1e9",
             "kafka",
         ] {

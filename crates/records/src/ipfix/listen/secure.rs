@@ -1,6 +1,6 @@
 //! Exporters that come over TLS.
 
-use super::{Listener, take_messages};
+use super::Listener;
 use crate::export::Tls;
 use crate::ipfix::Collector;
 use linerate_meter::Flow;
@@ -88,7 +88,7 @@ impl Listener {
                 false
             }
         };
-        if !take_messages(&mut connection.bytes, connection.session, collector, out) {
+        if !connection.take_messages(collector, out) {
             return false;
         }
         if !goes_on && !connection.bytes.is_empty() {
@@ -98,7 +98,7 @@ impl Listener {
     }
 
     /// Leaves those alone that take too long to say who they are.
-    pub(super) fn leave_slow(&mut self) {
+    pub(super) fn leave_slow(&mut self, collector: &mut Collector) {
         let Some(door) = &mut self.secure else { return };
         // Nothing came of them yet: no session has to be ended.
         self.connections.retain(|connection| {
@@ -106,6 +106,7 @@ impl Listener {
             let is_slow = inside.is_some_and(|it| it.session.is_handshaking() && it.since.elapsed() > AGREEING);
             if is_slow {
                 door.refuse(&connection.stream, "it did not agree on TLS within 10 s");
+                collector.turn_away();
             }
             !is_slow
         });

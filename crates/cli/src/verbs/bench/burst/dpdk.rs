@@ -17,7 +17,7 @@ use linerate_generate::rate::FCS;
 use linerate_port::{RxOptions, RxPort, Spec};
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use rustix::time::{ClockId, clock_gettime};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 const SIZES: [usize; 6] = [64, 128, 256, 512, 1024, 1518];
 /// Ports that are merged.
@@ -36,6 +36,8 @@ enum Way {
     Shown,
     /// Merged by time, and each copied from its buffer.
     Classic,
+    /// The same in steps: one thread receives, one merges, one copies into shared memory.
+    Steps,
     /// As the program does it for a file: received, merged, each copied to one block.
     Ours,
     /// The same into shared memory, with headers found and a flow hash.
@@ -43,10 +45,12 @@ enum Way {
 }
 
 impl Way {
-    const ALL: [(Way, &'static str, usize); 5] = [
+    const ALL: [(Way, &'static str, usize); 7] = [
         (Way::Freed, "mbufs freed", 1),
         (Way::Shown, "ours, received", 1),
+        (Way::Ours, "ours, copied", 1),
         (Way::Classic, "mbufs merged, copied", PORTS),
+        (Way::Steps, "mbufs copied by three threads", PORTS),
         (Way::Ours, "ours, merged, copied", PORTS),
         (Way::Shared, "ours, to shared memory", PORTS),
     ];
@@ -57,6 +61,9 @@ pub(super) fn run(effort: Effort) -> anyhow::Result<Vec<Row>> {
         return Err(usage("--dpdk measures 1 and 4 ports"));
     }
     tell(format_args!("{}\n", version().map_err(anyhow::Error::msg)?));
+    let began = Instant::now();
+    drop(REGISTRY.open_rx(&Spec::parse("dpdk:net_null0")?, &RxOptions::default())?);
+    tell(format_args!("the first port of DPDK was open after {:.2} s\n", began.elapsed().as_secs_f64()));
     let nodes = nodes();
     if nodes.len() < 2 {
         tell("this machine has one NUMA node: nothing is measured from another\n");
@@ -66,37 +73,47 @@ pub(super) fn run(effort: Effort) -> anyhow::Result<Vec<Row>> {
         if effort.ports.is_none_or(|ports| ports == 1) {
             rows.extend(testpmd(size, effort)?);
         }
-        let mut classic = None;
+        let (mut classic, mut freed) = (None, None);
         for (way, name, ports) in Way::ALL {
             if effort.ports.is_some_and(|wanted| wanted != ports) {
                 continue;
             }
-            let rounds = measure(way, size, ports, effort, nodes.first(), nodes.first())?;
-            let row = row(name, size, ports, &rounds);
-            rows.push(match &classic {
-                Some(peer) if way == Way::Ours || way == Way::Shared => row.beside("merged, copied", peer),
+            let (rounds, steps) = measure(way, size, ports, effort, nodes.first(), nodes.first())?;
+            let row = row(name, size, ports, &rounds, steps);
+            rows.push(match (&freed, &classic) {
+                (Some(peer), _) if ports == 1 => row.beside("mbufs freed", peer),
+                (_, Some(peer)) if ports > 1 => row.beside("merged, copied", peer),
                 _ => row,
             });
             if ports > 1 && nodes.len() > 1 {
-                let far = measure(way, size, ports, effort, nodes.first(), nodes.get(1))?;
-                rows.push(self::row(&format!("{name}, from another node"), size, ports, &far));
+                let (far, steps) = measure(way, size, ports, effort, nodes.first(), nodes.get(1))?;
+                rows.push(self::row(&format!("{name}, from another node"), size, ports, &far, steps));
             }
-            classic = (way == Way::Classic).then_some(rounds).or(classic);
+            match way {
+                Way::Classic => classic = Some(rounds),
+                Way::Freed => freed = Some(rounds),
+                _ => {}
+            }
         }
     }
     Ok(rows)
 }
 
-fn row(name: &str, size: usize, ports: usize, rounds: &Rounds) -> Row {
+/// With nanoseconds a frame of each of three threads, where there were three.
+fn row(name: &str, size: usize, ports: usize, rounds: &Rounds, steps: Option<[f64; 3]>) -> Row {
     let mut row = rounds.row("burst", name, (size - FCS as usize) as f64).sized(size);
     (row.ports, row.ns) = (ports, Some(1e3 / row.mpps));
     // What is only received lies in the driver's buffers.
     row.layout = if name.contains("copied") || name.contains("shared") { "contiguous" } else { "scattered" };
     row.remark = format!("{} port{}, {:.1} ns of CPU", ports, if ports == 1 { "" } else { "s" }, 1e3 / row.mpps);
+    if let Some([receive, merge, copy]) = steps {
+        row.cores = 3;
+        row.remark += &format!(": receive {receive:.1}, merge {merge:.1}, copy {copy:.1}");
+    }
     row
 }
 
-/// Rounds of one way, with memory taken on one processor set and used from another.
+/// Rounds of one way, with memory taken on one processor set and used from another; and of three threads, what each used a frame.
 fn measure(
     way: Way,
     size: usize,
@@ -104,14 +121,14 @@ fn measure(
     effort: Effort,
     near: Option<&CpuSet>,
     here: Option<&CpuSet>,
-) -> anyhow::Result<Rounds> {
+) -> anyhow::Result<(Rounds, Option<[f64; 3]>)> {
     let all = sched_getaffinity(None).unwrap_or_default();
     let stay = |set: Option<&CpuSet>| set.map_or(Ok(()), |set| sched_setaffinity(None, set));
     let count = effort.of(FRAMES) as u64;
     let devices: Vec<Spec> = (0..ports)
         .map(|port| Spec::parse(&format!("dpdk:net_null{port},size={}?pool=fifo", size - FCS as usize)))
         .collect::<Result<_, _>>()?;
-    let mut rounds = Rounds::default();
+    let (mut rounds, mut steps) = (Rounds::default(), None);
     for _ in 0..effort.rounds {
         stay(near)?;
         let seconds = match way {
@@ -119,6 +136,16 @@ fn measure(
                 let mut classic = Classic::open(&devices, OUTPUT)?;
                 stay(here)?;
                 timed(|| if way == Way::Freed { classic.free(count) } else { classic.copy(count) }, count)?
+            }
+            Way::Steps => {
+                let mut classic = Classic::open(&devices, OUTPUT)?;
+                stay(here)?;
+                let (done, used) = classic.copy_by_steps(count);
+                ensure!(done >= count, "{done} of {count} frames came");
+                let used = used.map(|nanos| nanos as f64 / done as f64);
+                let before = *steps.get_or_insert([0.0; 3]);
+                steps = Some([0, 1, 2].map(|step| before[step] + used[step] / effort.rounds as f64));
+                used.iter().sum::<f64>() * count as f64 / 1e9
             }
             Way::Shown => {
                 let mut port = REGISTRY.open_rx(&devices[0], &RxOptions::default())?;
@@ -135,7 +162,7 @@ fn measure(
         rounds.add(count, seconds);
     }
     sched_setaffinity(None, &all)?;
-    Ok(rounds)
+    Ok((rounds, steps))
 }
 
 /// CPU seconds of this thread for so many frames.
@@ -198,7 +225,7 @@ fn testpmd(size: usize, effort: Effort) -> anyhow::Result<Option<Row>> {
         };
         rounds.add(frames, used.as_secs_f64());
     }
-    Ok(Some(row("testpmd rxonly", size, 1, &rounds)))
+    Ok(Some(row("testpmd rxonly", size, 1, &rounds, None)))
 }
 
 /// Frames, and CPU time of the thread that receives them.

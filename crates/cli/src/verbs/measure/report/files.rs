@@ -3,20 +3,31 @@
 use super::Report;
 use super::html::html;
 use super::sections::sections;
-use crate::exit::usage;
+use crate::exit::{told, usage};
 use crate::privileges::Identity;
+use crate::view::terminal::{shown, tell};
 use anyhow::Context;
 use std::fmt::Write as _;
-use std::fs::File;
-use std::io::{Seek, SeekFrom, Write};
+use std::fs::{self, File};
+use std::io::Write;
 use std::path::{Path, PathBuf};
 
-/// Files that are written again after every trial.
+/// Files that are written again after every trial, each whole or not at all: beside its place, and then put there.
 #[derive(Default)]
 pub struct Files<'a> {
-    files: Vec<(PathBuf, File, Form)>,
+    files: Vec<Kept>,
+    /// Who writes them.
+    identity: Option<Identity>,
     /// Who gets it as JSON and as HTML.
     told: Option<&'a mut (dyn FnMut(String, String) + Send)>,
+}
+
+/// One of them.
+struct Kept {
+    path: PathBuf,
+    form: Form,
+    /// Why the file is older than what is known, if it is.
+    failure: Option<String>,
 }
 
 /// What a report is written as.
@@ -32,45 +43,74 @@ impl<'a> Files<'a> {
     /// For somebody who gets them as JSON and as HTML.
     #[cfg(feature = "serve")]
     pub fn told(told: &'a mut (dyn FnMut(String, String) + Send)) -> Self {
-        Files { files: Vec::new(), told: Some(told) }
+        Files { told: Some(told), ..Files::default() }
     }
 
-    /// Makes them, with the rights of whoever is to have them: a thread becomes that user, and no more than makes files.
+    /// Finds out that they can be written, by whoever is to have them.
     pub fn create(paths: &[PathBuf], identity: &Identity) -> anyhow::Result<Self> {
-        let forms = paths.iter().map(|path| Form::of(path)).collect::<anyhow::Result<Vec<_>>>()?;
-        let create = || -> anyhow::Result<Vec<File>> {
-            identity.assume()?;
-            let create = |path: &PathBuf| {
-                File::create(path)
-                    .with_context(|| format!("cannot write {}", path.display()))
-                    .map_err(|error| identity.explain(error))
-            };
-            paths.iter().map(create).collect()
+        let kept = |path: &PathBuf| Ok(Kept { path: path.clone(), form: Form::of(path)?, failure: None });
+        let files = paths.iter().map(kept).collect::<anyhow::Result<Vec<_>>>()?;
+        let create = || {
+            files.iter().try_for_each(|file| {
+                let made = File::create(file.beside()).and_then(|_| fs::remove_file(file.beside()));
+                made.with_context(|| format!("cannot write {}", file.path.display()))
+            })
         };
-        if paths.is_empty() {
-            return Ok(Files::default());
+        if !files.is_empty() {
+            identity.by(create).map_err(|error| identity.explain(error))?;
         }
-        let files = std::thread::scope(|scope| scope.spawn(create).join());
-        let files = files.unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;
-        let files =
-            paths.iter().cloned().zip(files).zip(forms).map(|((path, file), form)| (path, file, form)).collect();
-        Ok(Files { files, told: None })
+        Ok(Files { files, identity: Some(identity.clone()), told: None })
     }
 
-    /// Writes what there is by now.
-    pub fn write(&mut self, report: &Report) -> anyhow::Result<()> {
+    /// Writes what there is by now. What cannot be written is said once, and tried again the next time: what was measured is no worse
+    /// for it.
+    pub fn write(&mut self, report: &Report) {
         if let Some(told) = &mut self.told {
-            told(Form::Json.text(report)?, Form::Html.text(report)?);
+            let [json, html] = [Form::Json, Form::Html].map(|form| form.text(report));
+            told(json, html);
         }
-        for (path, file, form) in &mut self.files {
-            let text = form.text(report)?;
-            let written = file
-                .seek(SeekFrom::Start(0))
-                .and_then(|_| file.write_all(text.as_bytes()))
-                .and_then(|()| file.set_len(text.len() as u64));
-            written.with_context(|| format!("cannot write {}", path.display()))?;
+        let Some(identity) = self.identity.as_ref().filter(|_| !self.files.is_empty()) else { return };
+        let texts: Vec<String> = self.files.iter().map(|file| file.form.text(report)).collect();
+        let put = || Ok(self.files.iter().zip(&texts).map(|(file, text)| file.put(text)).collect());
+        let results: Vec<anyhow::Result<()>> = match identity.by(put) {
+            Ok(results) => results,
+            Err(error) => self.files.iter().map(|_| Err(anyhow::anyhow!(told(&error)))).collect(),
+        };
+        for (file, result) in self.files.iter_mut().zip(results) {
+            let failure = result.err().map(|error| told(&error));
+            if let Some(new) = failure.as_ref().filter(|_| file.failure.is_none()) {
+                tell(format_args!("{}; it is tried again after the next trial\n", shown(new)));
+            }
+            file.failure = failure;
         }
-        Ok(())
+    }
+
+    /// Why files lack what is known by now, each.
+    pub fn failures(&self) -> impl Iterator<Item = &str> {
+        self.files.iter().filter_map(|file| file.failure.as_deref())
+    }
+}
+
+impl Kept {
+    /// Where it is written before it takes its place.
+    fn beside(&self) -> PathBuf {
+        let mut name = self.path.clone().into_os_string();
+        name.push(".part");
+        name.into()
+    }
+
+    fn put(&self, text: &str) -> anyhow::Result<()> {
+        let part = self.beside();
+        let write = || {
+            let mut file = File::create(&part)?;
+            file.write_all(text.as_bytes())?;
+            // Else a machine that dies may leave an empty file in the place of a whole one.
+            file.sync_data()?;
+            fs::rename(&part, &self.path)
+        };
+        write()
+            .inspect_err(|_| drop(fs::remove_file(&part)))
+            .with_context(|| format!("cannot write {}, which has what was known before", self.path.display()))
     }
 }
 
@@ -85,13 +125,14 @@ impl Form {
         })
     }
 
-    fn text(self, report: &Report) -> anyhow::Result<String> {
-        Ok(match self {
-            Form::Json => serde_json::to_string_pretty(report)? + "\n",
+    fn text(self, report: &Report) -> String {
+        match self {
+            // Keys are texts, and numbers that are none become null: nothing in it can fail.
+            Form::Json => serde_json::to_string_pretty(report).unwrap_or_default() + "\n",
             Form::Csv => csv(report),
             Form::Markdown => markdown(report),
             Form::Html => html(report),
-        })
+        }
     }
 }
 

@@ -227,8 +227,8 @@ fn as_they_came(size: &SizeReport) -> String {
 /// A long run: its loss by the second, its latency by the minute.
 fn by_second(size: &SizeReport) -> String {
     let Some(soak) = &size.soak else { return String::new() };
-    let lost = soak.by_second.iter().filter(|second| second.lost > 0);
-    let lost: Vec<(f64, f64)> = lost.map(|second| (second.second as f64, second.lost as f64)).collect();
+    let lost: Vec<(f64, f64)> =
+        soak.lossy_seconds.iter().map(|second| (second.second as f64, second.lost as f64)).collect();
     let across = Axis::linear("second", std::iter::once(soak.seconds));
     let up = Axis::linear("frames lost", lost.iter().map(|point| point.1));
     let mut text = picture(

@@ -4,7 +4,7 @@ use crate::verbs::measure::account::Account;
 use crate::view::rates::grouped;
 use linerate_generate::check::StreamRow;
 use linerate_measure::service::{Kind, Seen, Service};
-use linerate_measure::soak::{Event, Soak};
+use linerate_measure::soak::{Event, Passed, Soak};
 use serde::Serialize;
 
 /// One load for long.
@@ -20,8 +20,10 @@ pub struct SoakTest {
     pub worst_second: Option<(u64, u64)>,
     pub availability: f64,
     pub events: Vec<EventJson>,
+    /// By the clock as long as it runs, then those of the frames that were sent in them.
     pub minutes: Vec<Minute>,
-    pub by_second: Vec<SoakSecond>,
+    /// In which frames were lost: the first of them.
+    pub lossy_seconds: Vec<SoakSecond>,
     pub latency_p99_ns: Option<i64>,
     /// `kept`, `not kept`, or `running`.
     pub verdict: &'static str,
@@ -43,6 +45,7 @@ pub struct SoakSecond {
 pub struct Minute {
     pub minute: u64,
     pub sent: u64,
+    pub received: u64,
     pub lost: u64,
     pub latency_p50_ns: Option<i64>,
     pub latency_p99_ns: Option<i64>,
@@ -85,9 +88,6 @@ pub struct PerformanceRow {
     pub verdict: &'static str,
 }
 
-/// More seconds are counted, and not kept.
-const MOST_SECONDS: usize = 1_000_000;
-
 impl SoakTest {
     pub fn new(load: f64, max_loss_ratio: f64, max_latency_s: Option<f64>) -> Self {
         SoakTest {
@@ -102,7 +102,7 @@ impl SoakTest {
             availability: 1.0,
             events: Vec::new(),
             minutes: Vec::new(),
-            by_second: Vec::new(),
+            lossy_seconds: Vec::new(),
             latency_p99_ns: None,
             verdict: "running",
             soak: Soak::default(),
@@ -110,52 +110,58 @@ impl SoakTest {
     }
 
     /// A second.
-    pub fn add(&mut self, second: SoakSecond) {
-        self.soak.add(second.sent, second.lost);
-        if self.by_second.len() < MOST_SECONDS {
-            self.by_second.push(second);
-        }
-        (self.seconds, self.sent) = (self.soak.seconds() as f64, self.sent + second.sent);
+    pub fn add(&mut self, passed: Passed) {
+        self.soak.add(passed);
+        self.seconds = self.soak.seconds() as f64;
         self.tell();
     }
 
-    /// Adds to the last second.
-    fn amend(&mut self, rest: SoakSecond) {
-        if let Some(last) = self.by_second.last_mut() {
-            last.sent += rest.sent;
-            last.received += rest.received;
-            last.lost += rest.lost;
-        }
-        self.soak = Soak::default();
-        self.by_second.iter().for_each(|second| self.soak.add(second.sent, second.lost));
-        self.sent += rest.sent;
-        self.tell();
+    /// How many seconds have passed.
+    pub fn passed(&self) -> u64 {
+        self.soak.seconds()
     }
 
     fn tell(&mut self) {
         let event = |event: &Event| EventJson { second: event.second, seconds: event.seconds, lost: event.lost };
-        self.lost = self.soak.lost();
+        let Passed { sent, lost, .. } = self.soak.all();
+        (self.sent, self.lost) = (sent, lost);
+        let minutes = self.soak.minutes();
+        // The last of those that are known may have grown.
+        self.minutes.pop();
+        let new = (0..).zip(minutes).skip(self.minutes.len());
+        let minute = |(minute, passed): (u64, &Passed)| {
+            let Passed { sent, received, lost } = *passed;
+            Minute { minute, sent, received, lost, ..Minute::default() }
+        };
+        self.minutes.extend(new.map(minute));
+        let lossy = self.soak.lossy().iter().map(|(second, passed)| {
+            let Passed { sent, received, lost } = *passed;
+            SoakSecond { second: *second, sent, received, lost }
+        });
+        self.lossy_seconds = lossy.collect();
         self.loss_ratio = linerate_measure::trial::loss_ratio(self.sent, self.sent - self.lost.min(self.sent));
         self.events = self.soak.events().iter().map(event).collect();
         (self.worst_second, self.availability) = (self.soak.worst(), self.soak.availability());
     }
 
-    /// All was sent, and what came counted: what no second has is of the last one.
-    pub fn conclude(&mut self, account: &Account) {
+    /// All was sent, and what came counted, in these minutes: what no second has is of the last one.
+    pub fn conclude(&mut self, account: &Account, minutes: Vec<Minute>) {
         let counts = &account.counts;
-        let rest = SoakSecond {
-            second: self.by_second.len() as u64,
-            sent: counts.sent.saturating_sub(self.sent),
-            received: counts.received.saturating_sub(self.by_second.iter().map(|second| second.received).sum()),
-            lost: counts.lost.saturating_sub(self.soak.lost()),
+        let all = self.soak.all();
+        let rest = Passed {
+            sent: counts.sent.saturating_sub(all.sent),
+            received: counts.received.saturating_sub(all.received),
+            lost: counts.lost.saturating_sub(all.lost),
         };
         // What came after the last look is of that second where it was next to whole, else of one more.
-        let last = self.by_second.last().copied().unwrap_or_default();
+        let last = self.soak.last();
         if last.sent > 0 && rest.sent * 2 < last.sent && self.seconds < account.seconds + 0.5 {
-            self.amend(rest);
+            self.soak.amend(rest);
+            self.tell();
         } else if rest.sent > 0 || rest.lost > 0 {
             self.add(rest);
         }
+        self.minutes = minutes;
         (self.seconds, self.sent, self.lost) = (account.seconds, counts.sent, counts.lost);
         self.loss_ratio = counts.loss_ratio;
         self.latency_p99_ns = account.latency.latency_p99_ns;
@@ -169,9 +175,14 @@ impl SoakTest {
     }
 }
 
+/// Nanoseconds as seconds; endless where nothing came, which documents say as null.
+pub fn seconds_of(nanos: Option<i64>) -> f64 {
+    nanos.map_or(f64::INFINITY, |nanos| nanos as f64 / 1e9)
+}
+
 /// A second, as it comes.
-pub fn soak_line(second: &SoakSecond) -> String {
-    let SoakSecond { second, sent, received, lost } = *second;
+pub fn soak_line(second: u64, passed: Passed) -> String {
+    let Passed { sent, received, lost } = passed;
     format!("  second {second}: {} sent, {} received, {} lost\n", grouped(sent), grouped(received), grouped(lost))
 }
 
@@ -214,9 +225,8 @@ impl PerformanceRow {
         for row in rows {
             sent += row.counts.sent.unwrap_or(0);
             lost += row.counts.lost;
-            let seconds = |nanos: Option<i64>| nanos.unwrap_or(i64::MAX) as f64 / 1e9;
-            delay = seconds(row.delay.latency_p999_ns).max(delay);
-            variation = seconds(row.delay.pdv_p999_ns).max(variation);
+            delay = seconds_of(row.delay.latency_p999_ns).max(delay);
+            variation = seconds_of(row.delay.pdv_p999_ns).max(variation);
         }
         let loss_ratio = linerate_measure::trial::loss_ratio(sent, sent.saturating_sub(lost));
         let is_kept = loss_ratio <= agreed.loss_ratio && delay <= agreed.delay && variation <= agreed.variation;

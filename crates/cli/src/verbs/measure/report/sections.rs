@@ -67,11 +67,20 @@ fn micros(nanos: Option<i64>) -> String {
 
 fn millis(seconds: f64) -> String {
     // No latency is known where nothing came.
-    if seconds > 1e9 { "-".to_owned() } else { format!("{:.3}", seconds * 1e3) }
+    if seconds.is_infinite() { "-".to_owned() } else { format!("{:.3}", seconds * 1e3) }
 }
 
 fn percent(part: f64) -> String {
     format!("{:.4}", part * 100.0)
+}
+
+/// Of so many runs, those in which the tester itself did not do something.
+fn limited(limited: usize, runs: usize) -> String {
+    match limited {
+        0 => String::new(),
+        all if all == runs => "limited".to_owned(),
+        some => format!("{some} of {runs} limited"),
+    }
 }
 
 fn throughput(report: &Report) -> Section {
@@ -100,8 +109,8 @@ fn throughput(report: &Report) -> Section {
 }
 
 fn at_loads(report: &Report) -> Section {
-    let heads = ["size", "% of result", "frames/s", "min us", "p50 us", "p99 us", "p99.9 us", "lost"];
-    each(
+    let heads = ["size", "% of result", "frames/s", "min us", "p50 us", "p99 us", "p99.9 us", "lost", "tester"];
+    let section = each(
         report,
         "latency at parts of the result",
         &heads,
@@ -116,17 +125,20 @@ fn at_loads(report: &Report) -> Section {
                 micros(row.latency.latency_p99_ns),
                 micros(row.latency.latency_p999_ns),
                 grouped(row.lost),
+                limited(usize::from(row.tester.is_some()), 1),
             ]
         },
-    )
+    );
+    Section { left: vec![8], ..section }
 }
 
 fn latency(report: &Report) -> Section {
     let first = report.sizes.iter().find_map(|size| size.latency.as_ref());
     let title = titled("latency, RFC 2544, 26.2, hand-over to arrival", first.and_then(|test| test.shortened.as_ref()));
-    let heads = ["size", "frames/s", "tagged us", "typical us", "worst us", "max us", "runs"];
+    let heads = ["size", "frames/s", "tagged us", "typical us", "worst us", "max us", "runs", "tester"];
     let of = |size: &SizeReport| size.latency.clone().into_iter().collect();
-    each(report, &title, &heads, of, |size, test| {
+    let section = each(report, &title, &heads, of, |size, test| {
+        let faults = test.runs.iter().filter(|run| run.iter().any(|way| way.tester.is_some())).count();
         vec![
             size.size.to_string(),
             frames(test.load),
@@ -135,8 +147,10 @@ fn latency(report: &Report) -> Section {
             micros(test.worst_ns),
             micros(test.max_ns),
             test.runs.len().to_string(),
+            limited(faults, test.runs.len()),
         ]
-    })
+    });
+    Section { left: vec![7], ..section }
 }
 
 fn loss(report: &Report) -> Section {
@@ -149,13 +163,12 @@ fn loss(report: &Report) -> Section {
         &heads,
         |size| size.loss.clone(),
         |size, row| {
-            let tester = if row.tester.is_some() { "limited" } else { "" };
             vec![
                 size.size.to_string(),
                 format!("{:.1}", row.of_greatest * 100.0),
                 frames(row.load),
                 percent(row.loss_ratio),
-                tester.to_owned(),
+                limited(usize::from(row.tester.is_some()), 1),
             ]
         },
     );
@@ -169,7 +182,11 @@ fn bursts(report: &Report) -> Section {
     let heads = ["size", "frames/s", "mean burst", "min", "max", "dev", "buffer ms", "frames", "note"];
     let of = |size: &SizeReport| size.bursts.clone().into_iter().collect();
     let section = each(report, &title, &heads, of, |size, test| {
-        let note = if test.is_limited { "not valid: the limit came whole" } else { "" };
+        let note = match &test.tester {
+            Some(_) => "limited by the tester",
+            None if test.is_limited => "not valid: the limit came whole",
+            None => "",
+        };
         vec![
             size.size.to_string(),
             frames(test.greatest),
@@ -188,9 +205,10 @@ fn bursts(report: &Report) -> Section {
 fn recovery(report: &Report) -> Section {
     let first = report.sizes.iter().find_map(|size| size.recovery.as_ref());
     let title = titled("recovery from overload, RFC 2544, 26.5", first.and_then(|test| test.shortened.as_ref()));
-    let heads = ["size", "overload", "halved", "lost", "lost after", "mean ms", "max ms", "runs"];
+    let heads = ["size", "overload", "halved", "lost", "lost after", "mean ms", "max ms", "runs", "tester"];
     let of = |size: &SizeReport| size.recovery.clone().into_iter().collect();
-    each(report, &title, &heads, of, |size, test| {
+    let section = each(report, &title, &heads, of, |size, test| {
+        let faults = test.runs.iter().filter(|run| run.iter().any(|way| way.tester.is_some())).count();
         let (before, after) = test
             .runs
             .iter()
@@ -205,12 +223,14 @@ fn recovery(report: &Report) -> Section {
             known(test.mean_s, millis),
             known(test.max_s, millis),
             test.runs.len().to_string(),
+            limited(faults, test.runs.len()),
         ]
-    })
+    });
+    Section { left: vec![8], ..section }
 }
 
 fn reset(report: &Report) -> Section {
-    let heads = ["size", "frames/s", "by loss s", "by times s", "command s", "command"];
+    let heads = ["size", "frames/s", "by loss s", "by times s", "command s", "command", "tester"];
     let of = |size: &SizeReport| {
         let runs = |test: &super::Reset| test.runs.iter().map(|run| (test.load, run.clone())).collect();
         size.reset.as_ref().map_or_else(Vec::new, runs)
@@ -223,15 +243,17 @@ fn reset(report: &Report) -> Section {
             known(run.by_times_s, |seconds| format!("{seconds:.3}")),
             known(run.command_s, |seconds| format!("{seconds:.3}")),
             run.command,
+            limited(usize::from(run.tester.is_some()), 1),
         ]
     });
-    Section { left: vec![5], ..section }
+    Section { left: vec![5, 6], ..section }
 }
 
 fn forwarding(report: &Report) -> Section {
-    let heads = ["size", "offered", "mean", "min", "max", "dev", "trials"];
+    let heads = ["size", "offered", "mean", "min", "max", "dev", "trials", "tester"];
     let of = |size: &SizeReport| size.forwarding.clone().into_iter().collect();
-    each(report, "forwarding rate at the greatest load, frames/s", &heads, of, |size, test: super::Forwarding| {
+    let title = "forwarding rate at the greatest load, frames/s";
+    let section = each(report, title, &heads, of, |size, test: super::Forwarding| {
         vec![
             size.size.to_string(),
             frames(test.load * test.directions as f64),
@@ -240,8 +262,10 @@ fn forwarding(report: &Report) -> Section {
             frames(test.max),
             frames(test.deviation),
             test.rates.len().to_string(),
+            limited(test.limited as usize, test.rates.len()),
         ]
-    })
+    });
+    Section { left: vec![7], ..section }
 }
 
 fn soak(report: &Report) -> Section {

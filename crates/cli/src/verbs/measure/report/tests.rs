@@ -12,6 +12,7 @@ pub struct AtLoad {
     pub of_result: f64,
     pub load: f64,
     pub lost: u64,
+    pub tester: Option<String>,
     #[serde(flatten)]
     pub latency: Delay,
 }
@@ -37,6 +38,8 @@ pub struct LatencyRun {
     /// Of the frame in the middle; null if that was lost.
     pub tagged_ns: Option<i64>,
     pub lost: u64,
+    /// What the tester did not do itself.
+    pub tester: Option<String>,
     #[serde(flatten)]
     pub latency: Delay,
 }
@@ -74,6 +77,8 @@ pub struct Bursts {
     pub buffer_frames: Option<f64>,
     /// The longest burst that is tried came whole: what the device takes is not known.
     pub is_limited: bool,
+    /// What the tester did not do itself, every time that a burst was sent: the test ended with that.
+    pub tester: Option<String>,
     pub trials: u64,
 }
 
@@ -96,6 +101,8 @@ pub struct RecoveryRun {
     pub lost_after: u64,
     /// From then to the last frame that was lost, to a millisecond in the first fifth of a second.
     pub seconds: f64,
+    /// What the tester did not do itself: the run is not in the mean.
+    pub tester: Option<String>,
 }
 
 /// 26.6.
@@ -115,6 +122,8 @@ pub struct ResetRun {
     /// How long the command took, and how it ended.
     pub command_s: Option<f64>,
     pub command: String,
+    /// What the tester did not do itself.
+    pub tester: Option<String>,
 }
 
 /// What comes through at the greatest load.
@@ -128,6 +137,9 @@ pub struct Forwarding {
     pub min: f64,
     pub max: f64,
     pub deviation: f64,
+    /// Trials in which the tester did not do something itself, and what, the first time: the device may forward more.
+    pub limited: u64,
+    pub tester: Option<String>,
 }
 
 impl LatencyTest {
@@ -168,6 +180,7 @@ impl LatencyRun {
         LatencyRun {
             tagged_ns: tagged.and_then(|row| row.delay.latency_min_ns),
             lost: way.counts.lost,
+            tester: way.own_fault(),
             latency: way.latency,
         }
     }
@@ -191,6 +204,7 @@ impl Bursts {
             corrected_s: None,
             buffer_frames: None,
             is_limited: false,
+            tester: None,
             trials: 0,
         }
     }
@@ -220,7 +234,8 @@ impl Recovery {
     /// A run.
     pub fn add(&mut self, ways: Vec<RecoveryRun>) {
         self.runs.push(ways);
-        let all: Vec<f64> = self.runs.iter().flatten().map(|run| run.seconds).collect();
+        let of_device = self.runs.iter().flatten().filter(|run| run.tester.is_none());
+        let all: Vec<f64> = of_device.map(|run| run.seconds).collect();
         let spread = Spread::of(&all);
         (self.mean_s, self.max_s) = (spread.map(|spread| spread.mean), spread.map(|spread| spread.greatest));
     }
@@ -233,8 +248,10 @@ impl Reset {
 }
 
 impl Forwarding {
-    pub fn new(load: f64, directions: usize, rates: &[f64], spread: &Spread) -> Self {
+    pub fn new(load: f64, directions: usize, rates: &[f64], spread: &Spread, faults: &[String]) -> Self {
         let Spread { mean, least, greatest, deviation, .. } = *spread;
-        Forwarding { load, directions, rates: rates.to_vec(), mean, min: least, max: greatest, deviation }
+        let (limited, tester) = (faults.len() as u64, faults.first().cloned());
+        let rates = rates.to_vec();
+        Forwarding { load, directions, rates, mean, min: least, max: greatest, deviation, limited, tester }
     }
 }

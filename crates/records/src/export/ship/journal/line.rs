@@ -94,6 +94,8 @@ pub(in super::super) enum Line {
     Made(Batch),
     /// It is about to be sent, as this; with a `count` of 0: not as it was to be.
     Sent(Id, Assigned),
+    /// It is about to be sent, where batches have no numbers, at this time in ns since 1970; 0: it is surely not there.
+    Tried(Id, u64),
     Done(Id, Outcome),
     /// What comes next in a partition: `count` is 0.
     Next(Assigned),
@@ -124,6 +126,10 @@ impl Line {
                 }
             }
             Line::Done(id, outcome) => head(4, outcome as u8, id),
+            Line::Tried(id, at) => {
+                head(6, 0, id);
+                put(48, &at.to_le_bytes());
+            }
             Line::Sent(_, assigned) | Line::Next(assigned) => {
                 match self {
                     Line::Sent(id, _) => head(3, 0, id),
@@ -178,6 +184,7 @@ impl Line {
                 Some(Line::Done(id, outcome))
             }
             5 => Some(Line::Next(assigned)),
+            6 => Some(Line::Tried(id, assigned.at)),
             _ => None,
         }
     }

@@ -13,6 +13,8 @@ pub(super) struct Sent {
     pub node: i32,
     /// It may have been sent before.
     pub is_again: bool,
+    /// It is there, and was not sent again.
+    pub is_there: bool,
 }
 
 /// What became of the first batch of a partition that was not taken.
@@ -21,6 +23,8 @@ pub(super) enum Broken {
     Later,
     /// The broker knows other numbers: those behind it need others too.
     Numbers,
+    /// The broker knows other numbers, maybe those of one behind it.
+    Doubt(Assigned),
     /// It is never taken. Those behind it were refused, as far as that was heard.
     Refused { assigned: Assigned, is_heard: bool },
 }
@@ -55,7 +59,15 @@ impl Kafka {
             // 46: it is there already.
             0 | 46 => {
                 self.taken.insert(partition, (assigned.producer, assigned.epoch));
+                self.doubts.taken(sent);
                 Ok(())
+            }
+            45 if is_again => {
+                // One that knew nothing of this producer would have taken it.
+                self.taken.insert(partition, (assigned.producer, assigned.epoch));
+                self.doubts.refused(sent, rows);
+                self.broken.insert(partition, Broken::Doubt(assigned));
+                Err(Refusal::Again)
             }
             10 | 18 | 32 | 87 => {
                 self.broken.insert(partition, Broken::Refused { assigned, is_heard: true });
@@ -90,7 +102,11 @@ impl Kafka {
     ) -> std::result::Result<(), Refusal> {
         if matches!(error, Some(0 | 46)) {
             // Of an earlier time.
+            self.doubts.taken(sent);
             return Ok(());
+        }
+        if error.is_none() {
+            self.doubts.unheard(sent.id);
         }
         match self.broken.get_mut(&sent.assigned.partition) {
             Some(Broken::Refused { is_heard, .. }) => {
@@ -101,12 +117,16 @@ impl Kafka {
                 self.other_numbers(spool, sent.id, sent.is_again || error.is_none(), rows);
                 Err(Refusal::Again)
             }
+            Some(Broken::Doubt(_)) if error == Some(45) => {
+                self.doubts.refused(sent, rows);
+                Err(Refusal::Again)
+            }
             _ => Err(Refusal::Again),
         }
     }
 
     /// A batch needs other numbers than the broker knows.
-    fn other_numbers(&mut self, spool: &Spool, id: Id, is_again: bool, rows: u32) {
+    pub(super) fn other_numbers(&mut self, spool: &Spool, id: Id, is_again: bool, rows: u32) {
         if is_again {
             self.give_up(spool, rows);
         } else {

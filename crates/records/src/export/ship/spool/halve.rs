@@ -52,7 +52,7 @@ impl Spool {
         state.under_way.remove(&whole.id);
         state.bytes -= whole.bytes;
         for (batch, _) in halves.iter().rev() {
-            state.waiting.insert(at, Waiting { batch: *batch, assigned: None });
+            state.waiting.insert(at, Waiting::new(*batch));
             state.bytes += batch.bytes;
         }
         drop(state);

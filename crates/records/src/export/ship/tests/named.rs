@@ -11,6 +11,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::time::Duration;
 
+/// A file of Parquet is one message; without Parquet each record is.
+#[cfg(feature = "parquet")]
 #[test]
 fn what_a_broker_gets_says_where_it_is_from() {
     let root = scratch("headers");
@@ -301,5 +303,31 @@ fn other_numbers_are_taken_where_a_broker_has_others() {
     let arrived = of_broker(&broker);
     assert!(arrived.len() == 60 && arrived.values().all(|times| *times == 1), "{arrived:?}");
     assert_eq!(ledger(&ship).total(Count::MaybeDuplicated), 0, "it was never sent under the numbers that were refused");
+    std::fs::remove_dir_all(root).unwrap();
+}
+
+/// Somebody deletes the topic, and makes it again, with fewer partitions: what was not taken waits, and comes.
+#[test]
+fn a_topic_that_is_gone_is_waited_for() {
+    let root = scratch("topic");
+    let broker = Broker::start("t", 3, |_| broker::Mood::Good);
+    let target = format!("kafka://127.0.0.1:{}/t", broker.port);
+    let mut ship = super::super::ship(&target, &options(&root, "rows=10,end=30", "jsonl")).unwrap();
+    ship.write(&flows(0..60), Nanos(1)).unwrap();
+    while !ship.spool.is_empty() {
+        std::thread::yield_now();
+    }
+    assert_eq!(of_broker(&broker).len(), 60);
+    broker.create(0);
+    ship.write(&flows(60..120), Nanos(1)).unwrap();
+    while ship.spool.tally().outages == 0 {
+        std::thread::yield_now();
+    }
+    assert_eq!((ship.spool.lag().records, broker.messages().len()), (60, 0));
+    broker.create(1);
+    ship.finish(Ending::Complete).unwrap();
+    let arrived = of_broker(&broker);
+    assert!(arrived.len() == 60 && (60..120).all(|id| arrived[&id] == 1), "{arrived:?}");
+    assert_eq!((ledger(&ship).total(Count::DeliverAcknowledged), broker.problems()), (120, vec![]));
     std::fs::remove_dir_all(root).unwrap();
 }

@@ -1,0 +1,46 @@
+//! Whether the link of an interface is up, and stays so: what did not come while it was down nobody has lost.
+
+use crate::REGISTRY;
+use crate::inventory::find;
+use crate::netns::within;
+use crate::rtnl::{self, IFF_UP, Rtnetlink};
+use linerate_port::Spec;
+
+/// `IFLA_CARRIER` and `IFLA_CARRIER_DOWN_COUNT` (linux/if_link.h).
+const CARRIER: u16 = 33;
+const DOWN_COUNT: u16 = 48;
+
+/// Looks at the link of an interface, on after privileges are gone and from outside its network namespace.
+#[derive(Debug)]
+pub struct Carrier {
+    index: u32,
+    netlink: Rtnetlink,
+    downs: Option<u32>,
+}
+
+impl Carrier {
+    /// Of the interface that a port uses; nothing where it uses none, or none of Ethernet.
+    pub fn of(spec: &Spec) -> Option<Self> {
+        let at = REGISTRY.interface(spec)?;
+        let open = || Ok((find(&at.target)?.index, Rtnetlink::new()?));
+        let (index, netlink) = within(at.option("netns"), open).ok()?;
+        let mut carrier = Carrier { index, netlink, downs: None };
+        carrier.downs = carrier.downs();
+        Some(carrier)
+    }
+
+    /// Whether it is up now.
+    pub fn is_up(&self) -> bool {
+        let carrier = self.netlink.link(self.index).and_then(|link| Some(*rtnl::attribute(&link, CARRIER)?.first()?));
+        carrier != Some(0) && self.netlink.flags(self.index).is_some_and(|flags| flags & IFF_UP != 0)
+    }
+
+    /// Whether it was down since this was made, however shortly.
+    pub fn was_down(&self) -> bool {
+        !self.is_up() || self.downs() != self.downs
+    }
+
+    fn downs(&self) -> Option<u32> {
+        rtnl::number(rtnl::attribute(&self.netlink.link(self.index)?, DOWN_COUNT)?)
+    }
+}

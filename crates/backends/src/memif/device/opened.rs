@@ -1,0 +1,90 @@
+//! The ends that this process has open, and who uses them.
+
+use super::super::lobby::Lobby;
+use super::super::wish::Wish;
+use super::{Control, Device, State};
+use rustix::event::{EventfdFlags, eventfd};
+use rustix::process::geteuid;
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::time::Instant;
+
+/// Those that this process has open.
+static DEVICES: Mutex<Vec<Weak<Device>>> = Mutex::new(Vec::new());
+
+const BESIDE: &str = "another id of its socket is open with other users=, rings-in= or rings-out=: say the same, as a client is let in and \
+     told how many rings there are before it says an id";
+
+/// A direction of it, until the last of its queues goes.
+#[derive(Debug)]
+pub struct Claim {
+    pub device: Arc<Device>,
+    outward: bool,
+}
+
+impl Drop for Claim {
+    fn drop(&mut self) {
+        self.device.used[usize::from(self.outward)].store(false, Ordering::Relaxed);
+    }
+}
+
+impl Device {
+    /// The one that is open already, or a new one.
+    pub fn open(wish: Wish) -> Result<Arc<Device>, String> {
+        let mut devices = DEVICES.lock().unwrap_or_else(PoisonError::into_inner);
+        devices.retain(|device| device.strong_count() > 0);
+        if let Some(device) = devices.iter().filter_map(Weak::upgrade).find(|device| wish.is_end_of(&device.wish)) {
+            return match wish.is_met_by(&device.wish) {
+                true => Ok(device),
+                false => {
+                    Err("is open already with other options: say the same, with rings-in= and rings-out=, of both"
+                        .into())
+                }
+            };
+        }
+        let lobby = match devices.iter().filter_map(Weak::upgrade).find(|device| wish.is_behind(&device.wish)) {
+            Some(other) if !wish.goes_beside(&other.wish) => {
+                return Err(BESIDE.into());
+            }
+            Some(other) => other.lobby.clone(),
+            None if wish.is_server => Some(Arc::new(Lobby::new(&wish)?)),
+            None => None,
+        };
+        let bell =
+            |count| eventfd(count, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).map_err(|error| error.to_string());
+        let device = Arc::new(Device {
+            lobby,
+            never: bell(0)?,
+            ready: bell(1)?,
+            own: geteuid().as_raw(),
+            changes: AtomicU64::new(0),
+            control: Mutex::new(Control {
+                state: State::Apart,
+                next: Instant::now(),
+                has_stood: false,
+                refusal: None,
+                reasons: BTreeMap::new(),
+                has_missed: false,
+                news: 0,
+            }),
+            used: Default::default(),
+            wish,
+        });
+        device.lobby.iter().for_each(|lobby| lobby.add(&device));
+        device.step();
+        devices.push(Arc::downgrade(&device));
+        Ok(device)
+    }
+
+    /// Claims a direction with all its rings; none if somebody has it.
+    pub fn claim(self: &Arc<Self>, outward: bool) -> Option<Arc<Claim>> {
+        let is_free = !self.used[usize::from(outward)].swap(true, Ordering::Relaxed);
+        is_free.then(|| Arc::new(Claim { device: Arc::clone(self), outward }))
+    }
+
+    /// Those that are open in this process.
+    pub fn all() -> Vec<Arc<Device>> {
+        DEVICES.lock().unwrap_or_else(PoisonError::into_inner).iter().filter_map(Weak::upgrade).collect()
+    }
+}

@@ -1,0 +1,165 @@
+//! The socket of interfaces that listen, and those who have come to it and have not said which one they are for.
+//!
+//! A name has one listener in a process, whatever number of interfaces is behind it. Where there is one, who comes is its own at once
+//! ([`Device`]). Where there are several, whoever comes waits here until its first message has said an id, and goes on with
+//! the interface of that; those who say nothing hold nobody up. Whoever uses one of the interfaces looks after it.
+
+use super::device::{Admitted, CLIENTS, Device, Guest, MAKING, NEWS, STRANGER};
+use super::message::Message;
+use super::session::Server;
+use super::socket::{Heard, Listener, hear, part, say};
+use super::wish::Wish;
+use linerate_burst::Ledger;
+use linerate_port::news;
+use rustix::net::{SocketFlags, accept_with};
+use std::collections::{BTreeMap, VecDeque};
+use std::os::fd::AsFd;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError, Weak};
+use std::time::Instant;
+
+/// Most that wait here. One more has the first of them sent away: an honest one has said at once whom it is for.
+const GUESTS: usize = 16;
+
+/// Where clients of some interfaces come to.
+#[derive(Debug)]
+pub struct Lobby {
+    pub listener: Listener,
+    /// What all that are behind it say of who may come and of rings, and the id of the first that was.
+    wish: Wish,
+    /// Whether it ever had more than one behind it.
+    is_shared: AtomicBool,
+    inside: Mutex<Inside>,
+}
+
+#[derive(Debug, Default)]
+struct Inside {
+    devices: Vec<Weak<Device>>,
+    guests: VecDeque<Guest>,
+    /// Why they were sent away.
+    reasons: BTreeMap<&'static str, u64>,
+    news: u32,
+}
+
+impl Lobby {
+    pub fn new(wish: &Wish) -> Result<Lobby, String> {
+        let (is_shared, inside) = Default::default();
+        Ok(Lobby { listener: Listener::new(wish)?, wish: wish.clone(), is_shared, inside })
+    }
+
+    /// One more is behind it.
+    pub fn add(&self, device: &Arc<Device>) {
+        let mut inside = self.lock();
+        inside.devices.retain(|device| device.strong_count() > 0);
+        inside.devices.push(Arc::downgrade(device));
+        self.is_shared.fetch_or(inside.devices.len() > 1, Ordering::Relaxed);
+    }
+
+    /// Whether who comes has to say whom it is for before anybody attends to it.
+    pub fn is_shared(&self) -> bool {
+        self.is_shared.load(Ordering::Relaxed)
+    }
+
+    /// Looks after those who wait, unless somebody else does at this moment.
+    pub fn step(&self) {
+        let mut inside = match self.inside.try_lock() {
+            Ok(inside) => inside,
+            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
+            Err(TryLockError::WouldBlock) => return,
+        };
+        let inside = &mut *inside;
+        let devices: Vec<Arc<Device>> = inside.devices.iter().filter_map(Weak::upgrade).collect();
+        self.accept(inside, &devices);
+        for guest in std::mem::take(&mut inside.guests) {
+            let (guest, reason) = match attend(guest, &devices) {
+                Attended::Gone => continue,
+                Attended::Waits(guest) => {
+                    inside.guests.push_back(guest);
+                    continue;
+                }
+                Attended::Refused(guest, reason) => (guest, reason),
+            };
+            self.refuse(inside, &guest, reason);
+        }
+    }
+
+    fn accept(&self, inside: &mut Inside, devices: &[Arc<Device>]) {
+        for _ in 0..CLIENTS {
+            let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+            let Ok(socket) = accept_with(&self.listener.socket, flags) else { return };
+            let guest = Guest { socket, since: Instant::now(), first: None };
+            if !devices.iter().any(|device| device.is_welcome(guest.socket.as_fd())) {
+                self.refuse(inside, &guest, STRANGER);
+            } else if say(guest.socket.as_fd(), &Server::hello(&self.wish), None).is_ok() {
+                inside.guests.push_back(guest);
+            }
+            if inside.guests.len() > GUESTS
+                && let Some(first) = inside.guests.pop_front()
+            {
+                self.refuse(inside, &first, "others come, and it has said nothing");
+            }
+        }
+    }
+
+    fn refuse(&self, inside: &mut Inside, guest: &Guest, reason: &'static str) {
+        part(guest.socket.as_fd(), reason);
+        *inside.reasons.entry(reason).or_default() += 1;
+        let rest = if inside.news + 1 == NEWS { "; no more is said of it" } else { "" };
+        if inside.news < NEWS {
+            news::say(format!("{}: a peer was sent away: {reason}{rest}", self.wish.name));
+        }
+        inside.news = inside.news.saturating_add(1);
+    }
+
+    /// Adds how often which reason sent somebody away, to the account of the interface that was first; how many there were.
+    pub fn reasons(&self, id: u32, subject: &str, ledger: &mut Ledger) -> u64 {
+        if id != self.wish.id {
+            return 0;
+        }
+        let reasons = &self.lock().reasons;
+        for (reason, times) in reasons {
+            ledger.add_detail(subject, &format!("refused: {reason}"), *times);
+        }
+        reasons.values().sum()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Inside> {
+        self.inside.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Lobby {
+    fn drop(&mut self) {
+        self.lock().guests.iter().for_each(|guest| part(guest.socket.as_fd(), "the port was closed"));
+    }
+}
+
+enum Attended {
+    Gone,
+    Waits(Guest),
+    Refused(Guest, &'static str),
+}
+
+/// Hears one out, and has it go on with the interface it is for.
+fn attend(mut guest: Guest, devices: &[Arc<Device>]) -> Attended {
+    if guest.first.is_none() {
+        match hear(guest.socket.as_fd()) {
+            Heard::Nothing if guest.since.elapsed() > MAKING => return Attended::Refused(guest, "took too long"),
+            Heard::Nothing => return Attended::Waits(guest),
+            Heard::Gone | Heard::Message(Message::Disconnect { .. }, _) => return Attended::Gone,
+            Heard::Noise(reason) => return Attended::Refused(guest, reason),
+            Heard::Message(message, fds) => guest.first = Some((message, fds)),
+        }
+    }
+    let Some((Message::Init { id, .. }, _)) = &guest.first else {
+        return Attended::Refused(guest, "the first message is no INIT");
+    };
+    let Some(device) = devices.iter().find(|device| device.wish.id == *id) else {
+        return Attended::Refused(guest, "ID not found");
+    };
+    match device.admit(guest) {
+        Admitted::Taken => Attended::Gone,
+        Admitted::Later(guest) => Attended::Waits(guest),
+        Admitted::Connected(guest) => Attended::Refused(guest, "already connected"),
+    }
+}

@@ -1,0 +1,367 @@
+//! What streams are told while they run: words that their program reads.
+//!
+//! A command has a time of the schedule. The program makes nothing that is due then or later ([`UNTIL`]); once all before has gone its
+//! call is ended, and for what follows gaps, due time and numbers are written by whoever sees first that no call is under way. So the
+//! program is never half told, and does behind the same frame what the [timeline](linerate_generate::Timeline) says. At top speed
+//! frames have no times: what they are told is done when its time has come.
+
+use super::program::{self, BYTES, DUE, FRACTION, LATE_MAX, LATE_SUM, NUMBERS, Places, Program, TURN, UNTIL};
+use super::words::{LIMIT, MADE, OWN, State};
+use linerate_generate::stream::StreamSet;
+use linerate_generate::timeline::{Kind, Pace};
+use linerate_generate::{Action, Command, Rate};
+use linerate_port::{LiveBegun, LiveDone};
+use std::collections::VecDeque;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+/// How often it is looked whether a call that is to end has ended, and what is due before has gone.
+const SOON: Duration = Duration::from_micros(100);
+/// Whoever is so far behind its schedule does not make up for it before it does what it is told, in nanoseconds.
+const FORGIVEN: u64 = 100_000_000;
+/// What a fraction of a nanosecond is counted in.
+const PARTS: f64 = 4_294_967_296.0;
+
+/// Streams that may be told something.
+#[derive(Debug)]
+pub struct Told {
+    facts: Facts,
+    inner: Mutex<Inner>,
+}
+
+/// What stays.
+#[derive(Debug)]
+struct Facts {
+    kind: Kind,
+    places: Places,
+    /// What words begin with, and how many there are.
+    initial: Vec<(usize, u64)>,
+    words: usize,
+    frames: u64,
+    counts: Vec<Option<u64>>,
+    /// Of each stream its first layout, and how long the frames of each are.
+    layouts: Vec<(usize, Vec<u32>)>,
+}
+
+#[derive(Debug)]
+struct Inner {
+    pending: VecDeque<Command>,
+    done: LiveDone,
+    /// When the schedule began: time since boot.
+    start: Option<u64>,
+    /// The program runs, and the words are its own.
+    in_call: bool,
+    paused: Option<u64>,
+    stopped: bool,
+    paces: Vec<Pace>,
+    /// Frames before each stream was started last; and whether it was told since that it has ended.
+    before: Vec<u64>,
+    has_ended: Vec<bool>,
+}
+
+/// What there is to do between two calls.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Turn {
+    /// Frames may be made.
+    Run,
+    /// Nothing is to be made before streams are told something.
+    Wait,
+}
+
+impl Told {
+    /// Of a program whose streams may be told something.
+    pub fn new(program: &Program<'_>, set: &StreamSet) -> Option<Self> {
+        let facts = Facts {
+            kind: program.turns.kind,
+            places: program.told?,
+            initial: program.initial(),
+            words: program.words,
+            frames: program.turns.frames,
+            counts: set.streams.iter().map(|stream| stream.count).collect(),
+            layouts: program.layouts(),
+        };
+        let streams = set.streams.len();
+        let inner = Inner {
+            pending: VecDeque::new(),
+            done: LiveDone::default(),
+            start: None,
+            in_call: false,
+            paused: None,
+            stopped: false,
+            paces: program.turns.paces.clone(),
+            before: vec![0; streams],
+            has_ended: vec![false; streams],
+        };
+        Some(Told { facts, inner: Mutex::new(inner) })
+    }
+
+    /// Whether streams could be told that.
+    pub fn check(&self, state: &State, command: &Command) -> Result<(), String> {
+        let (facts, inner) = (&self.facts, self.lock());
+        let named = command.which.places(facts.layouts.len()).count();
+        let (is_all, is_rate) = (named == facts.layouts.len(), is_rate(&command.action));
+        // At a terminal each of these has a line of 80 columns.
+        let refused = match (facts.kind, &command.action) {
+            (Kind::Round, _) if !is_all => "a program of the kernel makes these: tell all of them, or send to packet:",
+            (Kind::Round, Action::Rates(_)) => "a program of the kernel makes these in turns: they have one rate",
+            (Kind::Sequence, _) if !is_all && !is_rate => {
+                "streams that follow one another are paused and stopped all together alone"
+            }
+            (_, Action::Begin(_)) => "the streams of a program are there from its beginning",
+            (Kind::Round, Action::Rate(Rate::Bits(..))) if inner.paces[0].by_round && !facts.are_as_long() => {
+                "streams in turns that differ in length have a rate in frames"
+            }
+            (Kind::Round, Action::Start(_))
+                if !inner.stopped && inner.pending.is_empty() && self.is_any_over(state) =>
+            {
+                "some of these streams have sent all of their frames: stop all of them first"
+            }
+            _ => return Ok(()),
+        };
+        Err(refused.to_owned())
+    }
+
+    /// Whether a stream has no frames left.
+    fn is_any_over(&self, state: &State) -> bool {
+        let mut all = self.facts.counts.iter().zip(NUMBERS..);
+        all.any(|(count, word)| count.is_some_and(|count| state.get(word) >= count))
+    }
+
+    /// Tells streams something from a time on.
+    pub fn tell(&self, command: Command) {
+        let mut inner = self.lock();
+        let place = inner.pending.partition_point(|other| other.at <= command.at);
+        inner.pending.insert(place, command);
+    }
+
+    /// The program is about to run for the first time, or again after its interface was away: its schedule begins anew.
+    pub fn begin(&self, state: &State, now: u64) {
+        let mut inner = self.lock();
+        inner.start.get_or_insert(now);
+        inner.paused = inner.paused.map(|since| since.max(now));
+        inner.set_due(state, now, 0);
+    }
+
+    /// For how long the schedule has been running.
+    pub fn elapsed(&self, now: u64) -> Duration {
+        Duration::from_nanos(self.lock().start.map_or(0, |start| now.saturating_sub(start)))
+    }
+
+    /// What there is to do, between two calls; does first what streams are told by now.
+    pub fn turn(&self, state: &State, now: u64) -> Turn {
+        let mut inner = self.lock();
+        inner.obey_all(&self.facts, state, now);
+        let has_ended = state.get(MADE) >= state.get(LIMIT) && !inner.pending.is_empty();
+        if inner.is_held() || has_ended { Turn::Wait } else { Turn::Run }
+    }
+
+    /// A call begins, unless nothing may be made any more.
+    pub fn enter(&self) -> bool {
+        let mut inner = self.lock();
+        inner.in_call = !inner.is_held();
+        inner.in_call
+    }
+
+    /// It is over.
+    pub fn leave(&self) {
+        self.lock().in_call = false;
+    }
+
+    /// Has the program stop where streams are to do what they are told next. Says how soon to look again, and whether a call
+    /// is to end now.
+    pub fn look(&self, state: &State, now: u64) -> (Duration, bool) {
+        let mut inner = self.lock();
+        if !inner.in_call {
+            inner.obey_all(&self.facts, state, now);
+        }
+        let Some(at) = inner.next_at() else { return (Duration::MAX, false) };
+        state.set(UNTIL, at);
+        match at.checked_sub(now) {
+            Some(left) if left > 0 => (Duration::from_nanos(left), false),
+            _ => (SOON, inner.in_call && inner.is_ready(state, at, now)),
+        }
+    }
+
+    /// Frames of each stream, before it was started last and since.
+    pub fn made(&self, state: &State) -> Vec<u64> {
+        let inner = self.lock();
+        inner.before.iter().zip(NUMBERS..).map(|(before, word)| before + state.get(word)).collect()
+    }
+
+    /// What was done.
+    pub fn done(&self, state: &State) -> LiveDone {
+        let mut inner = self.lock();
+        let Inner { done, has_ended, .. } = &mut *inner;
+        let told = LiveDone { commands: done.commands, until: done.until, ..std::mem::take(done) };
+        (done.commands, done.until) = (told.commands, told.until);
+        let ends = |(stream, has_ended): (usize, &mut bool)| {
+            let is_over = self.facts.counts[stream].is_some_and(|count| state.get(NUMBERS + stream) >= count);
+            let is_new = self.facts.kind != Kind::Sequence && is_over && !std::mem::replace(has_ended, is_over);
+            is_new.then_some(stream as u32)
+        };
+        LiveDone { ended: has_ended.iter_mut().enumerate().filter_map(ends).collect(), ..told }
+    }
+
+    /// The least time from one frame to the next, in nanoseconds, and whether there is any.
+    pub fn gap(&self) -> (u64, bool) {
+        let (inner, layouts) = (self.lock(), &self.facts.layouts);
+        let gaps = inner.paces.iter().zip(layouts);
+        let gaps = gaps.flat_map(|(pace, (_, lengths))| lengths.iter().map(|length| program::gap(pace, *length).0));
+        let by_round = if inner.paces.iter().any(|pace| pace.by_round) { layouts.len() as u64 } else { 1 };
+        (gaps.min().unwrap_or_default() / by_round, !inner.is_top())
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Inner> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn is_rate(action: &Action) -> bool {
+    matches!(action, Action::Rate(_) | Action::Rates(_) | Action::Scale(_))
+}
+
+impl Facts {
+    /// Whether all frames are as long.
+    fn are_as_long(&self) -> bool {
+        let mut lengths = self.layouts.iter().flat_map(|(_, lengths)| lengths);
+        let first = lengths.next();
+        lengths.all(|length| Some(length) == first)
+    }
+}
+
+impl Inner {
+    fn is_held(&self) -> bool {
+        self.paused.is_some() || self.stopped
+    }
+
+    /// Whether no frame waits for a time.
+    fn is_top(&self) -> bool {
+        self.paces.iter().all(Pace::is_top)
+    }
+
+    /// When streams are to do what they are told next: time since boot.
+    fn next_at(&self) -> Option<u64> {
+        Some(self.start?.saturating_add(self.pending.front()?.at))
+    }
+
+    /// Whether all has gone that was due before that, which is over.
+    fn is_ready(&self, state: &State, at: u64, now: u64) -> bool {
+        let behind = at.saturating_sub(state.get(DUE));
+        let has_ended = state.get(MADE) >= state.get(LIMIT);
+        behind == 0 || self.is_held() || self.is_top() || has_ended || now - at + behind > FORGIVEN
+    }
+
+    fn obey_all(&mut self, facts: &Facts, state: &State, now: u64) {
+        while let Some(at) = self.next_at().filter(|at| *at <= now)
+            && self.is_ready(state, at, now)
+            && let Some(command) = self.pending.pop_front()
+        {
+            if !self.is_held() && !self.is_top() && state.get(DUE) < at {
+                self.set_due(state, at, 0);
+            }
+            self.obey(facts, state, &command, at);
+            (self.done.commands, self.done.until) = (self.done.commands + 1, Some(command.at));
+        }
+        state.set(UNTIL, self.next_at().unwrap_or(u64::MAX));
+    }
+
+    /// Does what streams are told; what was due before that has gone.
+    fn obey(&mut self, facts: &Facts, state: &State, command: &Command, at: u64) {
+        let places: Vec<usize> = command.which.places(facts.layouts.len()).collect();
+        match &command.action {
+            Action::Rate(rate) => self.change_rates(facts, state, at, &places, |_, _| *rate),
+            Action::Rates(rates) => {
+                self.change_rates(facts, state, at, &places, |nth, was| rates.get(nth).copied().unwrap_or(was))
+            }
+            Action::Scale(factor) => self.change_rates(facts, state, at, &places, |_, was| was.scaled(*factor)),
+            Action::Pause if !self.stopped => self.paused = self.paused.or(Some(at)),
+            Action::Resume => {
+                if let Some(since) = self.paused.take() {
+                    let due = state.get(DUE).saturating_add(at.saturating_sub(since));
+                    self.set_due(state, due, state.get(FRACTION));
+                }
+            }
+            Action::Stop if state.get(MADE) < state.get(LIMIT) => (self.stopped, self.paused) = (true, None),
+            Action::Start(numbers) if self.stopped || state.get(MADE) >= state.get(LIMIT) => {
+                self.restart(facts, state, at, numbers);
+            }
+            Action::Pause | Action::Stop | Action::Start(_) | Action::Begin(_) => {}
+        }
+    }
+
+    /// What is left of the gap by then changes as whole gaps do; the first frame waits for none, and a gap between bursts stays.
+    fn change_rates(
+        &mut self,
+        facts: &Facts,
+        state: &State,
+        at: u64,
+        places: &[usize],
+        new: impl Fn(usize, Rate) -> Rate,
+    ) {
+        let turn = (state.get(TURN) as usize).min(facts.layouts.len() - 1);
+        let nanos = |pace: &Pace| {
+            let (whole, parts) = program::gap(pace, facts.layouts[turn].1[0]);
+            whole as f64 + parts as f64 / PARTS
+        };
+        let (was_top, old) = (self.is_top(), nanos(&self.paces[turn]));
+        for (nth, place) in places.iter().enumerate() {
+            self.paces[*place].rate = new(nth, self.paces[*place].rate);
+            self.write_gaps(facts, state, *place);
+        }
+        let at = self.paused.unwrap_or(at);
+        if was_top {
+            return self.set_due(state, at, 0);
+        }
+        if places.contains(&turn) {
+            let (due, part) = (state.get(DUE), state.get(FRACTION) as f64 / PARTS);
+            let left = due.saturating_sub(at) as f64 + part;
+            let stays = match self.paces[turn].burst {
+                _ if state.get(NUMBERS + turn) == 0 => left,
+                Some(_) => (left - old).max(0.0),
+                None => 0.0,
+            };
+            let rest = if old > 0.0 { (left - stays) * (nanos(&self.paces[turn]) / old) } else { 0.0 };
+            let later = stays + rest;
+            self.set_due(state, at.saturating_add(later as u64), (later.fract() * PARTS) as u64);
+        }
+    }
+
+    /// All streams begin anew, with these numbers in trailers.
+    fn restart(&mut self, facts: &Facts, state: &State, at: u64, numbers: &[u32]) {
+        let Places { numbers: words, .. } = facts.places;
+        for (stream, before) in self.before.iter_mut().enumerate() {
+            *before += state.get(NUMBERS + stream);
+            let number = numbers.get(stream).copied();
+            self.done.begun.push(LiveBegun { stream: stream as u32, number, made: *before });
+        }
+        let kept: Vec<u64> = (words..words + self.before.len()).map(|word| state.get(word)).collect();
+        let stays = |word: &usize| ![LATE_MAX, LATE_SUM, BYTES].contains(word);
+        (OWN..OWN + facts.words).filter(stays).for_each(|word| state.set(word, 0));
+        facts.initial.iter().for_each(|(word, value)| state.set(*word, *value));
+        for (stream, kept) in kept.into_iter().enumerate() {
+            self.write_gaps(facts, state, stream);
+            let number = numbers.get(stream).map_or(kept, |number| program::number(*number));
+            state.set(words + stream, number);
+        }
+        state.set(LIMIT, state.get(MADE).saturating_add(facts.frames));
+        self.set_due(state, at, 0);
+        self.stopped = false;
+        self.has_ended.fill(false);
+    }
+
+    fn write_gaps(&self, facts: &Facts, state: &State, stream: usize) {
+        let (first, lengths) = &facts.layouts[stream];
+        for (length, layout) in lengths.iter().zip(*first..) {
+            let (word, (nanos, parts)) = (facts.places.gap(layout), program::gap(&self.paces[stream], *length));
+            state.set(word, nanos);
+            state.set(word + 1, parts);
+        }
+    }
+
+    /// The next frame is due then.
+    fn set_due(&self, state: &State, due: u64, fraction: u64) {
+        let (due, fraction) = if self.is_top() { (0, 0) } else { (due, fraction) };
+        state.set(DUE, due);
+        state.set(FRACTION, fraction);
+    }
+}

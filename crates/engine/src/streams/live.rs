@@ -1,0 +1,61 @@
+//! Streams whose frames the port makes.
+
+use super::control::{Control, Listener};
+use super::watch::Showing;
+use super::{Run, StreamsReport, listeners};
+use crate::clock;
+use crate::sender::Sender;
+use linerate_generate::News;
+use linerate_port::{LiveControl, TxPort};
+
+/// Lets the port make them, and passes on what streams are told.
+pub(super) fn run(
+    port: TxPort,
+    live: &dyn LiveControl,
+    streams: usize,
+    run: &Run,
+    control: Option<&Control>,
+) -> StreamsReport {
+    let mut listener = listeners(control, 1).pop().flatten();
+    let mut sender = Sender::new(vec![port], run.limits());
+    let mut showing = run.watch.show(streams);
+    let failure = sender.run_live(live, || {
+        if let Some(listener) = &mut listener {
+            hear(listener, live, &mut showing, streams);
+        }
+        let now = clock::now();
+        if showing.is_asked(now) {
+            showing.show(&live.made(), now);
+        }
+    });
+    if let Some(listener) = &mut listener {
+        hear(listener, live, &mut showing, streams);
+    }
+    let (made, progress) = (live.made(), live.progress());
+    showing.show_surely(&made);
+    let mut report = StreamsReport::new(streams);
+    report.add(&sender.finish(0), &made, failure.err());
+    report.behind = (progress.late_max, progress.late_mean);
+    report
+}
+
+/// Tells the port what streams are told, and whoever told it what of that is done.
+fn hear(listener: &mut Listener, live: &dyn LiveControl, showing: &mut Showing, streams: usize) {
+    let elapsed = u64::try_from(live.elapsed().as_nanos()).unwrap_or(u64::MAX);
+    listener.hear(elapsed, |command| live.tell(&command));
+    let done = live.done();
+    let mut sent = vec![0; streams];
+    for begun in done.begun {
+        sent[begun.stream as usize] = begun.made;
+        let (stream, number) = (begun.stream, begun.number);
+        listener.report([News::Begun { stream, number }].into_iter(), &sent);
+    }
+    if !done.ended.is_empty() {
+        listener.report(done.ended.into_iter().map(|stream| News::Ended { stream }), &sent);
+    }
+    if listener.has_obeyed(done.commands) {
+        // What they had sent by then is known as soon as that is.
+        showing.show_surely(&live.made());
+        listener.tell(done.commands, done.until);
+    }
+}

@@ -1,0 +1,37 @@
+//! Streams that have ended: whether all of them has come, and their memory for others.
+
+use super::Check;
+use std::collections::HashSet;
+
+pub use super::streams::NUMBERS;
+
+/// How much of a stream has come.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Came {
+    /// Frames, each number once.
+    pub distinct: u64,
+    /// One more than the highest number; `None` where frames have none.
+    pub next: Option<u64>,
+}
+
+impl Check {
+    /// How much of a stream has come: quicker than its row.
+    pub fn came(&self, id: u32) -> Came {
+        if let Some(counted) = self.counted.get(&id) {
+            return Came { distinct: counted.frames(), next: None };
+        }
+        self.streams.get(id).map_or(Came { distinct: 0, next: Some(0) }, |stream| Came {
+            distinct: stream.distinct(),
+            next: Some(stream.next),
+        })
+    }
+
+    /// Nobody asks for these streams any more: their memory is for others, and frames of them that still come are foreign.
+    pub fn forget(&mut self, ids: &[u32]) {
+        let counted: HashSet<u32> = ids.iter().copied().filter(|id| self.counted.remove(id).is_some()).collect();
+        if !counted.is_empty() {
+            self.matchers.remove(&counted);
+        }
+        ids.iter().for_each(|id| self.streams.forget(*id, &mut self.ages));
+    }
+}

@@ -1,0 +1,73 @@
+//! What a collector is told beside records: templates, statistics, what our elements are.
+
+use super::{Network, is_away};
+use crate::ipfix::Message;
+use linerate_burst::Nanos;
+use std::io::Result;
+
+/// How often templates are sent again over UDP: after so much time, and so many messages. A collector that was started anew is
+/// blind until then.
+const TEMPLATES_EVERY: u64 = 60_000_000_000;
+const TEMPLATES_AFTER: u64 = 4096;
+/// How often statistics are sent.
+const STATISTICS_EVERY: u64 = 60_000_000_000;
+
+impl Network {
+    pub(super) fn send_templates(&mut self, now: Nanos) -> Result<()> {
+        for mut message in self.packer.templates(now) {
+            message.number(self.profile.version, self.sequence);
+            self.line.send(&message.bytes)?;
+            // So that was not refused.
+            self.last = None;
+            self.count(&message);
+        }
+        (self.templates, self.since_templates) = (now, 0);
+        self.send_types(now)
+    }
+
+    pub(super) fn send_statistics(&mut self, now: Nanos) -> Result<()> {
+        self.statistics = now;
+        [self.sent.dropped, self.sent.ignored] = (self.observed.0)();
+        self.packer.statistics(self.sent, now).map_or(Ok(()), |message| self.send_beside(message))
+    }
+
+    fn send_types(&mut self, now: Nanos) -> Result<()> {
+        self.packer.types(now).into_iter().try_for_each(|message| self.send_beside(message))
+    }
+
+    /// Sends what is of no observation domain.
+    fn send_beside(&mut self, mut message: Message) -> Result<()> {
+        message.number(self.profile.version, self.statistics_sequence);
+        self.line.send(&message.bytes)?;
+        self.last = None;
+        self.statistics_sequence = self.statistics_sequence.wrapping_add(message.records);
+        (self.sent.messages, self.sent.bytes) = (self.sent.messages + 1, self.sent.bytes + message.bytes.len() as u64);
+        Ok(())
+    }
+
+    /// What is to be said again and again.
+    pub(super) fn repeat(&mut self, now: Nanos) -> Result<()> {
+        let is_due = |last: Nanos, every| now.0.saturating_sub(last.0) >= every;
+        if self.away.is_some() || self.sent.messages == 0 {
+            return Ok(());
+        }
+        let mut result = Ok(());
+        if self.templates.0 == 0 {
+            (self.templates, self.statistics) = (now, now);
+            result = self.send_types(now);
+        }
+        if self.is_udp() && (is_due(self.templates, TEMPLATES_EVERY) || self.since_templates >= TEMPLATES_AFTER) {
+            result = result.and_then(|()| self.send_templates(now));
+        }
+        if is_due(self.statistics, STATISTICS_EVERY) {
+            result = result.and_then(|()| self.send_statistics(now));
+        }
+        match result {
+            Err(error) if is_away(&error) => {
+                self.leave();
+                Ok(())
+            }
+            result => result.map_err(|error| self.told(error)),
+        }
+    }
+}

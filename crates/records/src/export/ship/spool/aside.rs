@@ -1,0 +1,76 @@
+//! Batches that are not sent any more, kept for people under other names: in a tenth of the room of a spool.
+
+use super::super::journal::Outcome;
+use super::super::state::{State, is_batch};
+use super::Spool;
+use std::io::Result;
+
+/// Behind the names of files that are set aside.
+const REFUSED: &str = ".refused";
+pub(super) const DAMAGED: &str = ".damaged";
+pub(super) const UNCLAIMED: &str = ".unclaimed";
+
+/// Which part of a spool they may take, beside it.
+const PART: u64 = 10;
+
+/// What is behind the name of a file that has left in this way; `None`: it does not stay.
+pub(super) fn ending(outcome: Outcome) -> Option<&'static str> {
+    match outcome {
+        Outcome::Refused => Some(REFUSED),
+        Outcome::Damaged => Some(DAMAGED),
+        Outcome::Delivered | Outcome::Dropped | Outcome::Halved => None,
+    }
+}
+
+impl Spool {
+    /// Finds what earlier runs have set aside.
+    pub(super) fn find_aside(&self, state: &mut State) -> Result<()> {
+        let is_aside = |name: &String| {
+            [REFUSED, DAMAGED, UNCLAIMED].iter().any(|why| name.strip_suffix(why).is_some_and(is_batch))
+        };
+        let mut found = Vec::new();
+        for name in self.names()?.into_iter().filter(is_aside) {
+            let file = self.folder.look(name.as_ref())?;
+            found.push(((file.st_mtime, file.st_mtime_nsec), name, file.st_size as u64));
+        }
+        found.sort();
+        state.aside = found.into_iter().map(|(_, name, size)| (name, size)).collect();
+        self.bound_aside(state);
+        Ok(())
+    }
+
+    /// Keeps a file under another name.
+    pub(super) fn set_aside(&self, state: &mut State, name: &str, why: &str) {
+        let new = format!("{name}{why}");
+        // Where that cannot be it stays under its own, or there is none.
+        if self.folder.rename(name.as_ref(), new.as_ref()).is_ok() {
+            let size = self.folder.look(new.as_ref()).map_or(0, |file| file.st_size as u64);
+            state.aside.push_back((new, size));
+            self.bound_aside(state);
+        }
+    }
+
+    /// Has the oldest go where all take too much; the newest stays.
+    fn bound_aside(&self, state: &mut State) {
+        let is_too_much = |state: &State| {
+            let bytes = state.aside.iter().map(|(_, size)| *size).sum::<u64>();
+            state.aside.len() > 1 && bytes > self.terms.most / PART
+        };
+        if is_too_much(state) {
+            // Somebody may have taken some away.
+            state.aside.retain(|(name, _)| self.folder.look(name.as_ref()).is_ok());
+        }
+        while is_too_much(state) {
+            let Some((name, _)) = state.aside.pop_front() else { return };
+            if self.folder.remove(name.as_ref()).is_ok() {
+                state.tally.aside_dropped += 1;
+                self.tell(format_args!("{name} is removed: what is set aside takes more than a tenth of the spool"));
+            }
+        }
+    }
+
+    /// Files that are set aside.
+    pub fn aside(&self) -> u64 {
+        self.lock().aside.len() as u64
+    }
+}

@@ -1,0 +1,129 @@
+//! What an earlier run has left in a spool.
+
+use super::super::clock::Clock;
+use super::super::journal::{Journal, Line, Outcome};
+use super::super::state::{State, is_batch, name_of};
+use super::aside::{DAMAGED, UNCLAIMED, ending};
+use super::{Directory, Spool};
+use rustix::fs::{FlockOperation, OFlags, flock};
+use rustix::io::Errno;
+use std::collections::BTreeSet;
+use std::io::{Error, ErrorKind, Result};
+use std::sync::atomic::AtomicUsize;
+use std::sync::{Condvar, Mutex};
+
+/// What holds others off while somebody uses it.
+const LOCK: &str = "lock";
+
+/// What a spool is opened with.
+#[derive(Clone, Copy)]
+pub(in super::super) struct Terms {
+    /// Bytes of batches that there is room for.
+    pub most: u64,
+    /// Whether batches have numbers, by which the other side knows them.
+    pub has_numbers: bool,
+    pub clock: Clock,
+    /// Who is told what happened.
+    pub told: fn(String),
+}
+
+impl Spool {
+    /// Opens the folder, which is made where it is not there, finds what an earlier run has left, and says what it found.
+    ///
+    /// # Errors
+    /// Another process uses it (`ResourceBusy`); the system's; the journal is none.
+    pub fn open(folder: Directory, terms: Terms) -> Result<Self> {
+        let lock = folder.file(LOCK, OFlags::RDWR | OFlags::CREATE)?;
+        flock(&lock, FlockOperation::NonBlockingLockExclusive).map_err(|error| match error {
+            Errno::WOULDBLOCK => Error::new(
+                ErrorKind::ResourceBusy,
+                "another run uses this spool; wait for it to end, or name another with --ship spool=DIR",
+            ),
+            error => error.into(),
+        })?;
+        let (journal, found) = Journal::open(&folder)?;
+        let mut state = State::new(journal);
+        state.replay(&found.lines);
+        let spool = Spool {
+            folder,
+            _lock: lock,
+            terms,
+            most_rows: AtomicUsize::new(usize::MAX),
+            state: Mutex::new(state),
+            changed: Condvar::new(),
+            #[cfg(test)]
+            death: Default::default(),
+        };
+        let is_damaged = found.damaged > 0;
+        if is_damaged {
+            spool.tell(format_args!("{} lines of its journal are damaged: what they said is lost", found.damaged));
+        }
+        spool.look(found.is_new, is_damaged)?;
+        if is_damaged {
+            let mut state = spool.lock();
+            state.doubt(terms.has_numbers);
+            // Once is enough. Where that cannot be the next run has the same doubts.
+            state.rewrite(&spool);
+        }
+        Ok(spool)
+    }
+
+    /// Compares the folder with the journal.
+    fn look(&self, is_new: bool, is_damaged: bool) -> Result<()> {
+        let mut state = self.lock();
+        self.find_aside(&mut state)?;
+        let mut known = BTreeSet::new();
+        for waiting in Vec::from(std::mem::take(&mut state.waiting)) {
+            let name = name_of(&waiting.batch);
+            let size = self.folder.look(name.as_ref()).map(|file| file.st_size as u64);
+            known.insert(name.clone());
+            let rows = u64::from(waiting.batch.rows);
+            state.tally.resumed += rows;
+            if size.as_ref().is_ok_and(|size| *size == waiting.batch.bytes) {
+                state.bytes += waiting.batch.bytes;
+                state.waiting.push_back(waiting);
+            } else {
+                state.note(self, &[Line::Done(waiting.batch.id, Outcome::Damaged)], false)?;
+                state.tally.damaged += rows;
+                if size.is_err() && is_damaged {
+                    self.tell(format_args!("{name} is gone: its {rows} records were delivered, or are lost"));
+                } else {
+                    self.tell(format_args!("{name} is not as it was written: its {rows} records are lost"));
+                }
+                self.set_aside(&mut state, &name, DAMAGED);
+            }
+        }
+        for name in self.names()?.into_iter().filter(|name| is_batch(name) && !known.contains(name)) {
+            match state.left.get(&name).map(|outcome| ending(*outcome)) {
+                // It died in between.
+                Some(Some(why)) => self.set_aside(&mut state, &name, why),
+                None if is_new || is_damaged => {
+                    self.tell(format_args!("{name} is in no journal, and stays as {name}{UNCLAIMED}"));
+                    self.set_aside(&mut state, &name, UNCLAIMED);
+                }
+                left => {
+                    if left.is_none() {
+                        self.tell(format_args!("{name} was half written when a run died, and is removed"));
+                    }
+                    self.folder.remove(name.as_ref())?;
+                }
+            }
+        }
+        if let (batches @ 1.., records) = (state.waiting.len(), state.tally.resumed - state.tally.damaged) {
+            let plural = if batches == 1 { "" } else { "es" };
+            self.tell(format_args!("{records} records in {batches} batch{plural} of an earlier run are sent first"));
+        }
+        state.left.clear();
+        Ok(())
+    }
+
+    pub(super) fn names(&self) -> Result<Vec<String>> {
+        let names = rustix::fs::Dir::read_from(&self.folder)?;
+        let names = names.map(|entry| Ok(entry?.file_name().to_str().unwrap_or_default().to_owned()));
+        names.collect::<rustix::io::Result<_>>().map_err(Error::from)
+    }
+
+    pub(super) fn tell(&self, text: std::fmt::Arguments<'_>) {
+        (self.terms.told)(format!("{}: {text}", self.path().display()));
+    }
+}

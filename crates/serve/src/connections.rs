@@ -1,0 +1,149 @@
+//! How many connections there may be, and how long one may take no answer.
+
+use hyper::rt::{Read, ReadBufCursor, Write};
+use std::collections::HashMap;
+use std::io::{Error, ErrorKind, Result};
+use std::net::IpAddr;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+use tokio::time::{Sleep, sleep};
+
+/// Connections at one time.
+const ALL: usize = 64;
+/// Those of one address; programs of this host and its tunnels share theirs, and all of these.
+const OF_ONE: usize = 16;
+
+/// Those that there are.
+#[derive(Clone, Debug, Default)]
+pub struct Connections(Arc<Mutex<HashMap<IpAddr, usize>>>);
+
+/// One of them, as long as it is there.
+#[derive(Debug)]
+pub struct Connection {
+    all: Connections,
+    address: IpAddr,
+}
+
+impl Connections {
+    /// One more, if there is room.
+    pub fn enter(&self, address: IpAddr) -> Option<Connection> {
+        let mut open = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let address = address.to_canonical();
+        let own = open.get(&address).copied().unwrap_or(0);
+        if open.values().sum::<usize>() >= ALL || own >= OF_ONE && !address.is_loopback() {
+            return None;
+        }
+        open.insert(address, own + 1);
+        Some(Connection { all: self.clone(), address })
+    }
+}
+
+impl Drop for Connection {
+    fn drop(&mut self) {
+        let mut open = self.all.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(own) = open.get_mut(&self.address) {
+            *own -= 1;
+        }
+        open.retain(|_, own| *own > 0);
+    }
+}
+
+/// A connection that breaks off where nothing of what is written is taken for so long.
+pub struct Taking<S> {
+    inside: S,
+    limit: Duration,
+    /// Since something waits to be taken.
+    late: Option<Pin<Box<Sleep>>>,
+}
+
+impl<S> Taking<S> {
+    /// Whoever takes nothing for so long is gone.
+    pub fn new(inside: S, limit: Duration) -> Self {
+        Taking { inside, limit, late: None }
+    }
+
+    fn bound<T>(&mut self, polled: Poll<Result<T>>, context: &mut Context<'_>) -> Poll<Result<T>> {
+        if polled.is_ready() {
+            self.late = None;
+            return polled;
+        }
+        let limit = self.limit;
+        let late = self.late.get_or_insert_with(|| Box::pin(sleep(limit)));
+        ready!(late.as_mut().poll(context));
+        Poll::Ready(Err(Error::new(ErrorKind::TimedOut, "it takes no answer")))
+    }
+}
+
+impl<S: Read + Unpin> Read for Taking<S> {
+    fn poll_read(mut self: Pin<&mut Self>, context: &mut Context<'_>, into: ReadBufCursor<'_>) -> Poll<Result<()>> {
+        Pin::new(&mut self.inside).poll_read(context, into)
+    }
+}
+
+impl<S: Write + Unpin> Write for Taking<S> {
+    fn poll_write(mut self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<Result<usize>> {
+        let polled = Pin::new(&mut self.inside).poll_write(context, bytes);
+        self.bound(polled, context)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Result<()>> {
+        let polled = Pin::new(&mut self.inside).poll_flush(context);
+        self.bound(polled, context)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Result<()>> {
+        let polled = Pin::new(&mut self.inside).poll_shutdown(context);
+        self.bound(polled, context)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::future::poll_fn;
+
+    #[test]
+    fn one_address_leaves_room_for_others() {
+        let (all, address) = (Connections::default(), |last| IpAddr::from([10, 0, 0, last]));
+        let mut open: Vec<Connection> = (0..OF_ONE).map(|_| all.enter(address(1)).unwrap()).collect();
+        assert!(all.enter(address(1)).is_none() && all.enter("::ffff:10.0.0.1".parse().unwrap()).is_none());
+        open.pop();
+        open.push(all.enter(address(1)).unwrap());
+        open.extend((0..ALL - OF_ONE).map(|_| all.enter(IpAddr::from([127, 0, 0, 1])).unwrap()));
+        assert!(all.enter(address(2)).is_none());
+        drop(open);
+        assert!(all.0.lock().unwrap().is_empty());
+    }
+
+    /// Its other end takes so many bytes, and no more.
+    struct Full(usize);
+
+    impl Write for Full {
+        fn poll_write(mut self: Pin<&mut Self>, _: &mut Context<'_>, bytes: &[u8]) -> Poll<Result<usize>> {
+            let taken = bytes.len().min(self.0);
+            self.0 -= taken;
+            if taken == 0 { Poll::Pending } else { Poll::Ready(Ok(taken)) }
+        }
+
+        fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Result<()>> {
+            Poll::Ready(Ok(()))
+        }
+
+        fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Result<()>> {
+            Poll::Pending
+        }
+    }
+
+    #[test]
+    fn whoever_takes_nothing_is_let_go() {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+        let mut taking = Taking::new(Full(100), Duration::from_millis(20));
+        let mut write = || runtime.block_on(poll_fn(|context| Pin::new(&mut taking).poll_write(context, &[0; 60])));
+        assert_eq!((write().unwrap(), write().unwrap()), (60, 40));
+        assert_eq!(write().unwrap_err().kind(), ErrorKind::TimedOut);
+        let mut shut = || runtime.block_on(poll_fn(|context| Pin::new(&mut taking).poll_shutdown(context)));
+        assert_eq!(shut().unwrap_err().kind(), ErrorKind::TimedOut);
+    }
+}

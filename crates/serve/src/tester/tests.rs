@@ -1,0 +1,104 @@
+//! A tester whose two ports are joined by memory.
+
+use super::{Settling, Tester};
+use crate::own::described::{Described, read_all};
+use crate::port::Opened;
+use linerate_backends::{open_rx, open_tx};
+use linerate_burst::LinkType;
+use linerate_otg::answer::{FlowFigures, Transmit};
+use linerate_otg::control::Traffic;
+use linerate_port::{RxOptions, Spec, TxOptions};
+use serde_json::{Value, json};
+use std::time::{Duration, Instant};
+
+const LONG: Duration = Duration::from_secs(30);
+
+/// Ports p1 and p2; each receives what the other sends.
+fn tester(name: &str) -> Tester {
+    let open = |own: &str, tx: &str, rx: &str| {
+        let spec = |way: &str| Spec::parse(&format!("mem:{name}-{way}")).unwrap();
+        let options = TxOptions { queues: 1, stamped: true, owner: None, link: LinkType::ETHERNET };
+        Opened {
+            name: own.to_owned(),
+            spec: own.to_owned(),
+            tx: open_tx(&spec(tx), &options).unwrap(),
+            rx: open_rx(&spec(rx), &RxOptions::default()).unwrap(),
+            line: None,
+            longest: 9000,
+            is_up: Box::new(|| true),
+        }
+    };
+    Tester::new(vec![open("p1", "there", "back"), open("p2", "back", "there")], 7).unwrap()
+}
+
+fn streams(all: &[Value]) -> Vec<Described> {
+    read_all(&json!({"streams": all})).unwrap()
+}
+
+fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
+    let began = Instant::now();
+    while !is_so() {
+        assert!(began.elapsed() < LONG, "{what}");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+fn transmit(tester: &mut Tester, state: Traffic, flows: &[usize]) -> Option<Settling> {
+    tester.transmit(state, flows).unwrap_or_else(|faults| panic!("{:?}", faults.lines()))
+}
+
+#[test]
+fn what_a_stream_loses_keeps_nobody_waiting_while_others_are_sent() {
+    let mut tester = tester("settle");
+    let stream =
+        |name: &str, rx: &str| json!({"name": name, "tx": "p1", "rx": [rx], "packet": "ip/udp", "rate": "2kpps"});
+    // What p1 sends never comes to p1.
+    tester.set(streams(&[stream("lost", "p1"), stream("other", "p2"), stream("whole", "p2")])).unwrap();
+    transmit(&mut tester, Traffic::Start, &[0, 1, 2]);
+    wait_until("all are sent", || (0..3).all(|at| tester.figures(at).tx.frames > 100));
+    let mut settling = transmit(&mut tester, Traffic::Stop, &[0]).unwrap();
+    let now = Instant::now();
+    assert!(!settling.look(&tester, now), "frames may be on the way");
+    // Time stands still there: nothing but other frames changes.
+    let (later, before) = (now + Duration::from_millis(200), tester.figures(1).rx.frames);
+    wait_until("it is quiet", || settling.look(&tester, later));
+    wait_until("others go on", || tester.figures(1).rx.frames > before + 100);
+    let mut settling = transmit(&mut tester, Traffic::Stop, &[2]).unwrap();
+    wait_until("all of it is there", || settling.look(&tester, now));
+    let FlowFigures { tx, distinct, .. } = tester.figures(2);
+    assert_eq!(tx.frames, distinct);
+    tester.stop();
+}
+
+#[test]
+fn streams_start_more_often_than_there_is_room_and_lose_nothing() {
+    let mut tester = tester("numbers").with_room(3, 30);
+    let brief =
+        |name: &str| json!({"name": name, "tx": "p1", "rx": ["p2"], "packet": "ip/udp", "rate": "10kpps", "count": 10});
+    let forever = json!({"name": "forever", "tx": "p1", "rx": ["p2"], "packet": "ip/udp", "rate": "1kpps"});
+    tester.set(streams(&[brief("brief"), forever, brief("gone")])).unwrap();
+    transmit(&mut tester, Traffic::Start, &[1]);
+    let came = |tester: &Tester| {
+        let figures = tester.figures(0);
+        figures.transmit == Transmit::Stopped && figures.distinct == 10 && figures.missing == 0
+    };
+    for round in 0..10 {
+        transmit(&mut tester, Traffic::Start, &[0, 2]);
+        wait_until(&format!("round {round} has come"), || came(&tester));
+        wait_until("the other too", || !tester.is_active(2));
+        // Another of the same name has an account of its own, and so has one that is not sent any more.
+        tester.amend(streams(&[brief("gone")]), &[]).unwrap();
+    }
+    let lost = tester.figures(1);
+    assert_eq!(lost.missing, 0, "{lost:?}");
+    // All numbers but those of one start are taken.
+    for _ in 0..4 {
+        transmit(&mut tester, Traffic::Start, &[0, 2]);
+        wait_until("they have ended", || !tester.is_active(0) && !tester.is_active(2));
+    }
+    let refused = tester.transmit(Traffic::Start, &[0, 2]).unwrap_err().lines();
+    assert!(refused[0].contains("stop all of them once"), "{refused:?}");
+    transmit(&mut tester, Traffic::Stop, &[1]);
+    transmit(&mut tester, Traffic::Start, &[0, 2]);
+    wait_until("they come again", || came(&tester));
+}

@@ -1,0 +1,64 @@
+//! Devices that DPDK makes itself, with what is at their other end, both ways. `null`, `ring` and `pcap` have their tests among those of
+//! conformance.
+
+use linerate_tests::support::dpdk::plugin;
+use linerate_tests::support::program::{Ended, program};
+use linerate_tests::support::wire::Wire;
+use linerate_tests::support::{may_make_labs, skip, tool};
+use std::path::Path;
+use std::process::Command;
+
+/// Less than any of their queues holds: nothing is lost however slow the machine is.
+const FRAMES: u64 = 400;
+
+/// The driver, the device, and the port that is its other end.
+const DEVICES: [(&str, &str, &str); 4] = [
+    ("af_packet", "dpdk:net_af_packet0,iface=eth0,framesz=2048,framecnt=4096,blocksz=65536", "packet:eth1"),
+    ("af_xdp", "dpdk:net_af_xdp0,iface=eth0", "packet:eth1"),
+    ("tap", "dpdk:net_tap0,iface=tap0", "packet:tap0"),
+    ("memif", "dpdk:net_memif0,role=server,id=0,socket=linerate-device", "memif:linerate-device"),
+];
+
+/// Whether DPDK has this driver; says so if not.
+fn has_driver(name: &str) -> bool {
+    let folder = tool("pkg-config", &["--variable=libdir", "libdpdk"]);
+    let drivers = std::fs::read_dir(Path::new(folder.trim()).join("dpdk")).into_iter().flatten().flatten();
+    let has = drivers.into_iter().any(|one| one.path().join(format!("librte_net_{name}.so")).exists());
+    if !has {
+        skip(&format!("DPDK has no driver net_{name}: on Debian, apt-get install librte-meta-net"));
+    }
+    has
+}
+
+#[test]
+fn frames_go_both_ways_through_each_device() {
+    let Some(plugin) = plugin() else { return };
+    if !may_make_labs() {
+        return;
+    }
+    for (driver, device, other) in DEVICES {
+        if !has_driver(driver) {
+            continue;
+        }
+        if driver == "tap" && !Path::new("/dev/net/tun").exists() {
+            skip("net_tap needs /dev/net/tun");
+            continue;
+        }
+        let wire = Wire::of(&["a:eth0,a:eth1"]);
+        if driver == "tap" {
+            // So that it is there before the device is, for the end that opens first.
+            wire.ip("a", &["tuntap", "add", "dev", "tap0", "mode", "tap", "multi_queue"]);
+            wire.ip("a", &["link", "set", "tap0", "up"]);
+        }
+        for (to, from) in [(device, other), (other, device)] {
+            let what = ["-k", "ip/udp", "--size", "64..1518", "-c", &FRAMES.to_string(), "--rate", "4kpps"];
+            let mut command = Command::new("ip");
+            command.args(["netns", "exec", &wire.namespace("a")]).arg(program()).env("LINERATE_DPDK", plugin);
+            command.args(["generate", "--to", to, "--check", from, "-q", "--json", "--yes", "-Z", "root"]).args(what);
+            let json = Ended::of(command.output().unwrap()).good().json();
+            let check = &json["streams"][0]["check"];
+            let counts = ["received", "lost", "duplicated", "reordered"].map(|name| check[name].as_u64());
+            assert_eq!(counts, [Some(FRAMES), Some(0), Some(0), Some(0)], "{driver}, {to} to {from}: {json:#}");
+        }
+    }
+}
