@@ -18,7 +18,8 @@ pub enum Route {
     Copy,
     /// Blocks are copied as they lie, and the device puts bytes to their place by a list.
     Place,
-    /// The device reads them where they lie in memory of the host, by a list, and puts them to their place.
+    /// The device reads them where they lie in memory of the host, by a list, and puts them to their place; blocks in memory that it
+    /// cannot read as for [`Route::Place`].
     Gather,
 }
 

@@ -202,14 +202,13 @@ pub(super) fn pinned(context: &Arc<Context>, bytes: usize) -> Result<Piece, Devi
     Ok(unsafe { Piece::shared(base, bytes, true, owner) })
 }
 
-/// The address by which a GPU reads memory of the host that [`pinned`] gave.
-pub(super) fn mapped(context: &Context, piece: &Piece) -> Result<u64, DeviceError> {
+/// The address by which a GPU reads memory of the host that [`pinned`] gave; none for other memory.
+pub(super) fn mapped(piece: &Piece) -> Option<u64> {
     let mut address = 0;
     let base = piece.bytes().as_ptr().cast_mut().cast();
     // SAFETY: writes an address; the driver looks whether it knows the memory.
     let result = unsafe { sys::cuMemHostGetDevicePointer_v2(&mut address, base, 0) };
-    context.done("reading memory of the host that is not the driver's", result)?;
-    Ok(address)
+    (result == CUresult::CUDA_SUCCESS).then_some(address)
 }
 
 /// A queue of a GPU.

@@ -144,7 +144,12 @@ impl Cuda {
         how: Option<Route>,
     ) -> Result<Ticket, DeviceError> {
         let used = batch.as_ref().map_or(0, |batch| batch.used.min(batch.block.len()));
-        let staged = if how == Some(Route::Gather) { 0 } else { used };
+        let here = match (how, &batch) {
+            (Some(Route::Gather), Some(batch)) => mapped(&batch.block),
+            _ => None,
+        };
+        // Memory that the driver does not know goes over as it lies.
+        let staged = if here.is_some() { 0 } else { used };
         let needed = self.event().and_then(|event| Ok((event, self.event()?, self.room(staged, list.len())?)));
         let (event, copied, mut room) = match self.sticky(needed) {
             Ok(needed) => needed,
@@ -160,7 +165,7 @@ impl Cuda {
             to[16..20].copy_from_slice(&entry.frame.to_le_bytes());
         }
         let block = batch.as_ref().map(|batch| &batch.block);
-        let result = self.queue(&room, block, staged, list.len(), how, &copied);
+        let result = self.queue(&room, block, here, staged, list.len(), &copied);
         // Whatever was queued of it may still read: it is kept in any case.
         let pending = Pending { ticket: 0, event, copied: Some(copied), room: Some(room), batch, examines: None };
         let ticket = self.queued(pending);
@@ -172,9 +177,9 @@ impl Cuda {
         &self,
         room: &Room,
         block: Option<&Piece>,
+        here: Option<u64>,
         staged: usize,
         entries: usize,
-        how: Option<Route>,
         copied: &Event,
     ) -> Result<(), DeviceError> {
         let frames = self.frames()?;
@@ -188,11 +193,7 @@ impl Cuda {
         }
         self.blocks.record(copied)?;
         self.work.follow(copied)?;
-        let from = match (how, block) {
-            (Some(Route::Gather), Some(block)) => mapped(&self.context, block)?,
-            _ => room.block.at(0),
-        };
-        let form = match how {
+        let form = match block {
             None => NOTHING,
             Some(_) => Form::ALL.iter().position(|one| *one == form).unwrap_or_default() as u32,
         };
@@ -202,7 +203,7 @@ impl Cuda {
             Word::Long(frames.counts.at(0)),
             Word::Short(frames.shape.granules() as u32),
             Word::Short(granule as u32),
-            Word::Long(from),
+            Word::Long(here.unwrap_or_else(|| room.block.at(0))),
             Word::Long(room.list.at(0)),
             Word::Short(entries as u32),
             Word::Short(form),
