@@ -15,7 +15,7 @@ use self::work::{Frames, Kernels, Pending, Room};
 use crate::contract::{Device, DeviceError, Examined, Exported, Facts, Route, Shape, Ticket};
 use crate::crc::{POWERS, tables};
 use crate::form::Form;
-use crate::list::{check, check_ranges};
+use crate::list::{check, check_ranges, split};
 use linerate_burst::pool::Piece;
 use linerate_receive::frames::{Batch, Entry};
 use std::collections::VecDeque;
@@ -25,6 +25,9 @@ use std::sync::Arc;
 
 /// The kernels, ended by 0.
 const PTX: &str = concat!(include_str!("kernels.ptx"), "\0");
+
+/// Bytes that a warp places: 16 words for each of its threads. A block of 2 MiB that came in order is work for a thousand warps.
+const PIECE: u32 = 2048;
 
 /// A GPU. Fields are dropped in their order: queues first, which are waited for.
 #[derive(Debug)]
@@ -192,7 +195,7 @@ impl Device for Cuda {
             self.returned.push_back(batch);
             return Err(refused);
         }
-        let list = std::mem::take(&mut batch.list);
+        let list = split(&std::mem::take(&mut batch.list), PIECE);
         self.run(Some(batch), &list, Some(route))
     }
 

@@ -56,6 +56,24 @@ pub fn check_ranges(frame: u32, ranges: &[Range<u64>], shape: &Shape) -> Result<
     ranges.iter().position(outside).map_or(Ok(()), |index| Err(BadList::Place(index)))
 }
 
+/// The same bytes at the same places, in entries of at most `most` bytes; what is longer is cut where places are multiples of that.
+///
+/// Who does an entry at a time has then as much to do of each: bytes that came in order are one entry, however many they are.
+pub fn split(list: &[Entry], most: u32) -> Vec<Entry> {
+    let most = most.max(1);
+    let mut pieces = Vec::with_capacity(list.len());
+    for entry in list {
+        let mut rest = *entry;
+        while rest.len > most {
+            let len = most - (rest.at % u64::from(most)) as u32;
+            pieces.push(Entry { len, ..rest });
+            rest = Entry { at: rest.at + u64::from(len), from: rest.from + len, len: rest.len - len, ..rest };
+        }
+        pieces.push(rest);
+    }
+    pieces
+}
+
 /// Knows what was placed in each frame, so that nothing is placed twice.
 #[derive(Debug)]
 pub struct Guard {
@@ -111,6 +129,22 @@ mod tests {
 
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(2000))]
+
+        /// In order, and put together again they are what was there.
+        #[test]
+        fn pieces_are_the_entry(at in 0_u64..1 << 40, from in 0_u32..1 << 30, len in 0_u32..100_000, most in 0_u32..5000) {
+            let most = most.max(len / 1000);
+            let whole = Entry { at, from, len, frame: 2 };
+            let pieces = split(&[whole], most);
+            let (mut then, most) = (Entry { len: 0, ..whole }, most.max(1));
+            for (number, piece) in pieces.iter().enumerate() {
+                prop_assert_eq!((piece.at, piece.from), (at + u64::from(then.len), from + then.len));
+                prop_assert!(piece.len <= most && piece.frame == 2);
+                prop_assert!(number == 0 || piece.at % u64::from(most) == 0);
+                then.len += piece.len;
+            }
+            prop_assert_eq!(then, whole);
+        }
 
         /// Against a map of bytes.
         #[test]

@@ -4,6 +4,7 @@
 
 use crate::crc::{POWERS, finish, tables};
 use crate::form::Form;
+use crate::list::split;
 use linerate_receive::frames::Entry;
 use linerate_wire::Crc32c;
 use proptest::prelude::*;
@@ -84,9 +85,9 @@ fn pieces() -> impl Strategy<Value = (Vec<(u32, u64, u32, u32)>, bool)> {
 fn bytes_come_to_their_places() {
     let Some(grid) = Grid::new().map(RefCell::new) else { return };
     let mut runner = TestRunner::new(Config::with_cases(500));
-    let case = (pieces(), 1_u32..5, 1_usize..200, 0_usize..5, 1_u64..4);
+    let case = (pieces(), 1_u32..5, 1_usize..200, 0_usize..5, 1_u64..4, 1_u32..600);
     runner
-        .run(&case, |((pieces, back), blocks, granule, form, warps)| {
+        .run(&case, |((pieces, back), blocks, granule, form, warps, most)| {
             let bytes = 4096_usize;
             let (form, is_nothing) = (Form::ALL[form % 4], form == 4);
             let (stride, granules) = (form.bytes(bytes), bytes.div_ceil(granule));
@@ -108,6 +109,7 @@ fn bytes_come_to_their_places() {
             if back {
                 list.reverse();
             }
+            let list = split(&list, most);
             let wanted: Vec<u8> = raw.iter().flat_map(|raw| form.convert(raw)).collect();
             let wanted = if is_nothing { vec![0; wanted.len()] } else { wanted };
             let number = if is_nothing { 4 } else { Form::ALL.iter().position(|one| *one == form).unwrap() as u64 };
