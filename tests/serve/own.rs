@@ -1,10 +1,11 @@
 //! What is not of the model: figures, events, the description of all paths.
 
 use super::stage::Server;
-use linerate_tests::support::wait_until;
+use linerate_tests::support::{Scratch, wait_until};
 use serde_json::{Value, json};
-use std::io::{BufRead, BufReader, Write};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
+use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
 #[test]
@@ -62,6 +63,32 @@ fn whoever_watches_sees_what_is_sent() {
         stream["packet"],
         "eth(dst=0, src=0)/ip(tos=0, id=0, rf=0, df=0, mf=0, frag_offset=0, ttl=64, src=0, dst=0)/udp(sport=0, dport=0)"
     );
+}
+
+/// Counters of its ports, for those who collect them; their place is gone with it.
+#[test]
+fn counters_are_collected_while_it_serves() {
+    let scratch = Scratch::new();
+    let place = scratch.file("counters");
+    let Some(server) = Server::with("", "", &["--metrics", &place, "-Z", "root"]) else { return };
+    let received = || -> u64 {
+        let mut stream = UnixStream::connect(&place).unwrap();
+        stream.write_all(b"GET /metrics HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").unwrap();
+        let mut page = String::new();
+        stream.read_to_string(&mut page).unwrap();
+        assert!(page.contains("linerate_info{verb=\"serve\""), "{page}");
+        let of =
+            |line: &str| line.strip_prefix("linerate_receive_received_total{")?.rsplit(' ').next()?.parse::<u64>().ok();
+        page.lines().filter_map(of).sum()
+    };
+    wait_until("there are counters", || UnixStream::connect(&place).is_ok());
+    server.send();
+    wait_until("frames that came are counted", || received() > 100);
+    server.stop();
+    let came = server.flow()["frames_rx"].to_string().trim_matches('"').parse::<u64>().unwrap();
+    assert!(came > 100 && received() >= came, "{came}");
+    server.end().good();
+    assert!(!std::path::Path::new(&place).exists());
 }
 
 /// A stream of `/api/v1` from p1 to p2.
