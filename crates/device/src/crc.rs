@@ -1,4 +1,4 @@
-//! What a GPU needs to know of CRC-32C to sum a frame in many threads at once (`linerate_crc` in kernels.cu).
+//! What a GPU needs to know of CRC-32C to sum a frame in many threads at once (`remainder` in kernels.cu).
 //!
 //! A checksum is a remainder of polynomials over two values, and remainders add up: that of all bytes is the sum of those of its parts,
 //! each multiplied by x to the power of the bits behind it. Bits of a word are reversed: its highest is that of x to the power 0.
@@ -24,12 +24,18 @@ const fn times(one: u32, mut other: u32) -> u32 {
     product
 }
 
-/// x to the powers of 8 * 2^k.
-pub(crate) const POWERS: [u32; 64] = {
-    let (mut powers, mut at) = ([times(times(X, X), times(X, X)); 64], 0);
-    powers[0] = times(powers[0], powers[0]);
-    while at < 63 {
-        powers[at + 1] = times(powers[at], powers[at]);
+/// x to the powers of 8 * digit * 16^k, sixteen for each k.
+pub(crate) const POWERS: [u32; 256] = {
+    let (mut powers, mut at) = ([ONE; 256], 1);
+    // Of a byte, then of sixteen times as many bytes.
+    let mut base = times(times(X, X), times(X, X));
+    base = times(base, base);
+    while at < 256 {
+        if at % 16 == 0 {
+            base = times(powers[at - 1], base);
+        } else {
+            powers[at] = times(powers[at - 1], base);
+        }
         at += 1;
     }
     powers
@@ -43,8 +49,7 @@ pub(crate) fn tables() -> Vec<u32> {
 
 /// x to the power of eight times so many bytes.
 fn power(bytes: u64) -> u32 {
-    let bits = (0..64).filter(|bit| bytes >> bit & 1 == 1);
-    bits.fold(ONE, |product, bit| times(POWERS[bit], product))
+    (0..16).fold(ONE, |product, at| times(POWERS[16 * at + (bytes >> (4 * at) & 15) as usize], product))
 }
 
 /// The checksum of so many bytes of this remainder.

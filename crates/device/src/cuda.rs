@@ -1,8 +1,10 @@
 //! GPUs of NVIDIA.
 //!
 //! There are two queues: blocks are copied in one, everything else is done in the other, which waits for a block before it places its
-//! bytes. So the next block is on the bus while the one before is placed. Each piece of work has an event; what it needs of the host is
-//! kept beside it until the event was seen.
+//! bytes. So the next block is on the bus while the one before is placed. A block that finds nothing under way is copied in the second,
+//! since one queue waiting for the other takes time. Lists and results are memory of the host that kernels reach over the bus: a copy of a
+//! few KiB is as long under way as one of 100. Each piece of work has an event; what it needs of the host is kept beside it until the
+//! event was seen.
 //!
 //! Unsafe because work reads and writes memory after the call that queued it.
 #![allow(unsafe_code)]
@@ -11,7 +13,7 @@ mod driver;
 mod work;
 
 use self::driver::{Context, Event, Memory, Stream, kernels, pinned};
-use self::work::{Frames, Kernels, Pending, Room};
+use self::work::{Found, Frames, Kernels, Pending, Room};
 use crate::contract::{Device, DeviceError, Examined, Exported, Facts, Route, Shape, Ticket};
 use crate::crc::{POWERS, tables};
 use crate::form::Form;
@@ -59,8 +61,8 @@ impl Cuda {
         context.bind()?;
         let ptx =
             CStr::from_bytes_with_nul(PTX.as_bytes()).map_err(|_| DeviceError::Cannot("the kernels are no text"))?;
-        let [place, presence, crc] =
-            kernels(&context, ptx, [c"linerate_place", c"linerate_presence", c"linerate_crc"])?;
+        let names = [c"linerate_place", c"linerate_examine", c"linerate_report"];
+        let [place, examine, report] = kernels(&context, ptx, names)?;
         let facts = Facts {
             name: context.name.clone(),
             model: context.model.clone(),
@@ -75,7 +77,7 @@ impl Cuda {
             frames: None,
             rooms: Vec::new(),
             events: Vec::new(),
-            kernels: Kernels { place, presence, crc },
+            kernels: Kernels { place, examine, report },
             facts,
             context,
             queued: 0,
@@ -141,7 +143,7 @@ impl Device for Cuda {
             powers: words(&POWERS)?,
         };
         for _ in 0..count {
-            frames.found.push(pinned(&self.context, frames.result())?);
+            frames.found.push(Found::new(&self.context, frames.result())?);
         }
         self.frames = Some(frames);
         self.work.finish()
@@ -220,14 +222,8 @@ impl Device for Cuda {
             self.wait(before)?;
         }
         let event = self.event()?;
-        let summed = self.sum(frame, len);
-        let fetched = summed.and_then(|()| {
-            let frames = self.frames.as_mut().ok_or(DeviceError::Cannot("no frames"))?;
-            let at = frame as usize * frames.result();
-            // SAFETY: read once an event behind this was seen, and written by nobody else: see above.
-            unsafe { self.work.fetch(&frames.results, at, frames.found[frame as usize].bytes_mut()) }
-        });
-        self.sticky(fetched)?;
+        let looked = self.look(frame, len);
+        self.sticky(looked)?;
         let examines = Some((frame, len));
         self.queued(Pending { ticket: 0, event, copied: None, room: None, batch: None, examines })
     }

@@ -89,22 +89,16 @@ extern "C" __global__ void linerate_place(
     }
 }
 
-/* Which parts of a frame of `len` bytes are there, a bit for each, 32 to a thread; and forgets what was counted. */
-extern "C" __global__ void linerate_presence(u32 *counts, u32 granules, u32 granule, u64 len, u32 *words) {
-    const u32 word = blockIdx.x * blockDim.x + threadIdx.x;
-    if ((u64)word * 32u >= granules)
-        return;
-    u32 bits = 0;
-    for (u32 bit = 0; bit < 32u && word * 32u + bit < granules; bit++) {
-        const u32 which = word * 32u + bit;
+/* Which parts of a frame of `len` bytes are there, a bit for each in words that are zero before; and forgets what was counted. */
+static __device__ void presence(u32 *counts, u32 granules, u32 granule, u64 len, u32 *words, u32 thread, u32 threads) {
+    for (u32 which = thread; which < granules; which += threads) {
         const u64 begin = (u64)which * granule;
         const u64 rest = begin < len ? len - begin : 0u;
         const u32 whole = rest < granule ? (u32)rest : granule;
         if (whole > 0u && counts[which] == whole)
-            bits |= 1u << bit;
+            atomicOr(&words[which / 32u], 1u << which % 32u);
         counts[which] = 0u;
     }
-    words[word] = bits;
 }
 
 /* The product of two polynomials, bits reversed, modulo that of CRC-32C (as zlib's crc32_combine has it). */
@@ -118,38 +112,52 @@ static __device__ u32 times(u32 one, u32 other) {
     return product;
 }
 
-/* x to the power of eight times `bytes`; powers[k] is that of 2^k bytes. */
-static __device__ u32 power(const u32 *powers, u64 bytes) {
-    u32 product = 0x80000000u;
-    for (u32 bit = 0; bytes; bit++, bytes >>= 1)
-        if (bytes & 1u)
-            product = times(powers[bit], product);
-    return product;
+/* `one` times x to the power of eight times `bytes`; powers[16 * k + digit] is that of digit * 16^k bytes. */
+static __device__ u32 further(const u32 *powers, u64 bytes, u32 one) {
+    for (u32 at = 0; bytes; at += 16u, bytes >>= 4)
+        if (bytes & 15u)
+            one = times(powers[at + (u32)(bytes & 15u)], one);
+    return one;
 }
 
 /* The remainder of `bytes` bytes, from nothing on, into *sum, which is zero before: a warp for `rows` lines of 128 bytes, a word of each
- * line to a lane. tables[k][b] is byte k of a word, 128 bytes further on. */
-extern "C" __global__ void linerate_crc(const u8 *data, u64 bytes, u32 rows, const u32 *tables, const u32 *powers, u32 *sum) {
-    const u32 thread = blockIdx.x * blockDim.x + threadIdx.x, lane = thread % LANES;
+ * line to a lane; what is less than a line is for the last warp. tables[k][b] is byte k of a word, 128 bytes further on. */
+static __device__ void remainder(
+    const u8 *data, u64 bytes, u32 rows, const u32 *tables, const u32 *powers, u32 *sum, u32 thread, u32 threads) {
     const u64 lines = bytes / 128u, first = (u64)(thread / LANES) * rows;
-    if (thread == 0u && bytes % 128u) {
-        u32 rest = 0;
-        for (u64 at = lines * 128u; at < bytes; at++) {
-            rest ^= data[at];
-            for (u32 bit = 0; bit < 8u; bit++)
-                rest = (rest >> 1) ^ (rest & 1u ? POLYNOMIAL : 0u);
-        }
-        atomicXor(sum, rest);
+    const u32 back = threads - 1u - thread;
+    for (u64 at = lines * 128u + back; back < LANES && at < bytes; at += LANES) {
+        u32 one = data[at];
+        for (u32 bit = 0; bit < 8u; bit++)
+            one = (one >> 1) ^ (one & 1u ? POLYNOMIAL : 0u);
+        atomicXor(sum, further(powers, bytes - 1u - at, one));
     }
     if (first >= lines)
         return;
     const u64 last = first + rows < lines ? first + rows : lines;
-    const u32 *words = (const u32 *)data + lane;
+    const u32 *words = (const u32 *)data + thread % LANES;
     u32 own = 0;
     for (u64 line = first; line < last; line++) {
         own = tables[own & 255u] ^ tables[256u + (own >> 8 & 255u)] ^ tables[512u + (own >> 16 & 255u)] ^ tables[768u + (own >> 24)];
         own ^= words[line * LANES];
     }
     /* From the end of this lane's last word to the end of all, and the four bytes of the word itself. */
-    atomicXor(sum, times(power(powers, bytes - last * 128u + 128u - 4u * lane), own));
+    atomicXor(sum, further(powers, bytes - last * 128u + 128u - 4u * (thread % LANES), own));
+}
+
+/* What is found of a frame, into results that are zero before: its remainder, and from the third word on which parts are there. Numbers of
+ * `len` bytes of a stream lie there as `bytes`. */
+extern "C" __global__ void linerate_examine(
+    u32 *counts, u32 granules, u32 granule, u64 len, const u8 *data, u64 bytes, u32 rows, const u32 *tables, const u32 *powers, u32 *results) {
+    const u32 thread = blockIdx.x * blockDim.x + threadIdx.x, threads = gridDim.x * blockDim.x;
+    presence(counts, granules, granule, len, results + 2, thread, threads);
+    remainder(data, bytes, rows, tables, powers, results, thread, threads);
+}
+
+/* Hands results to memory of the host, and forgets them. */
+extern "C" __global__ void linerate_report(u32 *results, u32 words, u32 *host) {
+    for (u32 word = blockIdx.x * blockDim.x + threadIdx.x; word < words; word += gridDim.x * blockDim.x) {
+        host[word] = results[word];
+        results[word] = 0u;
+    }
 }

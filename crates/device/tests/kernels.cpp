@@ -14,6 +14,7 @@ struct index3 {
 static index3 threadIdx, blockIdx, blockDim, gridDim;
 static unsigned atomicAdd(unsigned *to, unsigned more) { unsigned old = *to; *to += more; return old; }
 static float atomicAdd(float *to, float more) { float old = *to; *to += more; return old; }
+static unsigned atomicOr(unsigned *to, unsigned more) { unsigned old = *to; *to |= more; return old; }
 static unsigned atomicXor(unsigned *to, unsigned more) { unsigned old = *to; *to ^= more; return old; }
 #include "../src/kernels.cu"
 
@@ -65,18 +66,16 @@ int main() {
                                list.bytes / sizeof(entry), form);
             });
             frames.give(), counts.give();
-        } else if (kind == 1) {
-            const u64 granules = number(), granule = number(), length = number();
-            buffer counts, words;
-            grid(blocks, threads, [&] { linerate_presence(counts.as<u32>(), granules, granule, length, words.as<u32>()); });
-            counts.give(), words.give();
         } else {
-            const u64 length = number(), rows = number();
-            buffer data, tables, powers, sum;
+            const u64 granules = number(), granule = number(), length = number(), rows = number();
+            buffer counts, data, tables, powers, results;
             grid(blocks, threads, [&] {
-                linerate_crc(data.base, length, rows, tables.as<u32>(), powers.as<u32>(), sum.as<u32>());
+                linerate_examine(counts.as<u32>(), granules, granule, length, data.base, data.bytes, rows, tables.as<u32>(),
+                                 powers.as<u32>(), results.as<u32>());
             });
-            sum.give();
+            buffer found;
+            grid(blocks, threads, [&] { linerate_report(results.as<u32>(), results.bytes / 4, found.as<u32>()); });
+            counts.give(), results.give(), found.give();
         }
         fflush(stdout);
     }

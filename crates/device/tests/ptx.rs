@@ -28,7 +28,7 @@ fn kernels_are_for_the_gpus_that_the_page_names() {
     let text = std::fs::read_to_string(root().join("crates/device/src/kernels.ptx")).unwrap();
     let of = |word: &str| text.lines().find_map(|line| line.strip_prefix(word).map(str::trim).map(str::to_owned));
     assert_eq!((of(".version"), of(".target")), (Some("8.1".to_owned()), Some("sm_70".to_owned())));
-    for kernel in ["linerate_place", "linerate_presence", "linerate_crc"] {
+    for kernel in ["linerate_place", "linerate_examine", "linerate_report"] {
         assert!(text.contains(&format!(".entry {kernel}(")), "{kernel}");
     }
 }

@@ -128,9 +128,10 @@ fn bytes_come_to_their_places() {
 fn what_came_becomes_a_bitmap() {
     let Some(grid) = Grid::new().map(RefCell::new) else { return };
     let mut runner = TestRunner::new(Config::with_cases(300));
-    let case = (1_u64..300, 1_u64..50, any::<u64>(), 0_u64..20_000);
+    let (tables, powers) = (words(&tables()), words(&POWERS));
+    let case = (1_u64..300, 1_u64..50, any::<u64>(), 0_u64..20_000, 1_u64..12);
     runner
-        .run(&case, |(granules, granule, seed, len)| {
+        .run(&case, |(granules, granule, seed, len, blocks)| {
             let len = len % (granules * granule + 1);
             let counts: Vec<u32> = (0..granules)
                 .map(|part| {
@@ -143,14 +144,13 @@ fn what_came_becomes_a_bitmap() {
                 let whole = granule.min(len.saturating_sub(part as u64 * granule)) as u32;
                 wanted[part / 32] |= u32::from(whole > 0 && *count == whole) << (part % 32);
             }
-            let (mut after, mut found) = (vec![1; counts.len() * 4], vec![0; wanted.len() * 4]);
-            let buffers = [&words(&counts)[..], &vec![0xff; wanted.len() * 4]];
-            grid.borrow_mut().run(
-                &[1, granules.div_ceil(32).div_ceil(32), 32, granules, granule, len],
-                &buffers,
-                &mut [&mut after, &mut found],
-            );
-            prop_assert_eq!((after, found), (vec![0; counts.len() * 4], words(&wanted)));
+            let (mut after, mut left) = (vec![1; counts.len() * 4], vec![1; 8 + wanted.len() * 4]);
+            let (mut found, results) = (left.clone(), vec![0; left.len()]);
+            let buffers = [&words(&counts)[..], &[], &tables, &powers, &results, &left.clone()];
+            let numbers = [1, blocks, 32, granules, granule, len, 8];
+            grid.borrow_mut().run(&numbers, &buffers, &mut [&mut after, &mut left, &mut found]);
+            prop_assert_eq!((after, left), (vec![0; counts.len() * 4], results), "they are zero for the next time");
+            prop_assert_eq!(&found[8..], &words(&wanted)[..]);
             Ok(())
         })
         .unwrap();
@@ -164,10 +164,12 @@ fn frames_are_summed_in_parts() {
     for len in [0, 1, 3, 4, 127, 128, 129, 131, 255, 256, 4096, 8191, 8192, 20_001, 39_999, 40_000] {
         for rows in [1, 2, 7, 64, 1000] {
             let warps = (len as u64 / 128).div_ceil(rows).max(1);
-            let mut sum = [0; 4];
-            let numbers = [2, warps.div_ceil(2), 64, len as u64, rows];
-            grid.run(&numbers, &[&bytes[..len], &tables, &powers, &[0; 4]], &mut [&mut sum]);
-            let found = finish(u32::from_le_bytes(sum), len as u64);
+            let (mut counts, mut left, mut results) = ([0; 4], [0; 12], [0; 12]);
+            let numbers = [1, warps.div_ceil(2), 64, 1, 65_536, len as u64, rows];
+            let buffers = [&[0; 4], &bytes[..len], &tables, &powers, &[0; 12], &[1; 12]];
+            grid.run(&numbers, &buffers, &mut [&mut counts, &mut left, &mut results]);
+            let remainder = results.first_chunk().map_or(0, |word| u32::from_le_bytes(*word));
+            let found = finish(remainder, len as u64);
             assert_eq!(found, Crc32c::NEW.with(&bytes[..len]).value(), "{len} bytes, {rows} lines a warp");
         }
     }
