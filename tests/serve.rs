@@ -1,6 +1,6 @@
 //! The HTTP server: driven by the published client, and asked by those who may not.
 //!
-//! - `clients`: snappi, unchanged, between two hosts;
+//! - `clients`: snappi, unchanged, between two hosts; `devices`: beside a host of the kernel;
 //! - `described`: requests and answers beside the published description;
 //! - `flip`: a relay that changes a byte of answers;
 //! - `hostile`: requests that are refused while traffic goes on;
@@ -14,6 +14,8 @@
 mod clients;
 #[path = "serve/described.rs"]
 mod described;
+#[path = "serve/devices.rs"]
+mod devices;
 #[path = "serve/flip.rs"]
 mod flip;
 #[path = "serve/hostile.rs"]

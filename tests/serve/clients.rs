@@ -25,7 +25,7 @@ fn the_published_client_drives_traffic_and_finds_every_frame() {
     let run = Command::new(python).arg(script).args([&server.location(), "p1", "p2"]).output().unwrap();
     let (output, errors) = (String::from_utf8_lossy(&run.stdout), String::from_utf8_lossy(&run.stderr));
     assert!(run.status.success(), "{output}{errors}");
-    assert_eq!(output.lines().count(), 5, "{output}");
+    assert_eq!(output.lines().count(), 6, "{output}");
     let ended = server.end();
     assert_eq!(ended.status, 0, "{}", ended.errors);
 }

@@ -189,6 +189,61 @@ def check_tcp_of_64_bytes_and_bad_checksums():
         assert total(frame[14:34]) != 0xFFFF and udp_total(frame) != 0xFFFF
 
 
+def check_devices_find_each_other():
+    """As feature/b2b/interfaces/test_ip_neighbors.py of the published tests, and the same of IPv6."""
+    api = client()
+    config = base(api, "pcap")
+    for end, (mac, own, other) in enumerate([(MACS[0], 1, 2), (MACS[1], 2, 1)], 1):
+        device = config.devices.add(name=f"d{end}")
+        eth = device.ethernets.add(name=f"d{end}_eth", mac=mac, mtu=1500)
+        eth.connection.port_name = f"p{end}"
+        eth.ipv4_addresses.add(name=f"d{end}_ip", address=f"1.1.1.{own}", gateway=f"1.1.1.{other}", prefix=24)
+        eth.ipv6_addresses.add(name=f"d{end}_ip6", address=f"2001:2::{own}", gateway=f"2001:2::{other}", prefix=64)
+    for version in (4, 6):
+        f = flow(config, name=f"f{version}")
+        suffix = "ip" if version == 4 else "ip6"
+        f.tx_rx.device.tx_names, f.tx_rx.device.rx_names = [f"d1_{suffix}"], [f"d2_{suffix}"]
+        eth = f.packet.ethernet()[-1]
+        ip = f.packet.ipv4()[-1] if version == 4 else f.packet.ipv6()[-1]
+        eth.src.value = MACS[0]
+        ip.src.value, ip.dst.value = ("1.1.1.1", "1.1.1.2") if version == 4 else ("2001:2::1", "2001:2::2")
+        f.packet.udp()
+    assert not api.set_config(config).warnings
+
+    def neighbors(version, names=()):
+        request = api.states_request()
+        of = request.ipv4_neighbors if version == 4 else request.ipv6_neighbors
+        of.ethernet_names = list(names)
+        states = api.get_states(request)
+        found = states.ipv4_neighbors if version == 4 else states.ipv6_neighbors
+        return {(n.ethernet_name, getattr(n, f"ipv{version}_address")): n.link_layer_address for n in found}
+
+    wanted = {
+        4: {("d1_eth", "1.1.1.2"): MACS[1], ("d2_eth", "1.1.1.1"): MACS[0]},
+        6: {("d1_eth", "2001:2::2"): MACS[1], ("d2_eth", "2001:2::1"): MACS[0]},
+    }
+    for version in (4, 6):
+        wait_for(f"gateways of IPv{version} are known", lambda: neighbors(version) == wanted[version])
+    assert list(neighbors(4, ["d2_eth"])) == [("d2_eth", "1.1.1.1")]
+    for version in (4, 6):
+        transmit(api, "start", [f"f{version}"])
+        all_there(api, f"f{version}", 100)
+    frames = run(api, name="f4")
+    assert sum(frame[:6] == bytes_of(MACS[1]) and number(frame, 12, 2) == 0x0800 for frame in frames) == 100
+    protocols = api.control_state()
+    protocols.protocol.all.state = "stop"
+    api.set_control_state(protocols)
+    assert set(neighbors(4).values()) == {None}, neighbors(4)
+    try:
+        transmit(api, "start")
+        raise AssertionError("flows began without a destination")
+    except Exception as error:
+        assert "nobody has answered for the gateway 1.1.1.2 at p1 yet" in str(error), error
+    protocols.protocol.all.state = "start"
+    api.set_control_state(protocols)
+    wait_for("gateways are known again", lambda: neighbors(4) == wanted[4])
+
+
 def check_vxlan_leaves_room_for_the_inner_fcs():
     api = client()
     config = base(api, "pcap")

@@ -29,7 +29,7 @@ pub struct Answering {
 }
 
 /// What comes is looked at, and what is to be sent is sent.
-pub(crate) struct Answers {
+pub struct Answers {
     to: Outlet,
     done: Done,
     answerer: Answerer,
@@ -78,7 +78,7 @@ pub enum Unresolved {
 impl Answering {
     /// Answers what comes from `from`, through the first queue of `to`.
     pub fn new(from: RxPort, to: TxPort, answerer: Answerer) -> Self {
-        let mut answers = Answers { to: Outlet::new(to), done: Done::default(), answerer };
+        let mut answers = Answers::new(to, answerer);
         let stop = Stop::new();
         let receive = Receive { ports: vec![from], waiting: Waiting::Sleep, duration: None, stop: stop.clone() };
         Answering { receiver: Receiver::new(receive, &mut [&mut answers]), answers, stop }
@@ -157,6 +157,32 @@ fn of_answers(received: &Ledger) -> Ledger {
 }
 
 impl Answers {
+    /// Sends through the first queue of `to`.
+    pub fn new(to: TxPort, answerer: Answerer) -> Self {
+        Answers { to: Outlet::new(to), done: Done::default(), answerer }
+    }
+
+    /// Others are answered for from now on, and nobody is known any more; what waits is not sent.
+    pub fn renew(&mut self, answerer: Answerer) {
+        self.done.give_up(self.answerer.frames());
+        self.answerer = answerer;
+    }
+
+    /// Tells who is here, without being asked.
+    pub fn announce(&mut self) {
+        self.answerer.announce(clock::now());
+    }
+
+    /// Asks for a next hop, again if it is known.
+    pub fn ask(&mut self, hop: Hop) {
+        self.answerer.resolve(hop, clock::now());
+    }
+
+    /// What is known of a next hop; nothing of one that was never asked for.
+    pub fn resolution(&self, hop: &Hop) -> Option<Resolution> {
+        self.answerer.resolution(hop)
+    }
+
     /// Answers these frames, which came in a round.
     pub fn answer(&mut self, questions: impl Iterator<Item = Vec<u8>>, round: &mut Round<'_>) {
         questions.for_each(|frame| self.answerer.receive(&frame, round.now));

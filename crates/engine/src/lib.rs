@@ -142,7 +142,7 @@ mod tx_queues;
 pub mod verdict;
 mod worker;
 
-pub use answer::{Answering, AnsweringReport, Unresolved};
+pub use answer::{Answering, AnsweringReport, Answers, Unresolved};
 pub use capture::share::{Sharing, SharingOptions};
 pub use capture::{Capture, Captured};
 pub use check::{CheckReport, CheckWatch, Checker, Checking};

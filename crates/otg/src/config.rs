@@ -1,5 +1,6 @@
 //! A configuration: ports, what they capture, and flows.
 
+use crate::device::{self, Ethernet};
 use crate::flow::{Flow, MOST_BYTES, Setup};
 use crate::read::{Faults, Node, Object};
 use serde_json::Value;
@@ -13,6 +14,8 @@ pub struct Config {
     pub ports: Vec<Port>,
     /// The captures.
     pub captures: Vec<Capture>,
+    /// The interfaces of devices, in order.
+    pub devices: Vec<Ethernet>,
     /// The flows, in order.
     pub flows: Vec<Flow>,
     /// What is not quite as was asked for.
@@ -111,6 +114,8 @@ impl Config {
         config.ports(&mut root, &mut faults);
         config.layer1(&mut root, &mut faults);
         config.captures(&mut root, &mut faults);
+        let ports: Vec<&str> = config.ports.iter().map(|port| &*port.name).collect();
+        config.devices = device::read(&mut root, &ports, &mut faults);
         options(&mut root, &mut faults);
         let nodes = root.list("flows", &mut faults);
         let (here, apart) = (nodes.len(), flows.len());
@@ -212,11 +217,12 @@ impl Config {
         let line = |name: &str| self.port(name).and_then(|port| port.speed).or_else(|| known(name));
         let mut warnings = Vec::new();
         let room = MOST_BYTES.saturating_sub(self.bytes);
-        let flow = Flow::read(node, seed, line, room, faults, &mut warnings);
+        let flow = Flow::read(node, seed, (&self.devices, line), room, faults, &mut warnings);
         self.warnings.append(&mut warnings);
         let Some(flow) = flow else { return };
         self.bytes += flow.stream.variants.iter().map(|variant| variant.frame.len()).sum::<usize>();
-        let unknown = |name: &&String| self.port(name).is_none();
+        // That of a device was told where it is.
+        let unknown = |name: &&String| self.port(name).is_none() && !self.devices.iter().any(|one| one.port == **name);
         for name in [&flow.tx].into_iter().chain(&flow.rx).filter(unknown) {
             faults.add(&format!("{}.tx_rx.port", node.path), format_args!("no port is called {name:?}"));
         }

@@ -14,8 +14,8 @@ pub enum State {
     Capture(bool, Vec<String>),
     /// Of links: up or down.
     Link(bool, Vec<String>),
-    /// Of protocols, of which there are none.
-    Protocols,
+    /// Of devices: there or not.
+    Protocols(bool),
 }
 
 /// What flows are to do.
@@ -119,7 +119,36 @@ fn protocol(mut protocol: Object<'_>, faults: &mut Faults) -> Option<State> {
     }
     all.finish(faults);
     protocol.finish(faults);
-    Some(State::Protocols)
+    Some(State::Protocols(state == "start"))
+}
+
+/// Whose gateways are asked for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Neighbors {
+    /// Those of IPv4, or else of IPv6.
+    pub is_v4: bool,
+    /// Of these interfaces; of all where the list is empty.
+    pub ethernets: Vec<String>,
+}
+
+impl Neighbors {
+    /// Reads what is wanted.
+    ///
+    /// # Errors
+    /// Everything that is wrong or not supported.
+    pub fn read(document: &Value) -> Result<Neighbors, Faults> {
+        let mut faults = Faults::default();
+        let mut root = Node::root(document).object(&mut faults);
+        let choice = root.choice(&["ipv4_neighbors", "ipv6_neighbors"], &mut faults);
+        root.ignore(&["ipv4_neighbors", "ipv6_neighbors"]);
+        let mut ethernets = Vec::new();
+        if let Some(mut some) = (!choice.is_empty()).then(|| root.object(choice, &mut faults)).flatten() {
+            ethernets = names(&mut some, "ethernet_names", &mut faults);
+            some.finish(&mut faults);
+        }
+        root.finish(&mut faults);
+        if faults.is_empty() { Ok(Neighbors { is_v4: choice == "ipv4_neighbors", ethernets }) } else { Err(faults) }
+    }
 }
 
 /// Metrics that are wanted.

@@ -1,7 +1,9 @@
 //! A flow: what is sent, from where to where, and what is counted of it.
 
+use crate::device::{Ethernet, Gateway};
+use crate::ends::{Ends, ends, gateway};
 use crate::finish::{leave_fcs, spoil};
-use crate::headers::{HEADERS, Written};
+use crate::headers::{Destination, HEADERS, Written};
 use crate::read::{Faults, Node, Object};
 use crate::timing::{Timing, sizes};
 use linerate_generate::packet::{self, Frames, Sizes};
@@ -38,6 +40,8 @@ pub struct Flow {
     pub tx: String,
     /// The names of the ports that it should come to.
     pub rx: Vec<String>,
+    /// Whose MAC address its frames are to have as destination, where that follows from the devices that send it.
+    pub gateway: Option<Gateway>,
     /// Its frames, how fast and how many. Its number is not given yet.
     pub stream: Stream,
     /// As one line of the packet language.
@@ -62,7 +66,7 @@ impl Flow {
     pub fn read(
         node: &Node<'_>,
         seed: u64,
-        line: impl Fn(&str) -> Option<f64>,
+        (devices, line): (&[Ethernet], impl Fn(&str) -> Option<f64>),
         room: usize,
         faults: &mut Faults,
         warnings: &mut Vec<String>,
@@ -70,14 +74,16 @@ impl Flow {
         let before = faults.list.len() + faults.more;
         let mut flow = node.object(faults);
         let name = flow.needed("name", faults).to_owned();
-        let (tx, rx) = ends(&mut flow, faults);
+        let Ends { tx, rx, from } = ends(&mut flow, devices, faults);
         let headers = headers(&mut flow, seed, faults);
+        let gateway = gateway(&headers, &from, &flow.at("packet"), faults);
         let size = sizes(&mut flow, faults, warnings);
         let timing = Timing::read(&mut flow, line(&tx), faults);
         let mut made = Flow {
             name,
             tx,
             rx,
+            gateway,
             stream: empty(&timing),
             text: headers.iter().map(|header| header.text.as_str()).collect::<Vec<_>>().join("/"),
             is_counted: false,
@@ -214,34 +220,16 @@ fn empty(timing: &Timing) -> Stream {
     }
 }
 
-/// Where it is sent, and where it should come to.
-fn ends(flow: &mut Object<'_>, faults: &mut Faults) -> (String, Vec<String>) {
-    let Some(mut ends) = flow.object("tx_rx", faults) else {
-        faults.add(&flow.at("tx_rx"), "it is missing");
-        return Default::default();
-    };
-    ends.choice(&["port"], faults);
-    let path = ends.at("port");
-    let Some(mut port) = ends.object("port", faults) else {
-        faults.add(&path, "it is missing");
-        return Default::default();
-    };
-    let tx = port.needed("tx_name", faults).to_owned();
-    let mut rx: Vec<String> = port.texts("rx_names", faults).into_iter().map(str::to_owned).collect();
-    // Its name before there could be several.
-    if let Some(name) = port.text("rx_name", faults).filter(|name| rx.is_empty() && !name.is_empty()) {
-        rx.push(name.to_owned());
-    }
-    port.finish(faults);
-    ends.finish(faults);
-    (tx, rx)
-}
-
 fn headers(flow: &mut Object<'_>, seed: u64, faults: &mut Faults) -> Vec<Written> {
     let nodes = flow.list("packet", faults);
     if nodes.is_empty() {
         let usual = "eth(src=0, dst=0)".to_owned();
-        return vec![Written { text: usual, header: HEADERS.first(), is_bad: false }];
+        return vec![Written {
+            text: usual,
+            header: HEADERS.first(),
+            destination: Destination::Open,
+            ..Written::default()
+        }];
     }
     if nodes.len() > MOST_HEADERS {
         faults.add(&flow.at("packet"), format_args!("{} headers: at most {MOST_HEADERS}", nodes.len()));
@@ -291,7 +279,7 @@ fn custom(node: &Node<'_>, is_last: bool, faults: &mut Faults) -> Option<Written
         faults.add(&node.path, "bytes are supported as the last header alone");
         return None;
     }
-    Some(Written { text: format!("raw({digits})"), header: None, is_bad: false })
+    Some(Written { text: format!("raw({digits})"), ..Written::default() })
 }
 
 fn object_path(node: &Node<'_>) -> String {

@@ -44,6 +44,20 @@ pub struct Written {
     pub header: Option<&'static Header>,
     /// Its checksum is to be wrong.
     pub is_bad: bool,
+    /// Its destination is to be that of the gateway of who sends: nothing is said of it, or that it follows.
+    pub destination: Destination,
+}
+
+/// What is said of the destination of an Ethernet header.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Destination {
+    /// It is there; so it is in other headers.
+    #[default]
+    Given,
+    /// Nothing.
+    Open,
+    /// That it follows from the rest.
+    Follows,
 }
 
 impl Header {
@@ -51,13 +65,17 @@ impl Header {
     pub fn write(&'static self, node: &Node<'_>, seed: u64, faults: &mut Faults) -> Written {
         let mut object = node.object(faults);
         let mut parts = Vec::new();
-        let mut name = self.name;
+        let (mut name, mut destination) = (self.name, Destination::Given);
         let has_checksum = match self.otg {
             "icmp" | "icmpv6" => {
                 object.choice(&["echo"], faults);
                 let empty = object.object("echo", faults);
                 let outer = std::mem::replace(&mut object, empty.unwrap_or_else(|| nothing(node)));
                 outer.finish(faults);
+                true
+            }
+            "ethernet" => {
+                destination = follows(&object);
                 true
             }
             "ipv4" => {
@@ -76,6 +94,11 @@ impl Header {
             _ => true,
         };
         for field in self.fields {
+            if destination == Destination::Follows && field.otg == "dst" {
+                object.ignore(&["dst"]);
+                parts.push("dst=0".to_owned());
+                continue;
+            }
             field.write(&mut object, seed, &mut parts, faults);
         }
         if self.otg == "vlan" {
@@ -89,8 +112,19 @@ impl Header {
         if parts.iter().any(|part| part.starts_with("checksum=")) {
             parts.retain(|part| part != "checksum");
         }
-        Written { text: format!("{name}({})", parts.join(", ")), header: Some(self), is_bad }
+        Written { text: format!("{name}({})", parts.join(", ")), header: Some(self), is_bad, destination }
     }
+}
+
+/// What is said of the destination. Where it follows it is 0 until then.
+fn follows(object: &Object<'_>) -> Destination {
+    let Some(value) = object.peek("dst") else { return Destination::Open };
+    let fields = value.as_object();
+    let is_auto = fields.is_some_and(|fields| match fields.get("choice") {
+        Some(choice) => choice == "auto",
+        None => fields.len() == 1 && fields.contains_key("auto"),
+    });
+    if is_auto { Destination::Follows } else { Destination::Given }
 }
 
 fn nothing<'a>(node: &Node<'a>) -> Object<'a> {

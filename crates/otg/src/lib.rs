@@ -5,7 +5,7 @@
 //! ([`read::Faults`]), before anything is changed.
 //!
 //! - [`config`]: ports, captures, layer 1 and flows; [`flow`]: a flow as a stream; [`headers`]: which headers and fields there are;
-//!   [`pattern`]: the values of a field; `finish`: what the packet language does not say, as wrong checksums;
+//!   [`device`]: stations with addresses; [`pattern`]: the values of a field; `finish`: what the packet language does not say, as wrong checksums;
 //! - [`control`]: states that are to be taken up, and what is asked for;
 //! - [`answer`]: metrics as they are answered.
 //!
@@ -24,6 +24,8 @@
 pub mod answer;
 pub mod config;
 pub mod control;
+pub mod device;
+mod ends;
 mod finish;
 pub mod flow;
 pub mod headers;

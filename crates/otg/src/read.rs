@@ -27,6 +27,11 @@ impl Faults {
         self.list.push(what);
     }
 
+    /// How many there are.
+    pub fn count(&self) -> usize {
+        self.list.len() + self.more
+    }
+
     /// Whether there are none.
     pub fn is_empty(&self) -> bool {
         self.list.is_empty()
@@ -143,6 +148,11 @@ impl<'a> Object<'a> {
         self.taken.insert(name);
         let value = self.map?.get(name).filter(|value| !value.is_null())?;
         Some(Node { path: self.at(name), value })
+    }
+
+    /// The same without taking it.
+    pub fn peek(&self, name: &str) -> Option<&'a Value> {
+        self.map?.get(name).filter(|value| !value.is_null())
     }
 
     /// A field that is an object.

@@ -100,9 +100,9 @@ fn every_field_of_the_table_can_be_set_counted_and_listed() {
 #[test]
 fn everything_that_is_not_supported_is_told_with_its_path_at_once() {
     let document = json!({
-        "ports": [{"name": "p1", "speed": 1}], "lags": [{}], "devices": [{}], "stateful_flows": {"a": 1},
+        "ports": [{"name": "p1", "speed": 1}], "lags": [{}], "devices": [{"name": "d1", "bgp": {}}], "stateful_flows": {"a": 1},
         "flows": [{
-            "name": "f1", "tx_rx": {"choice": "device", "device": {}}, "egress_packet": [{}],
+            "name": "f1", "tx_rx": {"choice": "lag", "lag": {}}, "egress_packet": [{}],
             "packet": [
                 {"choice": "ethernet", "ethernet": {"dst": {"choice": "value", "value": "x", "metric_tags": [{}]}}},
                 {"choice": "ipv4", "ipv4": {"options": [{}], "src": {"choice": "auto"}}},
@@ -116,7 +116,7 @@ fn everything_that_is_not_supported_is_told_with_its_path_at_once() {
     for path in [
         "ports[0].speed",
         "lags",
-        "devices",
+        "devices[0].bgp",
         "stateful_flows",
         "flows[0].tx_rx.choice",
         "flows[0].egress_packet",

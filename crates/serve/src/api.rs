@@ -3,8 +3,8 @@
 use crate::desk::Desk;
 use crate::own;
 pub use crate::own::describe::openapi;
-use crate::tester::{Settling, Tester};
-use linerate_otg::control::{self, Metrics, State};
+use crate::tester::{Neighbor, Settling, Tester};
+use linerate_otg::control::{self, Metrics, Neighbors, State};
 use linerate_otg::read::Faults;
 use linerate_otg::{MODEL, MODELS, answer};
 use serde_json::{Value, json};
@@ -51,9 +51,9 @@ const MODEL_PATHS: &[Path] = &[
     path("PATCH", "/config/append", "Adds flows."),
     path("PATCH", "/config/delete", "Takes flows away."),
     path("POST", "/control/state", "Has flows, captures and links take up a state."),
-    path("POST", "/control/action", "Refused: there are no protocols to act on."),
+    path("POST", "/control/action", "Refused: no actions are supported."),
     path("POST", "/monitor/metrics", "Figures of ports or flows."),
-    path("POST", "/monitor/states", "Neighbours of devices: there are none."),
+    path("POST", "/monitor/states", "Gateways of devices, and their MAC addresses."),
     Path { kind: BYTES, ..path("POST", "/monitor/capture", "What was captured at a port, as pcap or pcapng.") },
     path("GET", "/capabilities/version", "Versions of the model and of this program."),
 ];
@@ -165,11 +165,11 @@ fn act(tester: &mut Tester, (method, path): (&str, &str), document: &Value, text
         }
         (_, "/control/action") => {
             let mut faults = Faults::default();
-            faults.add("choice", "actions are not supported: there are no protocols here");
+            faults.add("choice", "actions are not supported");
             return Err(faults);
         }
         (_, "/monitor/metrics") => metrics(tester, &Metrics::read(document)?)?,
-        (_, "/monitor/states") => states(document)?,
+        (_, "/monitor/states") => states(tester, &Neighbors::read(document)?)?,
         (_, "/monitor/capture") => Answer::of(BYTES, tester.captured(&control::capture(document)?)?),
         _ => Answer::json(
             200,
@@ -200,7 +200,10 @@ fn state(tester: &mut Tester, state: &State) -> Result<Option<Settling>, Faults>
             }
             if faults.is_empty() { Ok(None) } else { Err(faults) }
         }
-        State::Protocols => Ok(None),
+        State::Protocols(is_on) => {
+            tester.switch_devices(*is_on);
+            Ok(None)
+        }
     }
 }
 
@@ -242,16 +245,18 @@ fn rows(choice: &str, rows: impl Iterator<Item = Value>) -> Answer {
     Answer::of(JSON, body + "]}")
 }
 
-/// Neighbours of devices, of which there are none.
-fn states(document: &Value) -> Result<Answer, Faults> {
-    let choice = document.get("choice").and_then(Value::as_str).unwrap_or("ipv4_neighbors");
-    if !["ipv4_neighbors", "ipv6_neighbors"].contains(&choice) {
-        let mut faults = Faults::default();
-        faults.add("choice", format!("{choice:?} is not supported; there is ipv4_neighbors, ipv6_neighbors"));
-        return Err(faults);
-    }
-    let none: [Value; 0] = [];
-    Ok(Answer::json(200, &json!({"choice": choice, choice: none})))
+/// Gateways of devices: those that nobody has answered for have no MAC address.
+fn states(tester: &Tester, wanted: &Neighbors) -> Result<Answer, Faults> {
+    let (choice, address) =
+        if wanted.is_v4 { ("ipv4_neighbors", "ipv4_address") } else { ("ipv6_neighbors", "ipv6_address") };
+    let row = |found: Neighbor<'_>| {
+        let mut row = json!({"ethernet_name": found.ethernet, address: found.ip.to_string()});
+        if let Some(mac) = found.mac {
+            row["link_layer_address"] = mac.to_string().into();
+        }
+        row
+    };
+    Ok(rows(choice, tester.neighbors(wanted)?.into_iter().map(row)))
 }
 
 #[cfg(test)]

@@ -10,7 +10,7 @@
 //! Frames never meet the server: ports have threads of their own, whose counters are read, and which commands are handed to. Whoever
 //! holds a port's account (`Listener::heard`) holds up its receiver, so it is held for a row at a time.
 //!
-//! - [`tester`]: ports, configuration, flows and their figures; [`listen`]: what comes at a port; [`capture`]: what is kept of it;
+//! - [`tester`]: ports, configuration, flows and their figures; [`listen`]: what comes at a port; [`capture`]: what is kept of it; `devices`: who answers there;
 //! - [`api`]: what each path does, [`own`]: those below `/api/v1`; `page`: what a browser is handed;
 //! - [`recordings`]: what streams replay;
 //! - [`desk`]: what connections share; `history`: the last ten minutes; [`measuring`]: a measurement beside all that, which somebody else makes; [`top`]: flows of a port;
@@ -34,6 +34,7 @@ pub mod api;
 pub mod capture;
 mod connections;
 pub mod desk;
+mod devices;
 pub mod guard;
 mod history;
 pub mod http;

@@ -1,6 +1,7 @@
 //! What comes at a port: counted, checked against the flows, and captured where that is wanted.
 
 use crate::capture::Captured;
+use crate::devices::Devices;
 use crate::top::Top;
 use linerate_burst::Burst;
 use linerate_engine::consumer::{Consumer, End, Look, Order, Round};
@@ -8,7 +9,7 @@ use linerate_engine::{Receive, ReceiveError, Stop};
 use linerate_generate::Check;
 use linerate_generate::check::Options;
 use linerate_generate::trailer::Key;
-use linerate_port::RxPort;
+use linerate_port::{RxPort, TxPort};
 use linerate_wire::Link;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -35,6 +36,8 @@ pub struct Heard {
     pub looks: u64,
     /// What is captured, or was.
     pub captured: Captured,
+    /// Devices at it.
+    pub devices: Devices,
     /// Its flows, while somebody wants to know.
     pub top: Option<Box<Top>>,
 }
@@ -54,9 +57,9 @@ pub fn account(key: Key, room: usize) -> Check {
 }
 
 impl Heard {
-    fn new(check: Check) -> Self {
+    fn new(check: Check, devices: Devices) -> Self {
         let (captured, losses) = (Captured::default(), BTreeMap::new());
-        Heard { check, frames: 0, bytes: 0, losses, looks: 0, captured, top: None }
+        Heard { check, frames: 0, bytes: 0, losses, looks: 0, captured, devices, top: None }
     }
 }
 
@@ -65,8 +68,9 @@ impl Listener {
     ///
     /// # Errors
     /// If there can be no more threads.
-    pub fn start(port: RxPort) -> std::io::Result<Self> {
-        let heard = Arc::new(Mutex::new(Heard::new(account(Key::default(), MOST_STREAMS))));
+    pub fn start(port: RxPort, answers: Option<TxPort>) -> std::io::Result<Self> {
+        let devices = Devices::new(answers);
+        let heard = Arc::new(Mutex::new(Heard::new(account(Key::default(), MOST_STREAMS), devices)));
         let receive = Receive::all(vec![port]);
         let stop = receive.stop.clone();
         let failure = Arc::new(Mutex::new(None));
@@ -143,7 +147,7 @@ impl Consumer for Hearing {
 }
 
 impl Hearing {
-    fn hear(&mut self, round: &Round<'_>) {
+    fn hear(&mut self, round: &mut Round<'_>) {
         if round.frames() == 0 && round.elapsed < self.turn_at {
             return;
         }
@@ -178,6 +182,7 @@ impl Hearing {
             }
             self.turn_at = round.elapsed + TURN;
         }
+        heard.devices.hear(round);
     }
 }
 

@@ -19,6 +19,8 @@ pub struct Opened {
     pub tx: TxPort,
     /// To receive by.
     pub rx: RxPort,
+    /// To answer by, where devices can be.
+    pub answers: Option<TxPort>,
     /// Bits per second of its line, where that is known.
     pub line: Option<f64>,
     /// The longest frame that it sends, without FCS.
@@ -47,8 +49,8 @@ impl Port {
     /// # Errors
     /// If there can be no more threads.
     pub fn start(opened: Opened) -> std::io::Result<Self> {
-        let Opened { name, spec, tx, rx, line, longest, is_up } = opened;
-        let (transmitter, listener) = (Transmitter::start(tx)?, Listener::start(rx)?);
+        let Opened { name, spec, tx, rx, answers, line, longest, is_up } = opened;
+        let (transmitter, listener) = (Transmitter::start(tx)?, Listener::start(rx, answers)?);
         let (before, rates) = ([0; 4], Rates::default());
         Ok(Port { name, spec, line, longest, is_up, transmitter, listener, before, rates })
     }

@@ -1,5 +1,6 @@
 //! The tester: its ports, the configuration, the flows and their figures.
 
+mod devices;
 mod figures;
 mod numbers;
 mod own;
@@ -10,6 +11,7 @@ mod settle;
 mod tests;
 mod trial;
 
+pub use devices::Neighbor;
 pub use settle::{LOOK, Settling};
 pub use trial::{Beside, Came, Look, Way, run as run_trial};
 
@@ -127,6 +129,7 @@ impl Tester {
         (self.config, self.places) = (config, places);
         self.watched.get_mut().clear();
         self.renew();
+        self.place_devices();
         for port in &mut self.ports {
             let (frames, bytes) = port.transmitter.sent();
             let mut heard = port.listener.heard();
@@ -260,6 +263,7 @@ impl Tester {
         if self.running.iter().all(|running| !running.is_active()) {
             self.renew();
         }
+        self.address(flows)?;
         self.number(flows)?;
         // By ports, those that stand for themselves first, then each sequence.
         let mut groups = BTreeMap::new();

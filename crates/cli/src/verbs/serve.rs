@@ -16,7 +16,7 @@ use anyhow::Context;
 use linerate_backends::{REGISTRY, open_rx, open_tx};
 use linerate_burst::LinkType;
 use linerate_engine::Stop;
-use linerate_port::{RxOptions, Spec, TxOptions};
+use linerate_port::{RxOptions, Spec, TxOptions, TxPort};
 use linerate_serve::{Desk, Guard, Opened, Secure, Tester, Token};
 use std::io::Read;
 use std::net::{SocketAddr, TcpListener};
@@ -233,10 +233,18 @@ fn open(name: &str, spec: &Spec, identity: &Identity) -> anyhow::Result<Opened> 
         spec: spec.to_string(),
         tx,
         rx,
+        answers: answers(spec, identity)?,
         line: guard::line_of(found.as_ref()),
         longest: longest.min(if mtu == 0 { usize::MAX } else { mtu + LINK }),
         is_up: Box::new(is_up),
     })
+}
+
+/// The port that answers of devices leave by: beside the one that sends, where that is an interface.
+fn answers(spec: &Spec, identity: &Identity) -> anyhow::Result<Option<TxPort>> {
+    let Ok(beside) = beside(spec) else { return Ok(None) };
+    let options = TxOptions { owner: identity.owner(), ..TxOptions::default() };
+    open_tx(&beside, &options).map(Some).map_err(|error| identity.explain(error))
 }
 
 /// Bytes that nobody can know.

@@ -57,6 +57,11 @@ impl Hop {
         }
     }
 
+    /// Who asks.
+    pub fn source(&self) -> IpAddr {
+        self.ip
+    }
+
     /// The next hop's address.
     pub fn target(&self) -> IpAddr {
         self.target

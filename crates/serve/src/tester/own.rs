@@ -169,6 +169,7 @@ impl Tester {
                             loss: is_counted,
                             timestamps: is_counted,
                             latency: (stream.mark == Mark::Trailer).then_some(Latency::CutThrough),
+                            gateway: None,
                             stream,
                         });
                     }

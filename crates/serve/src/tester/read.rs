@@ -28,6 +28,14 @@ impl Tester {
             }
             places.push(found.unwrap_or(usize::MAX));
         }
+        for name in config.devices.iter().map(|ethernet| &ethernet.port) {
+            let at = config.ports.iter().position(|port| port.name == *name).and_then(|at| places.get(at));
+            let port = at.and_then(|place| self.ports.get(*place));
+            if let Some(port) = port.filter(|port| !port.listener.heard().devices.can_answer()) {
+                let what = format!("none can be at {name}: {} is no interface that answers could leave by", port.spec);
+                faults.add("devices", what);
+            }
+        }
         self.fit(&config, &places, "flows", &mut faults);
         config.warnings.dedup();
         if faults.is_empty() { Ok((config, places)) } else { Err(faults) }

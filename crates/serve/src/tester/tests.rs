@@ -23,6 +23,7 @@ fn tester(name: &str) -> Tester {
             spec: own.to_owned(),
             tx: open_tx(&spec(tx), &options).unwrap(),
             rx: open_rx(&spec(rx), &RxOptions::default()).unwrap(),
+            answers: None,
             line: None,
             longest: 9000,
             is_up: Box::new(|| true),
