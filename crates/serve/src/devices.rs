@@ -10,9 +10,9 @@ use linerate_port::TxPort;
 use linerate_wire::MacAddr;
 
 /// Those at a port.
-#[derive(Default)]
 pub struct Devices {
-    answers: Option<Answers>,
+    /// Or why there can be none.
+    answers: Result<Answers, String>,
     own: Vec<Own>,
     hops: Vec<Hop>,
     is_on: bool,
@@ -25,13 +25,14 @@ fn answerer(own: Vec<Own>) -> Answerer {
 
 impl Devices {
     /// None yet; they answer by this port, if there is one.
-    pub fn new(to: Option<TxPort>) -> Self {
-        Devices { answers: to.map(|to| Answers::new(to, answerer(Vec::new()))), ..Devices::default() }
+    pub fn new(to: Result<TxPort, String>) -> Self {
+        let answers = to.map(|to| Answers::new(to, answerer(Vec::new())));
+        Devices { answers, own: Vec::new(), hops: Vec::new(), is_on: false }
     }
 
-    /// Whether there can be any.
-    pub fn can_answer(&self) -> bool {
-        self.answers.is_some()
+    /// Why there can be none, if that is so.
+    pub fn refusal(&self) -> Option<&str> {
+        self.answers.as_ref().err().map(String::as_str)
     }
 
     /// These from now on, and there at once; none where there are none.
@@ -43,7 +44,7 @@ impl Devices {
     /// Whether they are there.
     pub fn switch(&mut self, is_on: bool) {
         self.is_on = is_on && !self.own.is_empty();
-        let Some(answers) = &mut self.answers else { return };
+        let Ok(answers) = &mut self.answers else { return };
         answers.renew(answerer(if self.is_on { self.own.clone() } else { Vec::new() }));
         if self.is_on {
             answers.announce();
@@ -53,7 +54,7 @@ impl Devices {
 
     /// Where a gateway is, if it has answered; who is silent is asked once more.
     pub fn find(&mut self, hop: &Hop) -> Option<MacAddr> {
-        let answers = self.answers.as_mut().filter(|_| self.is_on)?;
+        let answers = self.answers.as_mut().ok().filter(|_| self.is_on)?;
         match answers.resolution(hop)? {
             Resolution::At(mac) => return Some(mac),
             Resolution::Silent => answers.ask(*hop),
@@ -64,7 +65,7 @@ impl Devices {
 
     /// Looks at what has come, and sends what is to be sent.
     pub fn hear(&mut self, round: &mut Round<'_>) {
-        let Some(answers) = self.answers.as_mut().filter(|_| self.is_on) else { return };
+        let Some(answers) = self.answers.as_mut().ok().filter(|_| self.is_on) else { return };
         let questions: Vec<Vec<u8>> = round.bursts.iter().flat_map(asked).collect();
         answers.answer(questions.into_iter(), round);
     }

@@ -68,7 +68,7 @@ impl Listener {
     ///
     /// # Errors
     /// If there can be no more threads.
-    pub fn start(port: RxPort, answers: Option<TxPort>) -> std::io::Result<Self> {
+    pub fn start(port: RxPort, answers: Result<TxPort, String>) -> std::io::Result<Self> {
         let devices = Devices::new(answers);
         let heard = Arc::new(Mutex::new(Heard::new(account(Key::default(), MOST_STREAMS), devices)));
         let receive = Receive::all(vec![port]);

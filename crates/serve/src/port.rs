@@ -19,8 +19,8 @@ pub struct Opened {
     pub tx: TxPort,
     /// To receive by.
     pub rx: RxPort,
-    /// To answer by, where devices can be.
-    pub answers: Option<TxPort>,
+    /// To answer by, or why there can be no devices.
+    pub answers: Result<TxPort, String>,
     /// Bits per second of its line, where that is known.
     pub line: Option<f64>,
     /// The longest frame that it sends, without FCS.

@@ -56,7 +56,7 @@ Examples:
   # TCP streams, beside the kernel's receiver: two minutes
   linerate bench receive
   # frames in memory of a GPU, beside those of the host
-  linerate bench receive --device cuda:0
+  linerate bench receive --device device:0
   # with devices of DPDK, beside its testpmd (make dpdk)
   linerate bench burst --dpdk
   # frames of 64 bytes alone, a JSON line a row
@@ -99,8 +99,8 @@ pub struct Args {
     /// Of flows, cases of this level of detail alone
     #[arg(long, value_enum)]
     level: Option<super::flows::Level>,
-    /// Of receive, frames on this device (cpu, cuda:0) beside those of the host, by every way, fed from memory: no root needed
-    #[arg(long, value_name = "DEVICE", value_parser = Which::bare)]
+    /// Of receive, frames on this device (device:cpu, device:0) beside those of the host, by every way, fed from memory: no root needed
+    #[arg(long, value_name = "DEVICE")]
     device: Option<Which>,
     /// Of disk, the folder to write to [default: the one that the program is in]
     #[arg(long, value_name = "DIR")]

@@ -233,7 +233,7 @@ fn open(name: &str, spec: &Spec, identity: &Identity) -> anyhow::Result<Opened> 
         spec: spec.to_string(),
         tx,
         rx,
-        answers: answers(spec, identity)?,
+        answers: answers(spec, identity).map_err(|error| format!("{error:#}")),
         line: guard::line_of(found.as_ref()),
         longest: longest.min(if mtu == 0 { usize::MAX } else { mtu + LINK }),
         is_up: Box::new(is_up),
@@ -241,10 +241,9 @@ fn open(name: &str, spec: &Spec, identity: &Identity) -> anyhow::Result<Opened> 
 }
 
 /// The port that answers of devices leave by: beside the one that sends, where that is an interface.
-fn answers(spec: &Spec, identity: &Identity) -> anyhow::Result<Option<TxPort>> {
-    let Ok(beside) = beside(spec) else { return Ok(None) };
+fn answers(spec: &Spec, identity: &Identity) -> anyhow::Result<TxPort> {
     let options = TxOptions { owner: identity.owner(), ..TxOptions::default() };
-    open_tx(&beside, &options).map(Some).map_err(|error| identity.explain(error))
+    open_tx(&beside(spec)?, &options).map_err(|error| identity.explain(error))
 }
 
 /// Bytes that nobody can know.

@@ -30,10 +30,9 @@ impl Tester {
         }
         for name in config.devices.iter().map(|ethernet| &ethernet.port) {
             let at = config.ports.iter().position(|port| port.name == *name).and_then(|at| places.get(at));
-            let port = at.and_then(|place| self.ports.get(*place));
-            if let Some(port) = port.filter(|port| !port.listener.heard().devices.can_answer()) {
-                let what = format!("none can be at {name}: {} is no interface that answers could leave by", port.spec);
-                faults.add("devices", what);
+            let Some(port) = at.and_then(|place| self.ports.get(*place)) else { continue };
+            if let Some(why) = port.listener.heard().devices.refusal() {
+                faults.add("devices", format_args!("none can be at {name}: {why}"));
             }
         }
         self.fit(&config, &places, "flows", &mut faults);

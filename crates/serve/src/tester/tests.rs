@@ -23,7 +23,7 @@ fn tester(name: &str) -> Tester {
             spec: own.to_owned(),
             tx: open_tx(&spec(tx), &options).unwrap(),
             rx: open_rx(&spec(rx), &RxOptions::default()).unwrap(),
-            answers: None,
+            answers: Err("there is no interface".to_owned()),
             line: None,
             longest: 9000,
             is_up: Box::new(|| true),
@@ -102,4 +102,17 @@ fn streams_start_more_often_than_there_is_room_and_lose_nothing() {
     transmit(&mut tester, Traffic::Stop, &[1]);
     transmit(&mut tester, Traffic::Start, &[0, 2]);
     wait_until("they come again", || came(&tester));
+}
+
+#[test]
+fn devices_are_refused_where_nobody_could_answer() {
+    let mut tester = tester("devices");
+    let device = json!({"name": "d", "ethernets": [{"name": "e", "mac": "02:00:00:00:00:01", "connection": {"port_name": "b"},
+        "ipv4_addresses": [{"name": "a", "address": "10.0.0.1", "gateway": "10.0.0.2"}]}]});
+    let ports = json!([{"name": "a", "location": "p1"}, {"name": "b", "location": "p2"}]);
+    let text = json!({"ports": ports, "devices": [device]}).to_string();
+    let refused = tester.configure(&text).unwrap_err().lines();
+    assert_eq!(refused, ["devices: none can be at b: there is no interface"]);
+    assert_eq!(tester.text(), "{}", "nothing was changed");
+    tester.stop();
 }

@@ -41,7 +41,13 @@ impl FromStr for Which {
 
     fn from_str(text: &str) -> Result<Self, String> {
         let wrong = || format!("{text}: write device, device:N (a GPU by its number) or device:cpu");
-        match text.strip_prefix("device").ok_or_else(wrong)? {
+        let which = match text.strip_prefix("device") {
+            // What the device calls itself, and what other programs call it.
+            None if text == "cpu" => ":cpu",
+            None => text.strip_prefix("cuda").filter(|rest| *rest != ":cpu").ok_or_else(wrong)?,
+            Some(which) => which,
+        };
+        match which {
             "" => Ok(Which::Cuda(0)),
             ":cpu" => Ok(Which::Cpu),
             number => {
@@ -61,16 +67,6 @@ impl fmt::Display for Which {
 }
 
 impl Which {
-    /// A device without the word, as benchmarks have it.
-    pub fn bare(text: &str) -> Result<Which, String> {
-        match text.strip_prefix("cuda") {
-            None if text == "cpu" => Ok(Which::Cpu),
-            Some("") => Ok(Which::Cuda(0)),
-            Some(number) => format!("device{number}").parse().map_err(|_| format!("{text}: write cpu, cuda or cuda:N")),
-            None => Err(format!("{text}: write cpu, cuda or cuda:N")),
-        }
-    }
-
     /// Starts to use it.
     pub fn device(self) -> Result<Box<dyn Device>, DeviceError> {
         match self {
@@ -200,7 +196,8 @@ mod tests {
         for text in ["device:0", "device:7", "device:cpu"] {
             assert_eq!(text.parse::<Which>().unwrap().to_string(), text);
         }
-        for text in ["", "cpu", "device:", "device:gpu", "device:-1", "devices", "cuda:0"] {
+        assert_eq!(["cpu", "cuda", "cuda:3"].map(str::parse), [Ok(Which::Cpu), Ok(Which::Cuda(0)), Ok(Which::Cuda(3))]);
+        for text in ["", "cpu:", "device:", "device:gpu", "device:-1", "devices", "cuda:", "cuda:cpu"] {
             assert!(text.parse::<Which>().unwrap_err().contains("device:cpu"), "{text}");
         }
         assert!("int16".parse::<Samples>().is_ok() && "no".parse::<Samples>().is_err());
