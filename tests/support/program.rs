@@ -210,12 +210,14 @@ impl Ended {
         self
     }
 
-    /// The JSON document on standard output.
+    /// The last JSON document on standard output: on a slow machine others say how far it is.
     ///
     /// # Panics
-    /// If there is none.
+    /// If there is none, or anything else.
     pub fn json(&self) -> Value {
-        serde_json::from_str(&self.output).unwrap_or_else(|error| panic!("{error}: {}\n{}", self.output, self.errors))
+        let documents = serde_json::Deserializer::from_str(&self.output).into_iter();
+        let last = documents.last().unwrap_or_else(|| panic!("nothing: {}", self.errors));
+        last.unwrap_or_else(|error| panic!("{error}: {}\n{}", self.output, self.errors))
     }
 
     /// Whether standard output has this text in it.

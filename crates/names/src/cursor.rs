@@ -42,6 +42,13 @@ impl<'a> Cursor<'a> {
         Some(bytes.iter().fold(0, |number, byte| number << 8 | u64::from(*byte)) & (u64::MAX >> (66 - 8 * bytes.len())))
     }
 
+    /// Goes to the next byte that is not zero.
+    pub fn skip_zeros(&mut self) {
+        let zeros = self.0.as_chunks::<16>().0.iter().take_while(|some| u128::from_ne_bytes(**some) == 0).count();
+        let rest = &self.0[zeros * 16..];
+        self.0 = &rest[rest.iter().take_while(|byte| **byte == 0).count()..];
+    }
+
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
@@ -50,6 +57,17 @@ impl<'a> Cursor<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn zeros_are_skipped_wherever_they_end() {
+        for (zeros, length) in (0..70).flat_map(|zeros| [(zeros, zeros), (zeros, zeros + 1), (zeros, 75)]) {
+            let mut bytes = vec![0; length];
+            bytes[zeros.min(length)..].iter_mut().for_each(|byte| *byte = 7);
+            let mut rest = Cursor(&bytes);
+            rest.skip_zeros();
+            assert_eq!(rest.0.len(), length - zeros, "{zeros} of {length}");
+        }
+    }
 
     /// RFC 9000, A.1.
     #[test]

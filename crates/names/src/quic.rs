@@ -225,8 +225,10 @@ fn crypto(frames: &[u8], stream: &mut Stream) {
 }
 
 fn next_frame(rest: &mut Cursor<'_>, stream: &mut Stream) -> Option<()> {
+    // PADDING, a frame a byte, is most of an Initial.
+    rest.skip_zeros();
     match rest.varint()? {
-        // PADDING, PING.
+        // PADDING in a longer form, PING.
         0 | 1 => {}
         // ACK.
         kind @ (2 | 3) => {

@@ -27,7 +27,7 @@ const STAMPS: [u8; 12] = [1, 1, 8, 10, 0, 0, 0, 9, 0, 0, 0, 0];
 const NOW: Nanos = Nanos(1_700_000_000_000_000_000);
 /// After so many frames acknowledgements are made, as after a burst, and so many ahead are asked for.
 const BURST: usize = 64;
-const AHEAD: usize = 4;
+const AHEAD: usize = 8;
 
 /// A connection, and how its segments lie in blocks.
 pub(super) struct Connection {
@@ -120,7 +120,9 @@ impl Connection {
         for burst in starts.chunks(BURST) {
             for (index, start) in burst.iter().enumerate() {
                 if let Some(ahead) = burst.get(index + AHEAD) {
+                    // Headers lie over two lines.
                     linerate_burst::prefetch(&block[*ahead]);
+                    linerate_burst::prefetch(&block[*ahead + HEADERS - 1]);
                 }
                 let heard = self.hear(&block[*start..*start + whole], place);
                 ensure!(heard == Heard::Taken, "a segment was not taken: {heard:?}");
