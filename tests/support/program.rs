@@ -25,7 +25,8 @@ pub fn program() -> &'static Path {
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the workspace");
         let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
         let built = Command::new(cargo)
-            .args(["build", "--locked", "--quiet", "--package", "linerate-cli"])
+            // With a test beside it, features are those of `cargo test --workspace`, and nothing is built twice.
+            .args(["build", "--locked", "--quiet", "--workspace", "--bin", "linerate", "--test", "house"])
             .current_dir(root)
             .status()
             .expect("cargo");
