@@ -18,6 +18,7 @@ const UNSAFE_FILES: &[&str] = &[
     "crates/burst/src/pool.rs",
     "crates/device/src/cuda.rs",
     "crates/device/src/cuda/driver.rs",
+    "crates/device/src/cuda/host.rs",
     "crates/device/src/cuda/work.rs",
     "crates/device/src/dlpack.rs",
     "crates/filter/src/libpcap.rs",

@@ -107,6 +107,21 @@ fn what_testpmd_sends_is_counted_in_both_roles() {
     }
 }
 
+/// Two of its interfaces come to one socket at once, and each finds the port of its own id.
+#[test]
+fn several_interfaces_of_testpmd_go_to_the_ports_of_their_ids() {
+    let Some(scratch) = stage() else { return };
+    let ports = ["?role=server", "?role=server&id=1"].map(|more| port(&scratch, more)).join(",");
+    let count = start(&["count", &ports, "-c", "200000", "--json", "--interval", "0", "-Z", "root"]);
+    let second = device(&scratch, "client", "").replace("net_memif0", "net_memif1").replace("id=0", "id=1");
+    let devices = [second, device(&scratch, "client", "")];
+    let _testpmd = Testpmd::start(&scratch, &devices, &["--forward-mode=txonly", "--txpkts=60"]);
+    let json = count.end().good().json();
+    let frames: Vec<u64> =
+        json["accounts"].as_array().unwrap().iter().map(|account| account["received"].as_u64().unwrap_or(0)).collect();
+    assert!(frames.len() == 2 && frames.iter().all(|&frames| frames > 0), "{json:#}");
+}
+
 /// Every frame, though the sender goes as soon as it has sent the last one. Its counters begin anew then: it writes a file.
 #[test]
 fn what_is_sent_to_testpmd_it_receives() {

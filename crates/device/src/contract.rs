@@ -208,6 +208,14 @@ pub trait Device: Send {
     /// If there is no such memory.
     fn block(&mut self, bytes: usize) -> Result<Piece, DeviceError>;
 
+    /// Memory that is there already, such as a block of a ring or the region of a port: the same piece, which the device reads as fast
+    /// as a [block](Device::block) of its own as long as it lives. Its pages stay in memory meanwhile.
+    ///
+    /// # Errors
+    /// If the driver does not take it: pages of some devices, memory that is only to be read where the GPU can write alone, or that
+    /// was registered before.
+    fn register(&mut self, piece: Piece) -> Result<Piece, DeviceError>;
+
     /// Makes bytes of a frame zero.
     ///
     /// # Errors

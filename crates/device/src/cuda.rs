@@ -10,9 +10,11 @@
 #![allow(unsafe_code)]
 
 mod driver;
+mod host;
 mod work;
 
-use self::driver::{Context, Event, Memory, Stream, kernels, pinned};
+use self::driver::{Context, Event, Memory, Stream, kernels};
+use self::host::{pinned, registered};
 use self::work::{Found, Frames, Kernels, Pending, Room};
 use crate::contract::{Device, DeviceError, Examined, Exported, Facts, Route, Shape, Ticket};
 use crate::crc::{POWERS, tables};
@@ -152,6 +154,11 @@ impl Device for Cuda {
     fn block(&mut self, bytes: usize) -> Result<Piece, DeviceError> {
         self.ready()?;
         pinned(&self.context, bytes)
+    }
+
+    fn register(&mut self, piece: Piece) -> Result<Piece, DeviceError> {
+        self.ready()?;
+        registered(&self.context, piece)
     }
 
     fn clear(&mut self, frame: u32, range: Range<usize>) -> Result<Ticket, DeviceError> {

@@ -63,7 +63,9 @@ impl Model {
     fn new(mut device: Box<dyn Device>, shape: Shape) -> Model {
         device.allocate(shape).unwrap();
         let frame = Frame { raw: vec![0; shape.bytes], there: vec![false; shape.bytes] };
-        let blocks = (0..2).map(|_| device.block(500).unwrap()).collect();
+        // Memory of the device's making, and somebody else's.
+        let others = device.register(Piece::of(vec![0; 500], 0..500)).unwrap();
+        let blocks = vec![device.block(500).unwrap(), others];
         let frames = vec![frame; shape.frames as usize];
         Model { shape, device, frames, next: 0, blocks, last: Ticket(0), examined: Vec::new() }
     }

@@ -17,7 +17,7 @@ use crate::control::{Progress, Stop};
 use crate::died::survive;
 use crate::sender::{Account, Limits, Sender, Timing};
 use linerate_burst::{Count, Ledger, Nanos};
-use linerate_generate::stream::{Mark, StreamSet, Wrong};
+use linerate_generate::stream::{Mark, Order, StreamSet, Wrong};
 use linerate_generate::{Part, Traffic};
 use linerate_port::live::Unable;
 use linerate_port::{LiveControl, PortError, Sent, TxPort};
@@ -106,18 +106,30 @@ impl Streams {
     /// Gets ready to send through a port, by as many threads as it has queues. Call it with the privileges that opening
     /// the port needed.
     pub fn new(set: &StreamSet, port: TxPort) -> Result<Self, Unsendable> {
-        Streams::open(set, port, None)
+        Streams::open(set, port, None, false)
     }
 
     /// The same of streams that `control` may tell something while they run.
     pub fn controlled(set: &StreamSet, port: TxPort, control: &Control) -> Result<Self, Unsendable> {
-        Streams::open(set, port, Some(control))
+        Streams::open(set, port, Some(control), false)
     }
 
-    fn open(set: &StreamSet, mut port: TxPort, control: Option<&Control>) -> Result<Self, Unsendable> {
+    /// The same where each of several streams may be told something alone: a port that makes the frames of several at once has one
+    /// clock for all of them, so that this process makes them.
+    pub fn controlled_each(set: &StreamSet, port: TxPort, control: &Control) -> Result<Self, Unsendable> {
+        Streams::open(set, port, Some(control), set.order == Order::Interleaved && set.streams.len() > 1)
+    }
+
+    fn open(set: &StreamSet, mut port: TxPort, control: Option<&Control>, apart: bool) -> Result<Self, Unsendable> {
         set.check()?;
         let mut note = None;
-        if let Some(live) = port.queues.first_mut().and_then(|queue| queue.live()) {
+        let live = port.queues.first_mut().and_then(|queue| queue.live());
+        if apart && live.is_some() {
+            note = Some(format!(
+                "{}: each of several streams may be told something alone; this process makes the frames",
+                port.name
+            ));
+        } else if let Some(live) = live {
             let prepared = if control.is_some() { live.prepare_told(set) } else { live.prepare(set) };
             match prepared {
                 Ok(live) => {

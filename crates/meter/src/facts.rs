@@ -248,11 +248,16 @@ fn segment(protocol: u8, head: [u8; tcp::LEN], identification: u16) -> Segment {
 /// Kinds of TCP options in a frame that is `usual`.
 #[inline(always)]
 pub(crate) fn usual_kinds(frame: &[u8]) -> u64 {
+    frame.get(usual_headers(frame).1..).map_or(0, kinds_of)
+}
+
+/// Where the headers of IP and of what it carries are in a frame that is `usual`.
+#[inline(always)]
+pub(crate) fn usual_headers(frame: &[u8]) -> (usize, usize) {
     let is_tagged = frame.get(12..14) == Some(&vlan::CUSTOMER.to_be_bytes());
     let network = if is_tagged { ethernet::LEN + vlan::LEN } else { ethernet::LEN };
     let is_ipv4 = frame.get(network).is_some_and(|byte| byte >> 4 == 4);
-    let transport = network + if is_ipv4 { ipv4::LEN } else { ipv6::LEN };
-    frame.get(transport..).map_or(0, kinds_of)
+    (network, network + if is_ipv4 { ipv4::LEN } else { ipv6::LEN })
 }
 
 #[inline(always)]

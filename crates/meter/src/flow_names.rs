@@ -10,7 +10,7 @@ mod pool;
 
 use self::book::Book;
 use self::pool::Pool;
-use crate::facts::Facts;
+use crate::facts::{Facts, usual_headers};
 use crate::key::Wide;
 use crate::meter::Meter;
 use crate::record::SYN;
@@ -21,7 +21,6 @@ use linerate_names::quic::{self, Keys, LEAST_DATAGRAM};
 use linerate_names::tls::quic_client_hello;
 use linerate_names::{Found, Names, Protocol, Protocols, Read, Stream, first};
 use linerate_wire::registry::{TCP, UDP};
-use linerate_wire::{ethernet, vlan};
 use std::sync::Arc;
 
 /// Packets with payload that are looked at of a flow at the most: of TCP, and of UDP.
@@ -67,36 +66,43 @@ const BEGUN: u8 = 1;
 const DONE: u8 = 1 << 2;
 const HELD: u8 = 1 << 4;
 
-/// Where a packet is while it is on its way: which frame of the burst, and where in it its IP header is.
+/// Where a packet is while it is on its way: in which frame of the burst, and whether that is [`usual`](crate::facts::usual).
 #[derive(Clone, Copy)]
-pub(crate) struct Place {
-    pub frame: u32,
-    pub packet: u32,
-}
+pub(crate) struct Place(u32);
 
-impl Default for Place {
-    /// Nowhere: its frame is gone, or it is one of several fragments.
-    fn default() -> Self {
-        Place { frame: u32::MAX, packet: 0 }
-    }
-}
+/// The frame is not usual.
+const OTHER: u32 = 1 << 31;
 
 impl Place {
-    /// Of a frame behind Ethernet and at most one tag.
+    /// Its frame is gone, or it is one of several fragments.
+    pub const NOWHERE: Place = Place(u32::MAX);
+
+    /// In a frame that is usual.
     #[inline(always)]
-    pub fn of_ethernet(frame: usize, bytes: &[u8]) -> Place {
-        let is_tagged = bytes.get(12..14) == Some(&vlan::CUSTOMER.to_be_bytes());
-        let packet = if is_tagged { ethernet::LEN + vlan::LEN } else { ethernet::LEN };
-        Place { frame: frame as u32, packet: packet as u32 }
+    pub fn usual(frame: usize) -> Place {
+        Place(frame as u32)
     }
 
-    /// The payload, as far as it is there.
-    fn payload<'a>(self, burst: Burst<'a>, facts: &Facts) -> Option<&'a [u8]> {
-        let frame = self.frame as usize;
-        let bytes = if frame < burst.len() { burst.frame(frame) } else { return None };
-        let begin = self.packet as usize + facts.packet.saturating_sub(facts.payload) as usize;
-        let bytes = bytes.get(begin..)?;
-        Some(&bytes[..bytes.len().min(facts.payload as usize)])
+    /// In any frame.
+    pub fn other(frame: usize) -> Place {
+        Place(frame as u32 | OTHER)
+    }
+
+    /// The payload, as far as it is there, and the sequence number of its first byte; `network` is where the IP header is in a frame
+    /// that is not usual.
+    fn payload<'a>(self, burst: Burst<'a>, facts: &Facts, network: u32) -> (&'a [u8], u32) {
+        let frame = (self.0 & !OTHER) as usize;
+        let bytes = if frame < burst.len() { burst.frame(frame) } else { &[] };
+        let (network, sequence) = if self.0 & OTHER == 0 {
+            let (network, transport) = usual_headers(bytes);
+            let number = bytes.get(transport + 4..).and_then(|header| header.first_chunk());
+            (network, number.map_or(0, |number| u32::from_be_bytes(*number)))
+        } else {
+            (network as usize, facts.segment.sequence)
+        };
+        let begin = network + facts.packet.saturating_sub(facts.payload) as usize;
+        let bytes = bytes.get(begin..).unwrap_or_default();
+        (&bytes[..bytes.len().min(facts.payload as usize)], sequence)
     }
 }
 
@@ -157,13 +163,13 @@ impl FlowNames {
 
     /// Looks at a packet of a flow of which something is wanted; whether more is.
     #[inline(never)]
-    pub fn take(&mut self, record: u32, facts: &Facts, place: Place, burst: Burst<'_>) -> bool {
+    pub fn take(&mut self, record: u32, facts: &Facts, (place, network): (Place, u32), burst: Burst<'_>) -> bool {
         let is_tcp = facts.words.protocol() == TCP;
         if is_tcp && !facts.has_segment {
             // Its header is cut off.
             return true;
         }
-        let bytes = place.payload(burst, facts).unwrap_or_default();
+        let (bytes, sequence) = place.payload(burst, facts, network);
         let Some(beside) = self.beside.get_mut(record as usize) else { return false };
         if facts.payload > 0 {
             beside.looked = beside.looked.saturating_add(1);
@@ -171,7 +177,7 @@ impl FlowNames {
         let ports = [facts.words.rest as u16, (facts.words.rest >> 16) as u16];
         let is_wanted = if is_tcp {
             let is_over = beside.looked >= MOST_SEGMENTS;
-            self.take_segment(record, facts, ports, bytes) && !is_over
+            self.take_segment(record, facts, ports, (bytes, sequence)) && !is_over
         } else {
             let is_over = beside.looked >= MOST_DATAGRAMS;
             let is_wanted = if ports.contains(&DNS) {
@@ -187,10 +193,15 @@ impl FlowNames {
         is_wanted
     }
 
-    fn take_segment(&mut self, record: u32, facts: &Facts, ports: [u16; 2], bytes: &[u8]) -> bool {
+    fn take_segment(
+        &mut self,
+        record: u32,
+        facts: &Facts,
+        ports: [u16; 2],
+        (bytes, mut sequence): (&[u8], u32),
+    ) -> bool {
         let [side, other] = facts.sides();
         let beside = &mut self.beside[record as usize];
-        let mut sequence = facts.segment.sequence;
         if facts.flags & SYN != 0 {
             sequence = sequence.wrapping_add(1);
             // Another number is another attempt; nothing of the first one was taken.
@@ -341,11 +352,11 @@ impl FlowNames {
 impl Meter {
     /// Looks for names in a packet that was counted, while they are wanted.
     #[inline(always)]
-    pub(crate) fn read_names(&mut self, record: u32, facts: &Facts, place: Place, burst: Burst<'_>) {
+    pub(crate) fn read_names(&mut self, record: u32, facts: &Facts, place: (Place, u32), burst: Burst<'_>) {
         let Some(names) = &mut self.names else { return };
         let hot = &mut self.hot[record as usize];
-        if hot.wants_name() && (facts.payload > 0 || facts.flags & SYN != 0) && !names.take(record, facts, place, burst)
-        {
+        let is_looked_at = hot.wants_name() && (facts.payload > 0 || facts.flags & SYN != 0);
+        if is_looked_at && !names.take(record, facts, place, burst) {
             hot.want_name(false);
         }
     }

@@ -119,8 +119,7 @@ impl Meter {
     /// Takes frames; `links` says what those of each interface begin with, as far as that is known.
     pub fn take(&mut self, burst: Burst<'_>, links: &[Option<Link>], records: &mut dyn Records) {
         let mut pipeline = self.pipeline.take().unwrap_or_default();
-        let has_beside = self.encapsulations.has_macs() || self.names.is_some();
-        let has_detail = !self.tcp.is_off() || self.stats.is_some() || has_beside;
+        let has_detail = !self.tcp.is_off() || self.stats.is_some() || self.encapsulations.has_macs();
         let mut next = 0;
         while next < burst.len() {
             let to_tick = self.clock.frames_to_tick();
@@ -234,7 +233,7 @@ impl Meter {
         let ethernet = Some(Link::Ethernet);
         let is_first = links.first() == Some(&ethernet);
         let (mut packets, mut unusual) = (0, None);
-        for (facts, Extra { wide, encapsulation, place }) in group.room() {
+        for (Slot { facts, place, .. }, Extra { wide, encapsulation, .. }) in group.room() {
             let Some((desc, frame)) = frames.next() else { break };
             let is_ethernet = if desc.interface == 0 { is_first } else { link_of(links, desc) == ethernet };
             let is_usual = self.plain
@@ -250,8 +249,8 @@ impl Meter {
                 *encapsulation = Encapsulation::of_ethernet(frame);
                 facts.is_encapsulated = true;
             }
-            if DETAIL && self.names.is_some() {
-                *place = Place::of_ethernet(count - frames.len() - 1, frame);
+            if self.names.is_some() {
+                *place = Place::usual(count - frames.len() - 1);
             }
             if DETAIL && self.stats.is_some() && facts.has_segment {
                 facts.kinds = facts::usual_kinds(frame);
@@ -317,7 +316,7 @@ impl Meter {
     /// `counters` want.
     #[inline(never)]
     fn prefetch_beside<const DETAIL: bool>(&self, slots: &[Slot]) {
-        for Slot { facts, guess } in slots {
+        for Slot { facts, guess, .. } in slots {
             let Some(hot) = self.hot.get(*guess as usize) else { continue };
             if hot.is_first(facts.sides()[0])
                 && let Some(cold) = self.cold.get(*guess as usize)
@@ -342,7 +341,7 @@ impl Meter {
         burst: Burst<'_>,
         records: &mut dyn Records,
     ) {
-        for (Slot { facts, guess }, Extra { wide, encapsulation, place }) in slots.iter().zip(extras) {
+        for (Slot { facts, guess, place }, Extra { wide, encapsulation, network }) in slots.iter().zip(extras) {
             let counted = self.count::<DETAIL>(*guess, facts, wide);
             let record = match counted {
                 Counted::Done => *guess,
@@ -352,8 +351,8 @@ impl Meter {
             if counted != Counted::Done {
                 self.note_encapsulation(record, facts, encapsulation);
             }
-            if DETAIL {
-                self.read_names(record, facts, *place, burst);
+            if self.names.is_some() {
+                self.read_names(record, facts, (*place, *network), burst);
             }
         }
     }

@@ -21,6 +21,8 @@ pub(crate) struct Slot {
     pub facts: Facts,
     /// Its record, as far as its bucket says.
     pub guess: u32,
+    /// Where it is, if names are read.
+    pub place: Place,
 }
 
 /// What few packets have, apart so that it takes no room in the fastest memory.
@@ -30,8 +32,8 @@ pub(crate) struct Extra {
     pub wide: Wide,
     /// What is in front of it; anything unless the facts say that there is something.
     pub encapsulation: Encapsulation,
-    /// Where it is, if names are read.
-    pub place: Place,
+    /// Where its IP header is in the frame, unless it is usual.
+    pub network: u32,
 }
 
 /// Packets that go on together.
@@ -45,9 +47,9 @@ pub(crate) struct Group {
 impl Group {
     /// Where the next packets will be.
     #[inline(always)]
-    pub fn room(&mut self) -> impl Iterator<Item = (&mut Facts, &mut Extra)> {
+    pub fn room(&mut self) -> impl Iterator<Item = (&mut Slot, &mut Extra)> {
         let slots = self.slots[self.length.min(GROUP)..].iter_mut();
-        slots.map(|slot| &mut slot.facts).zip(&mut self.extras[self.length.min(GROUP)..])
+        slots.zip(&mut self.extras[self.length.min(GROUP)..])
     }
 
     /// There are packets in so many more places.
@@ -72,7 +74,7 @@ pub(crate) struct Pipeline {
 
 impl Default for Pipeline {
     fn default() -> Self {
-        let slots = [Slot { facts: Facts::NONE, guess: NONE }; GROUP];
+        let slots = [Slot { facts: Facts::NONE, guess: NONE, place: Place::NOWHERE }; GROUP];
         let group = Group { slots, extras: [Extra::default(); GROUP], length: 0 };
         Pipeline { groups: Box::new([group; STAGES]), newest: 0 }
     }

@@ -10,9 +10,10 @@ use aes::Aes128;
 use aes::cipher::{BlockCipherEncrypt, KeyInit};
 use aes_gcm::Aes128Gcm;
 use aes_gcm::aead::AeadInOut;
-use hkdf::Hkdf;
+use hkdf::{Hkdf, HkdfExtract};
 use sha2::Sha256;
 use std::borrow::Cow;
+use std::sync::LazyLock;
 
 /// What opens the packets that a client sends.
 pub struct Keys {
@@ -46,6 +47,17 @@ const SALT_2: [u8; 20] = *b"\x0d\xed\xe3\xde\xf7\x00\xa6\xdb\x81\x93\x81\xbe\x6e
 const SALT_DRAFT: [u8; 20] = *b"\xaf\xbf\xec\x28\x99\x93\xd2\x4c\x9e\x97\x86\xf1\x9c\x61\x11\xe0\x43\x90\xa8\x99";
 
 const SALT_OLD_DRAFT: [u8; 20] = *b"\xc3\xee\xf7\x12\xc7\x2e\xbb\x5a\x11\xa7\xd2\x43\x2b\xb4\x63\x65\xbe\xf9\xf5\x02";
+
+/// Keys begin alike in all connections of a version.
+type Extract = LazyLock<HkdfExtract<Sha256>>;
+static FROM_1: Extract = LazyLock::new(|| HkdfExtract::new(Some(&SALT_1)));
+static FROM_2: Extract = LazyLock::new(|| HkdfExtract::new(Some(&SALT_2)));
+static FROM_DRAFT: Extract = LazyLock::new(|| HkdfExtract::new(Some(&SALT_DRAFT)));
+static FROM_OLD_DRAFT: Extract = LazyLock::new(|| HkdfExtract::new(Some(&SALT_OLD_DRAFT)));
+
+/// Of the key, the vector, and the key of headers (RFC 9001, 5.1; RFC 9369, 3.3.2).
+const LABELS: [&str; 3] = ["quic key", "quic iv", "quic hp"];
+const LABELS_2: [&str; 3] = ["quicv2 key", "quicv2 iv", "quicv2 hp"];
 
 /// The header of an Initial, as far as it is not protected.
 #[derive(Clone, Copy)]
@@ -103,23 +115,23 @@ pub fn version_named(name: &str) -> Option<u32> {
 impl Keys {
     /// Those of the client, of a connection whose first Initial had this destination; `None` of versions that are not known.
     pub fn new(version: u32, id: &ConnectionId) -> Option<Keys> {
-        let salt = match version {
-            1 => SALT_1,
-            VERSION_2 => SALT_2,
-            0xff00_0017..=0xff00_001c => SALT_OLD_DRAFT,
-            _ if is_known(version) => SALT_DRAFT,
+        let (from, labels) = match version {
+            1 => (&FROM_1, &LABELS),
+            VERSION_2 => (&FROM_2, &LABELS_2),
+            0xff00_0017..=0xff00_001c => (&FROM_OLD_DRAFT, &LABELS),
+            _ if is_known(version) => (&FROM_DRAFT, &LABELS),
             _ => return None,
         };
-        let prefix = if version == VERSION_2 { "quicv2" } else { "quic" };
-        let initial = Hkdf::<Sha256>::new(Some(&salt), id.as_ref());
-        let secret: [u8; 32] = expand(&initial, "client in");
+        let mut initial = (**from).clone();
+        initial.input_ikm(id.as_ref());
+        let secret: [u8; 32] = expand(&initial.finalize().1, "client in");
         let secret = Hkdf::<Sha256>::from_prk(&secret).ok()?;
-        let key: [u8; 16] = expand(&secret, &format!("{prefix} key"));
-        let header: [u8; 16] = expand(&secret, &format!("{prefix} hp"));
+        let [key, vector, header] = labels;
+        let (key, header): ([u8; 16], [u8; 16]) = (expand(&secret, key), expand(&secret, header));
         Some(Keys {
             version,
             packet: Aes128Gcm::new(&key.into()),
-            vector: expand(&secret, &format!("{prefix} iv")),
+            vector: expand(&secret, vector),
             header: Aes128::new(&header.into()),
         })
     }
@@ -168,9 +180,9 @@ fn is_known(version: u32) -> bool {
 /// HKDF-Expand-Label (RFC 8446, 7.1) without context.
 fn expand<const N: usize>(secret: &Hkdf<Sha256>, label: &str) -> [u8; N] {
     let mut out = [0; N];
-    let info = [&[0, N as u8, label.len() as u8 + 6][..], b"tls13 ", label.as_bytes(), &[0]].concat();
+    let info = [&[0, N as u8, label.len() as u8 + 6][..], b"tls13 ", label.as_bytes(), &[0]];
     // Fails beyond 8,160 bytes alone.
-    secret.expand(&info, &mut out).map_or([0; N], |()| out)
+    secret.expand_multi_info(&info, &mut out).map_or([0; N], |()| out)
 }
 
 /// The Initials of a datagram.

@@ -26,7 +26,6 @@ impl Stream {
         if offset >= end {
             return;
         }
-        let is_behind_all = offset >= self.bytes.len();
         if end > self.bytes.len() {
             let room = end.next_multiple_of(STEP);
             self.bytes.reserve_exact(room - self.bytes.len());
@@ -34,21 +33,32 @@ impl Stream {
             self.bytes.resize(end, 0);
             self.came.resize(end.div_ceil(64), 0);
         }
-        if is_behind_all {
-            // Nothing of it can have come.
-            self.bytes[offset..end].copy_from_slice(&bytes[..end - offset]);
-            (offset..end).for_each(|place| self.came[place / 64] |= 1 << (place % 64));
-        } else {
-            for place in offset.max(self.ready)..end {
-                let (word, bit) = (&mut self.came[place / 64], 1 << (place % 64));
-                if *word & bit == 0 {
-                    *word |= bit;
-                    self.bytes[place] = bytes[place - offset];
+        let mut place = offset.max(self.ready);
+        while place < end {
+            let next = end.min((place / 64 + 1) * 64);
+            // Those of this word: the lowest bits are its first bytes.
+            let asked = (u64::MAX >> (64 - (next - place))) << (place % 64);
+            let came = &mut self.came[place / 64];
+            let mut new = asked & !*came;
+            *came |= asked;
+            if new == asked {
+                self.bytes[place..next].copy_from_slice(&bytes[place - offset..next - offset]);
+            } else {
+                let first = place / 64 * 64;
+                while new != 0 {
+                    let at = first + new.trailing_zeros() as usize;
+                    self.bytes[at] = bytes[at - offset];
+                    new &= new - 1;
                 }
             }
+            place = next;
         }
-        while self.ready < self.bytes.len() && self.came[self.ready / 64] >> (self.ready % 64) & 1 == 1 {
-            self.ready += 1;
+        while self.ready < self.bytes.len() {
+            let there = (self.came[self.ready / 64] >> (self.ready % 64)).trailing_ones() as usize;
+            self.ready += there;
+            if there == 0 || !self.ready.is_multiple_of(64) {
+                break;
+            }
         }
     }
 

@@ -7,18 +7,13 @@
 
 use crate::contract::DeviceError;
 use cudarc::driver::sys::{self, CUcontext, CUdevice, CUdeviceptr, CUevent, CUfunction, CUmodule, CUresult, CUstream};
-use linerate_burst::pool::Piece;
-use std::any::Any;
 use std::ffi::{CStr, c_char, c_void};
 use std::ops::Range;
-use std::ptr::{NonNull, null_mut};
+use std::ptr::null_mut;
 use std::sync::Arc;
 
 /// The least that takes the PTX that there is: 12.1.
 const LEAST_DRIVER: i32 = 12_010;
-/// Of `cuMemHostAlloc`: for all contexts, and mapped for the GPU.
-const PORTABLE: u32 = 1;
-const MAPPED: u32 = 2;
 /// Of `cuStreamCreate`: does not wait for the stream of those who name none. Of `cuEventCreate`: without times.
 const NON_BLOCKING: u32 = 1;
 const NO_TIMES: u32 = 2;
@@ -93,7 +88,7 @@ impl Context {
         Ok(free as u64)
     }
 
-    fn done(&self, what: &'static str, result: CUresult) -> Result<(), DeviceError> {
+    pub fn done(&self, what: &'static str, result: CUresult) -> Result<(), DeviceError> {
         done(&self.name, what, result)
     }
 }
@@ -166,49 +161,6 @@ impl Drop for Memory {
             let _ = unsafe { sys::cuMemFree_v2(self.base) };
         }
     }
-}
-
-/// Memory of the host that a GPU reads and writes by itself.
-#[derive(Debug)]
-struct Pinned {
-    context: Arc<Context>,
-    base: NonNull<u8>,
-}
-
-// SAFETY: reached through the piece that owns it alone.
-unsafe impl Send for Pinned {}
-// SAFETY: as above.
-unsafe impl Sync for Pinned {}
-
-impl Drop for Pinned {
-    fn drop(&mut self) {
-        if self.context.bind().is_ok() {
-            // SAFETY: allocated once by cuMemHostAlloc.
-            let _ = unsafe { sys::cuMemFreeHost(self.base.as_ptr().cast()) };
-        }
-    }
-}
-
-/// Such memory, all zero, from the beginning of a page on.
-pub(super) fn pinned(context: &Arc<Context>, bytes: usize) -> Result<Piece, DeviceError> {
-    let mut base: *mut c_void = null_mut();
-    // SAFETY: writes an address.
-    context.done("memory of the host", unsafe { sys::cuMemHostAlloc(&mut base, bytes.max(1), PORTABLE | MAPPED) })?;
-    let base = NonNull::new(base.cast::<u8>()).ok_or(DeviceError::Cannot("the driver gave no memory of the host"))?;
-    // SAFETY: as many bytes were just allocated, and nobody else has them.
-    unsafe { base.as_ptr().write_bytes(0, bytes) };
-    let owner: Arc<dyn Any + Send + Sync> = Arc::new(Pinned { context: Arc::clone(context), base });
-    // SAFETY: mapped as long as the owner lives, and written by the piece and by work that its owner has queued.
-    Ok(unsafe { Piece::shared(base, bytes, true, owner) })
-}
-
-/// The address by which a GPU reads memory of the host that [`pinned`] gave; none for other memory.
-pub(super) fn mapped(piece: &Piece) -> Option<u64> {
-    let mut address = 0;
-    let base = piece.bytes().as_ptr().cast_mut().cast();
-    // SAFETY: writes an address; the driver looks whether it knows the memory.
-    let result = unsafe { sys::cuMemHostGetDevicePointer_v2(&mut address, base, 0) };
-    (result == CUresult::CUDA_SUCCESS).then_some(address)
 }
 
 /// A queue of a GPU.

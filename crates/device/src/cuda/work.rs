@@ -4,7 +4,8 @@
 #![allow(unsafe_code)]
 
 use super::Cuda;
-use super::driver::{Context, Event, Kernel, Memory, Word, mapped, pinned};
+use super::driver::{Context, Event, Kernel, Memory, Word};
+use super::host::{mapped, pinned};
 use crate::contract::{DeviceError, Examined, Route, Shape, Ticket};
 use crate::crc::finish;
 use crate::form::Form;

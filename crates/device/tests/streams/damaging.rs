@@ -24,6 +24,10 @@ impl Device for Damaging {
         self.device.block(bytes)
     }
 
+    fn register(&mut self, piece: Piece) -> Result<Piece, DeviceError> {
+        self.device.register(piece)
+    }
+
     fn clear(&mut self, frame: u32, range: Range<usize>) -> Result<Ticket, DeviceError> {
         self.device.clear(frame, range)
     }

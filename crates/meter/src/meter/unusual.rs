@@ -32,8 +32,7 @@ impl Meter {
                     if packet.fragment.is_some() {
                         self.take_fragment(pipeline, packet, burst, records);
                     } else {
-                        let place = Place { frame: number as u32, packet: packet.network };
-                        self.push_packet(pipeline, &packet, (burst, place), records);
+                        self.push_packet(pipeline, &packet, (burst, Place::other(number)), records);
                     }
                 }
             }
@@ -54,7 +53,7 @@ impl Meter {
         self.counts.fragments_no_room = self.fragments.no_room;
         for mut packet in ready.drain(..) {
             self.note_fragment(&mut packet);
-            self.push_packet(pipeline, &packet, (burst, Place::default()), records);
+            self.push_packet(pipeline, &packet, (burst, Place::NOWHERE), records);
         }
         self.ready = ready;
     }
@@ -79,9 +78,10 @@ impl Meter {
         let hash = self.hash(words, &wide);
         let is_encapsulated = packet.encapsulation != Encapsulation::default();
         let group = pipeline.newest();
-        if let Some((facts, extra)) = group.room().next() {
-            *facts = Facts { words, hash, is_encapsulated, side, ..packet.facts };
-            *extra = Extra { wide, encapsulation: packet.encapsulation, place };
+        if let Some((slot, extra)) = group.room().next() {
+            slot.facts = Facts { words, hash, is_encapsulated, side, ..packet.facts };
+            slot.place = place;
+            *extra = Extra { wide, encapsulation: packet.encapsulation, network: packet.network };
         }
         group.grow(1);
         if group.is_full() {

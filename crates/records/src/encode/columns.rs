@@ -1,10 +1,9 @@
 //! Columns, made from the table of fields: from flows to an array each.
 
-use crate::fields::{self, Absence, Field as Declared, Get};
+use crate::fields::{self, Absence, Field as Declared, Get, Part};
 use arrow_array::builder::{ListBuilder, StringBuilder, UInt64Builder};
 use arrow_array::{
     ArrayRef, BooleanArray, Float64Array, TimestampNanosecondArray, UInt8Array, UInt16Array, UInt32Array, UInt64Array,
-    new_null_array,
 };
 use arrow_schema::{DataType, Field, Schema, TimeUnit};
 use linerate_burst::Nanos;
@@ -44,7 +43,36 @@ pub(super) fn columns() -> Vec<Column> {
     columns
 }
 
+/// What none of some flows has.
+pub(super) struct Absent {
+    tcp: bool,
+    stats: bool,
+    names: bool,
+}
+
+impl Absent {
+    /// From these.
+    pub fn from(flows: &[&Flow]) -> Absent {
+        let all = |has: fn(&Flow) -> bool| !flows.iter().any(|flow| has(flow));
+        Absent {
+            tcp: all(|flow| flow.tcp.is_some()),
+            stats: all(|flow| flow.stats.is_some()),
+            names: all(|flow| flow.names.is_some()),
+        }
+    }
+}
+
 impl Column {
+    /// Whether it has no values then.
+    pub fn is_absent(&self, absent: &Absent) -> bool {
+        match self.of.part {
+            Part::Tcp | Part::TcpSide => absent.tcp,
+            Part::Stats | Part::StatsSide => absent.stats,
+            Part::Names => absent.names,
+            Part::Flow | Part::Headers | Part::End | Part::Side | Part::Quality => false,
+        }
+    }
+
     /// Whether it holds times.
     pub fn is_of_times(&self) -> bool {
         matches!(self.of.get, Get::Time(_))
@@ -52,10 +80,6 @@ impl Column {
 
     /// Its values for these flows.
     pub fn array(&self, flows: &[&Flow]) -> ArrayRef {
-        let part = self.of.part;
-        if part.level() > Level::Counters && !flows.iter().any(|flow| part.is_in(flow)) {
-            return new_null_array(self.field.data_type(), flows.len());
-        }
         let side = self.side;
         match self.of.get {
             Get::U8(get) => Arc::new(flows.iter().map(|flow| get(flow, side)).collect::<UInt8Array>()),

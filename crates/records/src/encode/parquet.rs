@@ -2,7 +2,7 @@
 
 mod workers;
 
-use super::columns::{Column, columns};
+use super::columns::{Absent, Column, columns};
 use super::{Encoder, Origin, Settings};
 use arrow_array::{ArrayRef, StringArray, UInt32Array, UInt64Array};
 use arrow_schema::{DataType, Field, Schema, SchemaRef};
@@ -90,6 +90,8 @@ impl<W: Write + Send> Writer<W> {
         let number = self.writer.flushed_row_groups().len();
         let writers = self.groups.create_column_writers(number).map_err(io)?;
         let (columns, origin) = (&self.columns, &self.origin);
+        let absent = Absent::from(flows);
+        let is_absent = |column: usize| columns.get(column).is_some_and(|column| column.is_absent(&absent));
         let arrays = |column: usize, first: usize, flows: &[&Flow]| -> ArrayRef {
             match (columns.get(column), origin) {
                 (Some(column), _) => column.array(flows),
@@ -100,7 +102,7 @@ impl<W: Write + Send> Writer<W> {
                 (None, None) => Arc::new(UInt64Array::from(vec![0; flows.len()])),
             }
         };
-        let chunks = workers::encode(flows, self.schema.fields(), writers, self.threads, arrays)?;
+        let chunks = workers::encode(flows, self.schema.fields(), writers, self.threads, (is_absent, arrays))?;
         let mut group = self.writer.next_row_group().map_err(io)?;
         chunks.into_iter().try_for_each(|chunk| chunk.append_to_row_group(&mut group)).map_err(io)?;
         group.close().map_err(io)?;

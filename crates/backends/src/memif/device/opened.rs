@@ -72,7 +72,10 @@ impl Device {
             wish,
         });
         device.lobby.iter().for_each(|lobby| lobby.add(&device));
-        device.step();
+        // Who comes to one that listens waits until frames are asked for: other ids of its socket may be opened meanwhile.
+        if device.lobby.is_none() {
+            device.step();
+        }
         devices.push(Arc::downgrade(&device));
         Ok(device)
     }

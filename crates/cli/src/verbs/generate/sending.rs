@@ -194,6 +194,7 @@ fn ready(args: &Args, set: &StreamSet, port: TxPort, control: Option<&Control>) 
     Ok(match (args.keep, control) {
         (Some(frames), Some(control)) => Streams::controlled_kept(set, port, frames, control)?,
         (Some(frames), None) => Streams::kept(set, port, frames)?,
+        (None, Some(control)) if args.control.is_some() => Streams::controlled_each(set, port, control)?,
         (None, Some(control)) => Streams::controlled(set, port, control)?,
         (None, None) => Streams::new(set, port)?,
     })

@@ -5,7 +5,7 @@
 //! which somebody has taken already, so nobody waits for ever.
 
 use super::{BATCH, io};
-use arrow_array::ArrayRef;
+use arrow_array::{ArrayRef, new_null_array};
 use arrow_schema::Fields;
 use linerate_meter::Flow;
 use parquet::arrow::arrow_writer::{ArrowColumnChunk, ArrowColumnWriter, compute_leaves};
@@ -30,13 +30,16 @@ struct Group<'a, A> {
     flows: &'a [&'a Flow],
     fields: &'a Fields,
     arrays: A,
+    /// Columns without a value.
+    absent: Vec<bool>,
     slots: Vec<(Mutex<Slot>, Condvar)>,
     /// Pieces that were taken.
     taken: AtomicUsize,
     failed: AtomicBool,
 }
 
-/// Columns of these flows; `arrays` makes the values of a column for some of them, which begin at a row.
+/// Columns of these flows. Of each it is asked first whether it has no values at all: then all of it is one piece, which costs next to
+/// nothing. `arrays` makes the values of a column for some of the flows, which begin at a row.
 ///
 /// # Errors
 /// Those of encoding; no thread is to be had.
@@ -45,15 +48,16 @@ pub(super) fn encode<A>(
     fields: &Fields,
     writers: Vec<ArrowColumnWriter>,
     threads: usize,
-    arrays: A,
+    (is_absent, arrays): (impl Fn(usize) -> bool, A),
 ) -> Result<Vec<ArrowColumnChunk>>
 where
     A: Fn(usize, usize, &[&Flow]) -> ArrayRef + Sync,
 {
     let slot = |writer| (Mutex::new(Slot { writer: Some(writer), next: 0, chunk: None }), Condvar::new());
+    let absent = (0..writers.len()).map(is_absent).collect();
     let slots = writers.into_iter().map(slot).collect();
     let (taken, failed) = (AtomicUsize::new(0), AtomicBool::new(false));
-    let group = Group { flows, fields, arrays, slots, taken, failed };
+    let group = Group { flows, fields, arrays, absent, slots, taken, failed };
     std::thread::scope(|scope| {
         let begin = |_| std::thread::Builder::new().name("linerate-encode".into()).spawn_scoped(scope, || group.work());
         let others: Vec<_> = (1..threads).map_while(|number| begin(number).ok()).collect();
@@ -99,9 +103,15 @@ impl<A: Fn(usize, usize, &[&Flow]) -> ArrayRef + Sync> Group<'_, A> {
     }
 
     fn write(&self, column: usize, piece: usize, is_last: bool) -> Result<()> {
-        let first = piece * BATCH;
-        let flows = &self.flows[first..self.flows.len().min(first + BATCH)];
-        let array = (self.arrays)(column, first, flows);
+        let (first, is_absent) = (piece * BATCH, self.absent[column]);
+        if is_absent && first > 0 {
+            return Ok(());
+        }
+        let is_last = is_last || is_absent;
+        let array = match is_absent {
+            true => new_null_array(self.fields[column].data_type(), self.flows.len()),
+            false => (self.arrays)(column, first, &self.flows[first..self.flows.len().min(first + BATCH)]),
+        };
         let leaves = compute_leaves(&self.fields[column], &array).map_err(io)?;
         let (slot, turn) = &self.slots[column];
         let mut slot = slot.lock().unwrap_or_else(PoisonError::into_inner);
