@@ -149,11 +149,14 @@ class Browser:
         """What a click brings as a file."""
         path = self.folder / name
         path.unlink(missing_ok=True)
-        self.click(selector)
-        end = time.monotonic() + PATIENCE
+        end, again = time.monotonic() + PATIENCE, 0
         while not path.exists() or not path.stat().st_size:
             if time.monotonic() > end:
                 raise SystemExit(f"{name} does not come: {self.errors}")
+            if time.monotonic() > again:
+                # A table that is drawn anew meanwhile moves what is clicked at.
+                self.click(selector)
+                again = time.monotonic() + 5
             self.js("1")
             time.sleep(0.05)
         return path.read_bytes()
