@@ -223,6 +223,13 @@ fn what_cannot_be_meant_is_not_read() {
     assert_eq!(read(&["--since", &since.to_string()]), [10, 34, 6, 24, 0, 10], "by statistics of the last packets");
     assert_eq!(read(&["src host 10.0.0.7"]), [1, 40, 0, 39, 0, 1], "by the least and the greatest address");
     assert_eq!(read(&["src net 10.0.0.8/29"]), [8, 40, 0, 0, 32, 40], "by the column of addresses");
+    let bytes = |more: &[&str]| {
+        let (_, summary) = groups(&[&["--from", &folder, "--every", "1h"], more].concat(), &[]);
+        ["bytes_read", "bytes"].map(|name| summary[name].as_u64().unwrap())
+    };
+    let ([all, of], [some, same]) = (bytes(&[]), bytes(&["--until", &until.to_string()]));
+    assert!(0 < some && some < all / 3 && all < of, "{some} {all} {of}");
+    assert_eq!((of, of), (same, files(folder.as_ref()).iter().map(|file| file.metadata().unwrap().len()).sum()));
     assert_eq!(read(&["bytes > 1M"]), [0, 40, 0, 40, 0, 0], "by statistics");
     assert_eq!(read(&["not bytes > 1M"]), [40, 40, 0, 0, 0, 40]);
     let text = run(&["flows", "--from", &folder, "src", "host", "10.0.0.7"]).good().output;

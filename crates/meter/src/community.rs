@@ -9,6 +9,9 @@ use linerate_wire::registry;
 use sha1::{Digest, Sha1};
 use std::net::IpAddr;
 
+/// Characters of an ID: `1:` and 20 bytes in base64.
+const TEXT: usize = 30;
+
 impl Flow {
     /// The Community ID: `1:` and the SHA-1 of `seed`, addresses, protocol and ports, in base64; the seed is 0 unless all who are to
     /// understand each other agree on another.
@@ -34,18 +37,30 @@ impl Flow {
         if !is_one_way {
             ends.sort();
         }
-        let mut hash = Sha1::new();
-        hash.update(seed.to_be_bytes());
-        for (address, _) in ends {
-            match address {
-                IpAddr::V4(address) => hash.update(address.octets()),
-                IpAddr::V6(address) => hash.update(address.octets()),
-            }
-        }
-        hash.update([self.protocol, 0]);
-        if has_ports {
-            ends.iter().for_each(|(_, port)| hash.update(port.to_be_bytes()));
-        }
-        format!("1:{}", STANDARD.encode(hash.finalize()))
+        let mut text = String::with_capacity(TEXT);
+        text.push_str("1:");
+        STANDARD.encode_string(digest(seed, self.protocol, &ends, has_ports), &mut text);
+        text
     }
+}
+
+/// Of all that is hashed, put together first: it is one block of SHA-1.
+fn digest(seed: u16, protocol: u8, ends: &[(IpAddr, u16); 2], has_ports: bool) -> [u8; 20] {
+    let (mut bytes, mut used) = ([0; 2 + 2 * 16 + 2 + 4], 0);
+    let mut add = |more: &[u8]| {
+        bytes[used..][..more.len()].copy_from_slice(more);
+        used += more.len();
+    };
+    add(&seed.to_be_bytes());
+    for (address, _) in ends {
+        match address {
+            IpAddr::V4(address) => add(&address.octets()),
+            IpAddr::V6(address) => add(&address.octets()),
+        }
+    }
+    add(&[protocol, 0]);
+    if has_ports {
+        ends.iter().for_each(|(_, port)| add(&port.to_be_bytes()));
+    }
+    Sha1::digest(&bytes[..used]).into()
 }

@@ -1,13 +1,12 @@
 //! Records that go on, as far as they were counted: for whoever looks while a meter works.
 //!
-//! Nothing is kept for it and nothing is written: a glance reads the two lines of a record, of those records alone that had a packet
-//! lately.
+//! Nothing is kept for it and nothing is written: a glance reads one line of each record, and the other of those that had a packet lately.
 
 use crate::expire::STRETCH;
 use crate::flow::Flow;
 use crate::key::{End, Tunnel, Wide, is_icmp};
 use crate::meter::Meter;
-use crate::record::WideRecord;
+use crate::record::{Hot, WideRecord, age};
 use linerate_burst::Nanos;
 use linerate_names::Names;
 use std::sync::Arc;
@@ -78,6 +77,12 @@ impl Meter {
         mut show: impl FnMut(u64, &dyn Fn() -> Glance),
     ) -> Option<usize> {
         let end = self.hot.len().min(from.saturating_add(most));
+        // A line of a record says how long ago its packets were, of times that are near; else the other is needed too.
+        let is_near = self.clock.is_near(since.0);
+        let is_late = |hot: &Hot, place: usize| match is_near {
+            true => hot.ways.iter().any(|way| age(since.0, way.seen) <= 0),
+            false => self.cold[place].ended(hot) >= since.0,
+        };
         let mut place = from;
         while place < end {
             // Stretches without flows are passed over, as the sweep does it.
@@ -85,8 +90,8 @@ impl Meter {
                 place = (place / STRETCH + 1) * STRETCH;
                 continue;
             }
-            let (hot, cold) = (&self.hot[place], &self.cold[place]);
-            if !hot.is_free() && cold.ended(hot) >= since.0 {
+            let hot = &self.hot[place];
+            if !hot.is_free() && is_late(hot, place) {
                 show(hot.packets(&self.spills, place as u32), &|| self.glance_at(place as u32));
             }
             place += 1;

@@ -16,6 +16,7 @@ use parquet::file::statistics::Statistics;
 use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 
 /// Records that are looked at together: their columns stay in the cache.
 const BATCH: usize = 8192;
@@ -47,8 +48,10 @@ pub(crate) enum Looked {
 pub(crate) type Show<'a, R> = dyn FnMut(&Batch, Option<&[bool]>, usize) -> R + 'a;
 
 impl File {
-    pub fn open(path: &Path) -> Result<Self, String> {
-        let file = std::fs::File::open(path).and_then(Pieces::of).map_err(|error| error.to_string())?;
+    /// Opens a file; `read` counts the bytes that are read of it.
+    pub fn open(path: &Path, read: &Arc<AtomicU64>) -> Result<Self, String> {
+        let file = std::fs::File::open(path).and_then(|file| Pieces::of(file, read));
+        let file = file.map_err(|error| error.to_string())?;
         let options = ArrowReaderOptions::new().with_skip_arrow_metadata(true);
         let plain = ArrowReaderMetadata::load(&file, options.clone()).map_err(|error| error.to_string())?;
         let fields: Vec<Field> = plain.schema().fields().iter().map(|field| coded(field)).collect();

@@ -7,8 +7,8 @@ use parquet::file::reader::Length;
 
 /// Bytes of a page, unpacked: ours have 1 MiB, and a dictionary not much more.
 const MOST: u64 = 256 << 20;
-/// Bytes that are looked at together, and those that a header may have.
-const WINDOW: u64 = 1 << 16;
+/// Bytes that a header has, and those that one may have.
+const USUAL: u64 = 512;
 const HEADER: u64 = 1 << 14;
 /// Structures within structures.
 const DEEPEST: usize = 8;
@@ -20,19 +20,22 @@ pub(crate) fn check(file: &Pieces, start: i64, length: i64) -> Result<(), String
         .and_then(|(start, length)| Some((start, start.checked_add(length)?)))
         .filter(|(_, end)| *end <= file.len())
         .ok_or("a column is said to lie behind the end of the file")?;
-    let (mut at, mut window, mut base) = (start, Vec::new(), start);
+    let mut at = start;
     while at < end {
-        let seen = (at - base).min(window.len() as u64) as usize;
-        if (window.len() - seen) < HEADER as usize {
-            window = file.piece(at, WINDOW.min(file.len() - at) as usize).map_err(|error| error.to_string())?;
-            base = at;
-        }
-        let mut header = Compact { bytes: &window[(at - base) as usize..], at: 0 };
-        let [unpacked, packed] = header.page().ok_or("the header of a page is damaged")?;
+        let header = |most: u64| -> Result<_, String> {
+            let bytes = file.piece(at, most.min(end - at) as usize).map_err(|error| error.to_string())?;
+            let mut header = Compact { bytes: &bytes, at: 0 };
+            Ok(header.page().map(|sizes| (sizes, header.at as u64)))
+        };
+        let found = match header(USUAL)? {
+            None => header(HEADER)?,
+            found => found,
+        };
+        let ([unpacked, packed], length) = found.ok_or("the header of a page is damaged")?;
         if unpacked > MOST {
             return Err(format!("a page claims {unpacked} bytes"));
         }
-        at += header.at as u64 + packed;
+        at = at.saturating_add(length).saturating_add(packed);
     }
     Ok(())
 }
@@ -120,12 +123,13 @@ impl Compact<'_> {
 mod tests {
     use super::*;
     use std::io::Write;
+    use std::sync::Arc;
 
     fn checked(bytes: &[u8], start: i64, length: i64) -> Result<(), String> {
         let path = std::env::temp_dir().join(format!("linerate-pages-{}-{start}-{length}", std::process::id()));
         let mut file = std::fs::File::create(&path).unwrap();
         file.write_all(bytes).unwrap();
-        let found = check(&Pieces::of(std::fs::File::open(&path).unwrap()).unwrap(), start, length);
+        let found = check(&Pieces::of(std::fs::File::open(&path).unwrap(), &Arc::default()).unwrap(), start, length);
         std::fs::remove_file(&path).unwrap();
         found
     }

@@ -10,6 +10,7 @@ use linerate_meter::Flow;
 use linerate_records::back::{self, Value};
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 /// What was read to answer, and what was not.
@@ -43,6 +44,9 @@ pub type GoesOn<'a> = &'a (dyn Fn() -> bool + Sync);
 pub struct Store {
     files: Vec<Stored>,
     passed: u64,
+    /// Bytes of all files, those that were passed over among them, and those that were read.
+    bytes: u64,
+    read: Arc<AtomicU64>,
 }
 
 impl Scan {
@@ -88,8 +92,15 @@ impl Store {
     /// Of these files those that may have records of a time, in ns since 1970.
     pub fn new(files: Vec<Stored>, since: u64, until: u64) -> Self {
         let all = files.len();
+        // One that is not there any more is told of when it is opened.
+        let bytes = files.iter().filter_map(|file| std::fs::metadata(&file.path).ok()).map(|of| of.len()).sum();
         let files: Vec<Stored> = files.into_iter().filter(|file| file.may_have(since, until)).collect();
-        Store { passed: (all - files.len()) as u64, files }
+        Store { passed: (all - files.len()) as u64, files, bytes, read: Arc::default() }
+    }
+
+    /// Bytes that were read so far, and those of all files.
+    pub fn bytes_read(&self) -> [u64; 2] {
+        [self.read.load(Ordering::Relaxed), self.bytes]
     }
 
     /// Asks all of them, by so many threads. A file that cannot be read is told of, and what was read of it counts. Where no keys are asked
@@ -175,7 +186,7 @@ impl Store {
             state.next_file += 1;
             state.opening += 1;
             drop(state);
-            let opened = survive(|| File::open(&stored.path));
+            let opened = survive(|| File::open(&stored.path, &self.read));
             let mut found = Vec::new();
             match opened {
                 Ok(file) => {
@@ -213,7 +224,7 @@ impl Store {
             let (number, group, _) = of_group[0].0;
             let told = |error| format!("{}: {error}", self.files[number].path.display());
             let rows: Vec<usize> = of_group.iter().map(|((_, _, row), _)| *row).collect();
-            let file = survive(|| File::open(&self.files[number].path)).map_err(told)?;
+            let file = survive(|| File::open(&self.files[number].path, &self.read)).map_err(told)?;
             let mut ranks = of_group.iter().map(|(_, rank)| *rank);
             let columns = every_column();
             let mut show = |batch: &Batch, chosen: Option<&[bool]>, _: usize| {
@@ -233,7 +244,7 @@ impl Store {
         let mut scan = Scan { files_passed: self.passed, ..Scan::default() };
         let (parts, columns, mut memo) = (ordered(filter), every_column(), Memo::default());
         for stored in &self.files {
-            let file = match survive(|| File::open(&stored.path)) {
+            let file = match survive(|| File::open(&stored.path, &self.read)) {
                 Ok(file) => file,
                 Err(error) => {
                     scan.fail(stored, &error);

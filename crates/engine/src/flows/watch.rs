@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 /// Places that are looked at between two bursts: some 20 us.
 const PLACES: usize = 4096;
 /// Records of a meter that one look has at the most; those beyond are counted. Half of the room is kept for those with many packets.
-const MOST: usize = 1 << 18;
+const MOST: usize = 1 << 17;
 /// Ended records are noted for so long after somebody has looked.
 const LATELY: Duration = Duration::from_secs(5);
 /// A packet may be this much older than one before it, and is still seen by a look.
@@ -29,7 +29,7 @@ static METERS: Mutex<Vec<Arc<Shown>>> = Mutex::new(Vec::new());
 pub struct Look {
     /// Records with a packet since the look before, those that have ended among them; of the first look all.
     pub flows: Vec<Glance>,
-    /// How many more of these there were, beyond 262,144 of a meter.
+    /// How many more of these there were, beyond 131,072 of a meter.
     pub left_out: u64,
     /// Records that go on.
     pub open: u64,
@@ -82,8 +82,8 @@ pub fn look(patience: Duration) -> Look {
     all
 }
 
-/// The side of a meter.
-pub(super) struct Watch {
+/// The side of a meter, of whoever drives one.
+pub struct Watch {
     shown: Option<Arc<Shown>>,
     answered: u64,
     /// The question that is being answered, and where.
@@ -99,8 +99,14 @@ pub(super) struct Watch {
     many: u64,
 }
 
+impl Default for Watch {
+    fn default() -> Self {
+        Watch::new()
+    }
+}
+
 impl Watch {
-    /// A meter begins.
+    /// A meter begins; it can be looked at if anybody [wants](want) to.
     pub fn new() -> Self {
         let shown = IS_WANTED.load(Ordering::Relaxed).then(Arc::<Shown>::default);
         lock(&METERS).extend(shown.clone());
@@ -139,7 +145,7 @@ impl Watch {
 
     fn go_on(&mut self, meter: &Meter, asked: u64, now: Instant) {
         let (question, place) = *self.walk.get_or_insert_with(|| {
-            self.next_since = meter.latest().before(LATE);
+            self.next_since = meter.time().now().before(LATE);
             self.until = Some(now + LATELY);
             (asked, 0)
         });

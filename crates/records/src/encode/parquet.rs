@@ -2,7 +2,7 @@
 
 mod workers;
 
-use super::columns::{Absent, Column, columns};
+use super::columns::{Column, Has, columns};
 use super::{Encoder, Origin, Settings};
 use arrow_array::{ArrayRef, StringArray, UInt32Array, UInt64Array};
 use arrow_schema::{DataType, Field, Schema, SchemaRef};
@@ -90,19 +90,17 @@ impl<W: Write + Send> Writer<W> {
         let number = self.writer.flushed_row_groups().len();
         let writers = self.groups.create_column_writers(number).map_err(io)?;
         let (columns, origin) = (&self.columns, &self.origin);
-        let absent = Absent::from(flows);
-        let is_absent = |column: usize| columns.get(column).is_some_and(|column| column.is_absent(&absent));
-        let arrays = |column: usize, first: usize, flows: &[&Flow]| -> ArrayRef {
+        let arrays = |column: usize, first: usize, flows: &[&Flow], has: &Has| -> Option<ArrayRef> {
             match (columns.get(column), origin) {
-                (Some(column), _) => column.array(flows),
+                (Some(column), _) => column.array(flows, has),
                 (None, Some((origin, rows))) => {
-                    origin_of(origin, column - columns.len(), rows + first as u32, flows.len())
+                    Some(origin_of(origin, column - columns.len(), rows + first as u32, flows.len()))
                 }
                 // There are no more columns then.
-                (None, None) => Arc::new(UInt64Array::from(vec![0; flows.len()])),
+                (None, None) => None,
             }
         };
-        let chunks = workers::encode(flows, self.schema.fields(), writers, self.threads, (is_absent, arrays))?;
+        let chunks = workers::encode(flows, self.schema.fields(), writers, self.threads, arrays)?;
         let mut group = self.writer.next_row_group().map_err(io)?;
         chunks.into_iter().try_for_each(|chunk| chunk.append_to_row_group(&mut group)).map_err(io)?;
         group.close().map_err(io)?;
@@ -189,12 +187,14 @@ fn properties(columns: &[Column]) -> WriterProperties {
         .set_created_by(concat!("linerate version ", env!("CARGO_PKG_VERSION")).to_owned())
         .set_key_value_metadata(Some(vec![KeyValue::new("schema".to_owned(), "linerate/flow/1".to_owned())]));
     // Of values that hardly repeat a dictionary is made in vain.
-    for column in columns.iter().filter(|column| column.is_of_times() || column.field.name() == "id") {
-        let path = ColumnPath::from(column.field.name().as_str());
+    let rising = columns.iter().filter(|column| column.is_of_times()).map(|column| column.field.name().as_str());
+    for name in rising.chain(["row"]) {
+        let path = ColumnPath::from(name);
         properties = properties.set_column_dictionary_enabled(path.clone(), false);
-        if column.is_of_times() {
-            properties = properties.set_column_encoding(path, Encoding::DELTA_BINARY_PACKED);
-        }
+        properties = properties.set_column_encoding(path, Encoding::DELTA_BINARY_PACKED);
+    }
+    for name in ["id", "community_id", "duration_ns", "orig_port"] {
+        properties = properties.set_column_dictionary_enabled(ColumnPath::from(name), false);
     }
     properties.build()
 }

@@ -3,6 +3,7 @@
 
 mod cores;
 mod limit;
+mod looked;
 mod names;
 pub(super) mod peers;
 mod traffic;
@@ -26,6 +27,8 @@ const FLOWS: [usize; 5] = [256, 16_384, 65_536, 1_048_576, 10_485_760];
 const OTHER_FLOWS: usize = 65_536;
 /// Of the cases of sizes over cores.
 const CORES_FLOWS: usize = 16_384;
+/// Of somebody who looks, or fewer.
+const LOOKED_FLOWS: usize = 1_048_576;
 /// Packets of each flow, at least.
 const PACKETS: usize = 20;
 /// Of which the balance is told.
@@ -68,6 +71,12 @@ pub(super) fn run(effort: Effort) -> anyhow::Result<Vec<Row>> {
             rows.extend(Case { size: 750, names: Protocols::ALL, ..case }.measure(effort).into_iter().take(1));
             rows.extend(names::parsers(effort));
         }
+    }
+    let is_looked_at = |flows: &usize| *flows <= LOOKED_FLOWS && wants(*flows);
+    if effort.levels().next() == Some(Level::Counters) {
+        rows.extend(
+            FLOWS.into_iter().rfind(is_looked_at).map(|flows| looked::run(effort, flows)).into_iter().flatten(),
+        );
     }
     for flows in [OTHER_FLOWS, 1_048_576].into_iter().filter(|flows| wants(*flows)) {
         for level in effort.levels() {

@@ -31,6 +31,8 @@ struct Done {
     question: Arc<Question>,
     scan: Scan,
     seconds: f64,
+    /// That were read, and all.
+    bytes: [u64; 2],
     answer: Option<Answer>,
     /// Records themselves, where none are put together.
     records: Vec<Flow>,
@@ -86,7 +88,7 @@ pub(super) fn run(args: &Args, held: &Held) -> anyhow::Result<Exit> {
     if stop.is_requested() {
         fail("stopped before the end of what is stored: this is of what was read");
     }
-    let done = Done { question, scan, seconds, answer, records, ledger };
+    let done = Done { question, scan, seconds, bytes: store.bytes_read(), answer, records, ledger };
     if let (Some(out), Some(answer)) = (&mut drawing, &done.answer) {
         answer::draw(&args.ask.title(), &done.question, answer, out)?;
     }
@@ -171,6 +173,8 @@ struct Summary<'a> {
     row_groups_passed_over: u64,
     row_groups_empty: u64,
     rows_read: u64,
+    bytes_read: u64,
+    bytes: u64,
     failures: &'a [String],
     failed: u64,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -208,6 +212,8 @@ impl Done {
             row_groups_passed_over: *groups_passed,
             row_groups_empty: *groups_empty,
             rows_read: *rows,
+            bytes_read: self.bytes[0],
+            bytes: self.bytes[1],
             failures,
             failed: *failed,
             asked,
@@ -237,6 +243,9 @@ impl Done {
             grouped(groups - groups_passed),
             grouped(*groups),
         );
+        let [read, bytes] = self.bytes;
+        let part = 100.0 * read as f64 / bytes.max(1) as f64;
+        text += &format!("  {} of {} bytes of the files, {part:.1} %\n", grouped(read), grouped(bytes));
         if *groups_empty > 0 {
             text += &format!("  of {} row groups only what the filter asks for was read\n", grouped(*groups_empty));
         }

@@ -4,14 +4,15 @@
 //! has a number, and threads take the next one. Within a column pieces are written in their order: who comes early waits for the one before,
 //! which somebody has taken already, so nobody waits for ever.
 
+use super::super::columns::Has;
 use super::{BATCH, io};
 use arrow_array::{ArrayRef, new_null_array};
 use arrow_schema::Fields;
 use linerate_meter::Flow;
-use parquet::arrow::arrow_writer::{ArrowColumnChunk, ArrowColumnWriter, compute_leaves};
+use parquet::arrow::arrow_writer::{ArrowColumnChunk, ArrowColumnWriter, ArrowLeafColumn, compute_leaves};
 use std::io::{Error, Result};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Condvar, Mutex, PoisonError};
+use std::sync::{Condvar, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 /// How often one who waits looks whether anything failed.
@@ -23,6 +24,8 @@ struct Slot {
     writer: Option<ArrowColumnWriter>,
     /// The piece that comes next.
     next: usize,
+    /// Rows without a value that are not written yet: many at once cost next to nothing.
+    absent: usize,
     chunk: Option<ArrowColumnChunk>,
 }
 
@@ -30,16 +33,16 @@ struct Group<'a, A> {
     flows: &'a [&'a Flow],
     fields: &'a Fields,
     arrays: A,
-    /// Columns without a value.
-    absent: Vec<bool>,
+    /// What the flows of each piece have.
+    has: Vec<OnceLock<Has>>,
     slots: Vec<(Mutex<Slot>, Condvar)>,
     /// Pieces that were taken.
     taken: AtomicUsize,
     failed: AtomicBool,
 }
 
-/// Columns of these flows. Of each it is asked first whether it has no values at all: then all of it is one piece, which costs next to
-/// nothing. `arrays` makes the values of a column for some of the flows, which begin at a row.
+/// Columns of these flows. `arrays` makes the values of a column for some of the flows, which begin at a row and have no more than it
+/// is told; `None` where there are none.
 ///
 /// # Errors
 /// Those of encoding; no thread is to be had.
@@ -48,16 +51,16 @@ pub(super) fn encode<A>(
     fields: &Fields,
     writers: Vec<ArrowColumnWriter>,
     threads: usize,
-    (is_absent, arrays): (impl Fn(usize) -> bool, A),
+    arrays: A,
 ) -> Result<Vec<ArrowColumnChunk>>
 where
-    A: Fn(usize, usize, &[&Flow]) -> ArrayRef + Sync,
+    A: Fn(usize, usize, &[&Flow], &Has) -> Option<ArrayRef> + Sync,
 {
-    let slot = |writer| (Mutex::new(Slot { writer: Some(writer), next: 0, chunk: None }), Condvar::new());
-    let absent = (0..writers.len()).map(is_absent).collect();
+    let slot = |writer| (Mutex::new(Slot { writer: Some(writer), next: 0, absent: 0, chunk: None }), Condvar::new());
     let slots = writers.into_iter().map(slot).collect();
+    let has = flows.chunks(BATCH).map(|_| OnceLock::new()).collect();
     let (taken, failed) = (AtomicUsize::new(0), AtomicBool::new(false));
-    let group = Group { flows, fields, arrays, absent, slots, taken, failed };
+    let group = Group { flows, fields, arrays, has, slots, taken, failed };
     std::thread::scope(|scope| {
         let begin = |_| std::thread::Builder::new().name("linerate-encode".into()).spawn_scoped(scope, || group.work());
         let others: Vec<_> = (1..threads).map_while(|number| begin(number).ok()).collect();
@@ -85,11 +88,11 @@ impl Drop for Watch<'_> {
     }
 }
 
-impl<A: Fn(usize, usize, &[&Flow]) -> ArrayRef + Sync> Group<'_, A> {
+impl<A: Fn(usize, usize, &[&Flow], &Has) -> Option<ArrayRef> + Sync> Group<'_, A> {
     /// Does pieces until all are taken.
     fn work(&self) -> Result<()> {
         let mut watch = Watch(&self.failed, false);
-        let pieces = self.flows.len().div_ceil(BATCH);
+        let pieces = self.has.len();
         loop {
             let piece = self.taken.fetch_add(1, Ordering::Relaxed);
             if piece >= pieces * self.slots.len() || self.failed.load(Ordering::Relaxed) {
@@ -103,16 +106,11 @@ impl<A: Fn(usize, usize, &[&Flow]) -> ArrayRef + Sync> Group<'_, A> {
     }
 
     fn write(&self, column: usize, piece: usize, is_last: bool) -> Result<()> {
-        let (first, is_absent) = (piece * BATCH, self.absent[column]);
-        if is_absent && first > 0 {
-            return Ok(());
-        }
-        let is_last = is_last || is_absent;
-        let array = match is_absent {
-            true => new_null_array(self.fields[column].data_type(), self.flows.len()),
-            false => (self.arrays)(column, first, &self.flows[first..self.flows.len().min(first + BATCH)]),
-        };
-        let leaves = compute_leaves(&self.fields[column], &array).map_err(io)?;
+        let first = piece * BATCH;
+        let flows = &self.flows[first..self.flows.len().min(first + BATCH)];
+        let has = self.has[piece].get_or_init(|| Has::any(flows));
+        let array = (self.arrays)(column, first, flows, has);
+        let leaves = array.map(|array| self.leaves(column, &array)).transpose()?;
         let (slot, turn) = &self.slots[column];
         let mut slot = slot.lock().unwrap_or_else(PoisonError::into_inner);
         while slot.next < piece {
@@ -121,9 +119,16 @@ impl<A: Fn(usize, usize, &[&Flow]) -> ArrayRef + Sync> Group<'_, A> {
             }
             slot = turn.wait_timeout(slot, LOOK).unwrap_or_else(PoisonError::into_inner).0;
         }
-        let Slot { writer, next, chunk } = &mut *slot;
+        let Slot { writer, next, absent, chunk } = &mut *slot;
+        if leaves.is_none() {
+            *absent += flows.len();
+        }
         if let Some(writer) = writer {
-            leaves.iter().try_for_each(|leaf| writer.write(leaf)).map_err(io)?;
+            if *absent > 0 && (leaves.is_some() || is_last) {
+                let none = new_null_array(self.fields[column].data_type(), std::mem::take(absent));
+                write(writer, &self.leaves(column, &none)?)?;
+            }
+            write(writer, leaves.as_deref().unwrap_or_default())?;
         }
         *next += 1;
         if is_last {
@@ -133,4 +138,12 @@ impl<A: Fn(usize, usize, &[&Flow]) -> ArrayRef + Sync> Group<'_, A> {
         turn.notify_all();
         Ok(())
     }
+
+    fn leaves(&self, column: usize, array: &ArrayRef) -> Result<Vec<ArrowLeafColumn>> {
+        compute_leaves(&self.fields[column], array).map_err(io)
+    }
+}
+
+fn write(writer: &mut ArrowColumnWriter, leaves: &[ArrowLeafColumn]) -> Result<()> {
+    leaves.iter().try_for_each(|leaf| writer.write(leaf)).map_err(io)
 }
