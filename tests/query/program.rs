@@ -228,7 +228,7 @@ fn what_cannot_be_meant_is_not_read() {
         ["bytes_read", "bytes"].map(|name| summary[name].as_u64().unwrap())
     };
     let ([all, of], [some, same]) = (bytes(&[]), bytes(&["--until", &until.to_string()]));
-    assert!(0 < some && some < all / 3 && all < of, "{some} {all} {of}");
+    assert!(0 < some && some < all / 3, "{some} {all} {of}");
     assert_eq!((of, of), (same, files(folder.as_ref()).iter().map(|file| file.metadata().unwrap().len()).sum()));
     assert_eq!(read(&["bytes > 1M"]), [0, 40, 0, 40, 0, 0], "by statistics");
     assert_eq!(read(&["not bytes > 1M"]), [40, 40, 0, 0, 0, 40]);
