@@ -17,7 +17,7 @@ pub enum ReceiveError {
     #[error(transparent)]
     Destination(#[from] linerate_receive::destination::DestinationError),
     /// More lanes than can be merged.
-    #[error("{found} lanes: at most {most} can be merged; open fewer queues of each port (as in @0-3, or lanes=4)", most = Pick::MAX_LANES)]
+    #[error("{found} lanes: at most {most} can be merged; name fewer files, or open fewer queues of each port (as in @0-3, or lanes=4)", most = Pick::MAX_LANES)]
     Lanes {
         /// How many there are.
         found: usize,

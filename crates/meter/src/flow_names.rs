@@ -302,9 +302,8 @@ impl FlowNames {
         if !self.wanted.has(Protocol::Dns) || !matches!(facts.words.protocol(), TCP | UDP) {
             return None;
         }
-        let [low, high] = facts.words.both_ends(wide).map(|end| end.address);
-        let mut name = |client, address| self.resolved.name(client, address, Nanos(facts.time));
-        let resolved = [name(low, high), name(high, low)];
+        let ends = facts.words.both_ends(wide).map(|end| end.address);
+        let resolved = self.resolved.names(ends, Nanos(facts.time));
         resolved.iter().any(Option::is_some).then(|| Names { resolved, ..Names::default() })
     }
 

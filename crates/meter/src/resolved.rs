@@ -27,7 +27,7 @@ const NAME: usize = 255;
 /// Answers whose time has not come; beyond them it has.
 const AHEAD: usize = 4096;
 /// The most memory, and what an entry takes beside its name.
-pub(crate) const BYTES: usize = SETS * WAYS * (size_of::<Option<Entry>>() + NAME + 32) + AHEAD * 256;
+pub(crate) const BYTES: usize = SETS * WAYS * (size_of::<Option<Entry>>() + 1 + NAME + 32) + AHEAD * 256;
 
 /// An answer with addresses, to the client that asked.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -88,7 +88,9 @@ impl Heard {
 #[derive(Debug)]
 pub(crate) struct Resolved {
     key: [u64; 2],
-    /// None until there is an answer.
+    /// A byte of the hash of each entry: most flows are of addresses that nobody asked for, and this much stays in the cache.
+    tags: Vec<[u8; WAYS]>,
+    /// None until there is an answer. Both orders of a pair are in the same set.
     sets: Vec<[Option<Entry>; WAYS]>,
     /// Heard, but later than any flow that has asked.
     ahead: VecDeque<Heard>,
@@ -106,7 +108,7 @@ struct Entry {
 impl Resolved {
     /// `key` is to be random wherever strangers choose who is asked.
     pub fn new(key: [u64; 2]) -> Self {
-        Resolved { key, sets: Vec::new(), ahead: VecDeque::new() }
+        Resolved { key, tags: Vec::new(), sets: Vec::new(), ahead: VecDeque::new() }
     }
 
     /// In the order of the frames.
@@ -119,25 +121,32 @@ impl Resolved {
         }
     }
 
-    /// The name by which `client` knew `address` at this time.
-    pub fn name(&mut self, client: IpAddr, address: IpAddr, now: Nanos) -> Option<Arc<str>> {
+    /// The name by which each of two knew the other at this time.
+    pub fn names(&mut self, pair: [IpAddr; 2], now: Nanos) -> [Option<Arc<str>>; 2] {
         while let Some(heard) = self.ahead.pop_front_if(|heard| heard.time < now) {
             self.keep(&heard);
         }
-        let set = self.sets.get(self.set(client, address))?;
-        let is_it = |entry: &&Entry| entry.client == client && entry.address == address;
-        let entry = set.iter().flatten().find(is_it)?;
-        (entry.time < now && now <= entry.until).then(|| Arc::clone(&entry.name))
+        let (place, tag) = self.place(pair);
+        if self.tags.get(place).is_none_or(|tags| !tags.contains(&tag)) {
+            return [None, None];
+        }
+        let [one, other] = pair;
+        [[one, other], [other, one]].map(|[client, address]| {
+            let is_it = |entry: &&Entry| entry.client == client && entry.address == address;
+            let entry = self.sets[place].iter().flatten().find(is_it)?;
+            (entry.time < now && now <= entry.until).then(|| Arc::clone(&entry.name))
+        })
     }
 
     fn keep(&mut self, heard: &Heard) {
         if self.sets.is_empty() {
             self.sets = vec![[const { None }; WAYS]; SETS];
+            self.tags = vec![[0; WAYS]; SETS];
         }
         let Heard { time, client, ref name, ref addresses, seconds } = *heard;
         let until = time.after(Duration::from_secs(u64::from(seconds).clamp(LEAST, MOST)));
         for address in addresses.iter().copied() {
-            let place = self.set(client, address);
+            let (place, tag) = self.place([client, address]);
             let set = &mut self.sets[place];
             let is_it =
                 |entry: &Option<Entry>| entry.as_ref().is_some_and(|e| e.client == client && e.address == address);
@@ -145,19 +154,20 @@ impl Resolved {
                 let oldest = set.iter().enumerate().min_by_key(|(_, entry)| entry.as_ref().map(|entry| entry.time));
                 oldest.map_or(0, |(at, _)| at)
             });
+            self.tags[place][at] = tag;
             set[at] = Some(Entry { client, address, name: Arc::clone(name), time, until });
         }
     }
 
-    fn set(&self, client: IpAddr, address: IpAddr) -> usize {
-        let words = |address: IpAddr| {
-            let bits = match address {
-                IpAddr::V4(address) => address.to_ipv6_mapped().to_bits(),
-                IpAddr::V6(address) => address.to_bits(),
-            };
-            [bits as u64, (bits >> 64) as u64]
-        };
-        mixed(self.key, words(client).into_iter().chain(words(address))) as usize % SETS
+    /// The set of a pair in any order, and the byte that stands for it.
+    fn place(&self, pair: [IpAddr; 2]) -> (usize, u8) {
+        let [one, other] = pair.map(|address| match address {
+            IpAddr::V4(address) => address.to_ipv6_mapped().to_bits(),
+            IpAddr::V6(address) => address.to_bits(),
+        });
+        let words = [one.min(other), one.max(other)].map(|bits| [bits as u64, (bits >> 64) as u64]);
+        let hash = mixed(self.key, words.into_iter().flatten());
+        (hash as usize % SETS, (hash >> 56) as u8)
     }
 }
 
@@ -185,7 +195,7 @@ mod tests {
         resolved.hear(heard(200, "10.0.0.1", "b.example", &["192.0.2.1"], 1));
         resolved.hear(heard(300, "10.0.0.1", "c.example", &["192.0.2.2"], u32::MAX));
         let mut ask = |client: &str, to: &str, seconds| {
-            resolved.name(address(client), address(to), at(seconds)).map(|name| name.to_string())
+            resolved.names([address(client), address(to)], at(seconds))[0].as_ref().map(ToString::to_string)
         };
         assert_eq!(ask("10.0.0.1", "192.0.2.1", 100), None, "not yet");
         assert_eq!(ask("10.0.0.1", "192.0.2.1", 101).as_deref(), Some("a.example"));
@@ -220,7 +230,10 @@ mod tests {
                 let counts =
                     |one: &&Heard| now <= one.time.0 / 1_000_000_000 + u64::from(one.seconds).clamp(LEAST, MOST);
                 let expected = newest.filter(counts).map(|one| Arc::clone(&one.name));
-                assert_eq!(resolved.name(client, address, at(now)), expected);
+                let either = resolved.names([client, address], at(now));
+                assert_eq!(either[0], expected);
+                let [one, other] = resolved.names([address, client], at(now));
+                assert_eq!([other, one], either);
             }
         }
         assert!(list.len() > 5000);

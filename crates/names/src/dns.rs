@@ -32,6 +32,8 @@ pub struct Message {
 const HEADER: usize = 12;
 /// The most bytes of a name, and labels of it (RFC 1035, 2.3.4).
 const MOST_NAME: usize = 255;
+/// Of most names.
+const USUAL_NAME: usize = 64;
 const MOST_LABELS: usize = 127;
 
 impl Message {
@@ -192,7 +194,7 @@ impl Record<'_> {
 
 /// A name, and where it ends. A pointer leads to what stands before the name, each next one before the last: so there is no loop.
 fn name(message: &[u8], begin: usize) -> Option<(Box<str>, usize)> {
-    let (mut text, mut place, mut end, mut before) = (String::new(), begin, None, begin);
+    let (mut text, mut place, mut end, mut before) = (String::with_capacity(USUAL_NAME), begin, None, begin);
     let (mut labels, mut bytes) = (0, 1);
     loop {
         let length = *message.get(place)?;
@@ -207,7 +209,10 @@ fn name(message: &[u8], begin: usize) -> Option<(Box<str>, usize)> {
                 if labels > 1 {
                     text.push('.');
                 }
-                label.iter().for_each(|byte| push(&mut text, *byte));
+                match str::from_utf8(label) {
+                    Ok(plain) if label.iter().all(|byte| is_plain(*byte)) => text.push_str(plain),
+                    _ => label.iter().for_each(|byte| push(&mut text, *byte)),
+                }
                 place += 1 + label.len();
             }
             0xc0.. => {
@@ -227,11 +232,15 @@ fn name(message: &[u8], begin: usize) -> Option<(Box<str>, usize)> {
     Some((text.into_boxed_str(), end.unwrap_or(place + 1)))
 }
 
+fn is_plain(byte: u8) -> bool {
+    matches!(byte, b'!'..=b'~') && !matches!(byte, b'.' | b'\\')
+}
+
 /// As RFC 1035, 5.1 writes them.
 fn push(text: &mut String, byte: u8) {
     match byte {
         b'.' | b'\\' => text.extend(['\\', char::from(byte)]),
-        b'!'..=b'~' => text.push(char::from(byte)),
+        byte if is_plain(byte) => text.push(char::from(byte)),
         _ => {
             // Memory takes whatever is written.
             let _ = write!(text, "\\{byte:03}");

@@ -3,7 +3,6 @@
 //! Of FoxIO's fingerprints this one alone: the others of the family (JA4S, JA4H, ...) have a licence that is not free.
 
 use sha2::{Digest, Sha256};
-use std::fmt::Write;
 
 /// What a hello says that counts.
 pub(crate) struct Offer<'a> {
@@ -34,22 +33,34 @@ pub(crate) fn fingerprint(offer: &Offer<'_>) -> Box<str> {
     let name = if offer.has_server_name { 'd' } else { 'i' };
     let (most, [first, last]) = (99, ends(offer.protocol));
     let (count, more) = (ciphers.len().min(most), extensions.len().min(most));
-    let version = version(offer.version);
     let mut sorted = ciphers.clone();
     sorted.sort_unstable();
-    let ciphers = if sorted.is_empty() { NONE.to_owned() } else { hash(&list(&sorted)) };
+    let ciphers = if sorted.is_empty() { NONE } else { hash(&list(&[&sorted])) };
     let mut sorted: Vec<u16> =
         extensions.iter().copied().filter(|kind| ![SERVER_NAME, PROTOCOLS].contains(kind)).collect();
     sorted.sort_unstable();
     let extensions = match (sorted.is_empty(), algorithms.is_empty()) {
-        (true, _) => NONE.to_owned(),
-        (_, true) => hash(&list(&sorted)),
-        _ => hash(&format!("{}_{}", list(&sorted), list(algorithms))),
+        (true, _) => NONE,
+        (_, true) => hash(&list(&[&sorted])),
+        _ => hash(&list(&[&sorted, algorithms])),
     };
-    format!("{over}{version}{name}{count:02}{more:02}{first}{last}_{ciphers}_{extensions}").into_boxed_str()
+    let mut text = String::with_capacity(36);
+    text.push(*over);
+    text.push_str(version(offer.version));
+    text.push(name);
+    text.extend([count / 10, count % 10, more / 10, more % 10].map(|digit| char::from(b'0' + digit as u8)));
+    text.extend([first, last]);
+    for hash in [ciphers, extensions] {
+        text.push('_');
+        text.extend(hash.map(char::from));
+    }
+    text.into_boxed_str()
 }
 
-const NONE: &str = "000000000000";
+const NONE: [u8; HASH] = [b'0'; HASH];
+/// Digits of a hash.
+const HASH: usize = 12;
+const DIGITS: &[u8; 16] = b"0123456789abcdef";
 
 fn version(version: u16) -> &'static str {
     match version {
@@ -72,22 +83,27 @@ fn ends(value: &[u8]) -> [char; 2] {
     [first >> 4, last & 15].map(|digit| char::from_digit(digit.into(), 16).unwrap_or('0'))
 }
 
-fn list(values: &[u16]) -> String {
-    let mut text = String::with_capacity(values.len() * 5);
-    for value in values {
-        let comma = if text.is_empty() { "" } else { "," };
-        // Memory takes whatever is written.
-        let _ = write!(text, "{comma}{value:04x}");
+/// Lists one after the other: four digits a value, commas between these.
+fn list(lists: &[&[u16]]) -> Vec<u8> {
+    let mut text = Vec::with_capacity(lists.iter().map(|list| list.len() * 5).sum());
+    for list in lists {
+        for value in *list {
+            text.extend([12, 8, 4, 0].map(|bits| DIGITS[usize::from(value >> bits & 15)]));
+            text.push(b',');
+        }
+        // Behind the last one stands what divides lists.
+        if let Some(last) = text.last_mut() {
+            *last = b'_';
+        }
     }
+    text.pop();
     text
 }
 
 /// 12 digits of SHA-256.
-fn hash(text: &str) -> String {
-    Sha256::digest(text.as_bytes()).iter().take(6).fold(String::with_capacity(12), |mut hex, byte| {
-        let _ = write!(hex, "{byte:02x}");
-        hex
-    })
+fn hash(text: &[u8]) -> [u8; HASH] {
+    let bytes = Sha256::digest(text);
+    std::array::from_fn(|place| DIGITS[usize::from(bytes[place / 2] >> (4 - place % 2 * 4) & 15)])
 }
 
 #[cfg(test)]

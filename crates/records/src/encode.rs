@@ -9,6 +9,7 @@ mod lines;
 #[cfg(feature = "parquet")]
 pub mod parquet;
 pub mod rowbinary;
+mod text;
 mod zeek;
 mod zeek_tsv;
 

@@ -4,9 +4,12 @@
 //! JSON; [`columns`] gives that of columns.
 
 mod flow;
+mod has;
 mod names;
 mod stats;
 mod tcp;
+
+pub use has::Has;
 
 use linerate_burst::Nanos;
 use linerate_meter::{Flow, Level, Quality};
@@ -182,15 +185,6 @@ impl Part {
             Part::Tcp | Part::TcpSide => Level::Tcp,
             Part::Stats | Part::StatsSide => Level::Stats,
             _ => Level::Counters,
-        }
-    }
-
-    /// Whether a flow has it.
-    pub fn is_in(self, flow: &Flow) -> bool {
-        match self.level() {
-            Level::Counters => true,
-            Level::Tcp => flow.tcp.is_some(),
-            Level::Stats => flow.stats.is_some(),
         }
     }
 }

@@ -13,9 +13,12 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 /// The most that waits, and the most that is written at a time: in bytes of memory, and in flows. So many are a row group
-/// of Parquet: more would be a group of their own, and no faster to write.
+/// of Parquet: more would be a group of their own, and no faster to write. Who is content with less has room for so many times
+/// that, at least so much: what waits occupies it twice.
 const MOST: usize = 256 << 20;
 const MOST_FLOWS: usize = 1 << 17;
+const TIMES: usize = 4;
+const LEAST: usize = 48 << 20;
 
 /// Takes records; another thread exports them.
 pub(crate) struct Queue {
@@ -68,12 +71,13 @@ struct Waiting {
 pub(crate) type Told = Arc<dyn Fn(String) + Send + Sync>;
 
 impl Waiting {
-    fn is_full(&self) -> bool {
-        self.bytes >= MOST || self.flows.len() >= MOST_FLOWS
+    fn is_full(&self, demand: Demand) -> bool {
+        let most = demand.bytes.saturating_mul(TIMES).clamp(LEAST, MOST);
+        self.bytes >= most || self.flows.len() >= MOST_FLOWS
     }
 
     fn is_enough(&self, demand: Demand) -> bool {
-        self.bytes >= demand.bytes || self.is_full()
+        self.bytes >= demand.bytes || self.is_full(demand)
     }
 }
 
@@ -170,7 +174,7 @@ impl Records for Queue {
     fn take(&mut self, flow: &Flow) {
         let mut waiting = self.shared.lock();
         waiting.taken += 1;
-        while waiting.is_full() && !waiting.gone {
+        while waiting.is_full(self.demand) && !waiting.gone {
             waiting = self.shared.room.wait(waiting).unwrap_or_else(PoisonError::into_inner);
         }
         if waiting.gone {

@@ -4,9 +4,9 @@
 //! word, is always in quotes; what is absent is empty.
 
 use super::json::write_value;
-use super::lines::{Lines, separated};
-use super::{Encoder, Settings};
-use crate::fields::{self, Field, Get};
+use super::lines::Lines;
+use super::{Encoder, Settings, text};
+use crate::fields::{self, Field, Get, Has};
 use linerate_burst::Nanos;
 use linerate_meter::{Flow, Quality};
 use linerate_record::date;
@@ -35,10 +35,27 @@ static COLUMNS: LazyLock<Vec<Column>> = LazyLock::new(|| {
     columns
 });
 
+/// Columns that stand together, with what a flow has wherever it has any of them.
+static RUNS: LazyLock<Vec<(Has, &[Column])>> = LazyLock::new(|| {
+    COLUMNS.chunk_by(|one, next| one.of.needs() == next.of.needs()).map(|run| (run[0].of.needs(), run)).collect()
+});
+
 pub(super) fn start(out: Box<dyn Write + Send>, _: &Settings) -> io::Result<Box<dyn Encoder>> {
     let names: Vec<&str> = COLUMNS.iter().map(|column| &*column.name).collect();
     Lines::start(out, &format!("{}\n", names.join(",")), |flow, text| {
-        separated(&COLUMNS, b',', text, |column, text| write_field(column, flow, text));
+        let has = Has::of(flow);
+        for (needs, columns) in RUNS.iter() {
+            if !has.covers(*needs) {
+                text.resize(text.len() + columns.len(), b',');
+                continue;
+            }
+            for column in *columns {
+                write_field(column, flow, text);
+                text.push(b',');
+            }
+        }
+        // None behind the last.
+        text.pop();
     })
 }
 
@@ -47,10 +64,10 @@ fn write_field(Column { of, side, bit, .. }: &Column, flow: &Flow, text: &mut Ve
     let side = *side;
     match &of.get {
         Get::Time(get) => get(flow, side).into_iter().for_each(|time| write_time(time, text)),
-        Get::Id(get) => get(flow, side).into_iter().for_each(|id| put(text, format_args!("{id:016x}"))),
+        Get::Id(get) => get(flow, side).into_iter().for_each(|id| text::hex(id, text)),
         Get::Name(get) => get(flow, side).into_iter().for_each(|name| text.extend_from_slice(name.as_bytes())),
-        Get::Address(get) => get(flow, side).into_iter().for_each(|address| put(text, format_args!("{address}"))),
-        Get::Mac(get) => get(flow, side).into_iter().for_each(|mac| put(text, format_args!("{mac}"))),
+        Get::Address(get) => get(flow, side).into_iter().for_each(|address| text::address(address, text)),
+        Get::Mac(get) => get(flow, side).into_iter().for_each(|mac| text::display(mac, text)),
         Get::Text(get) => get(flow, side).into_iter().for_each(|word| write_quoted(&word, text)),
         Get::List(_) => {
             let before = text.len();
@@ -60,7 +77,7 @@ fn write_field(Column { of, side, bit, .. }: &Column, flow: &Flow, text: &mut Ve
                 false => text.truncate(before),
             }
         }
-        Get::Quality(get) => put(text, format_args!("{}", get(flow).contains(*bit))),
+        Get::Quality(get) => text.extend_from_slice(if get(flow).contains(*bit) { b"true" } else { b"false" }),
         // Numbers, and yes or no, are the same there.
         _ => drop(write_value(&of.get, flow, side, text)),
     }
@@ -70,8 +87,17 @@ fn write_field(Column { of, side, bit, .. }: &Column, flow: &Flow, text: &mut Ve
 fn write_time(time: Nanos, text: &mut Vec<u8>) {
     let (seconds, nanos) = (time.0 / 1_000_000_000, time.0 % 1_000_000_000);
     let [year, month, day] = date(seconds);
-    let [hour, minute, second] = [seconds / 3600 % 24, seconds / 60 % 60, seconds % 60];
-    put(text, format_args!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{nanos:09}Z"));
+    // The last of 64 bits of nanoseconds is in the year 2554.
+    text::digits::<4>(year, text);
+    for (before, number) in
+        [(b'-', month), (b'-', day), (b'T', seconds / 3600 % 24), (b':', seconds / 60 % 60), (b':', seconds % 60)]
+    {
+        text.push(before);
+        text::digits::<2>(number, text);
+    }
+    text.push(b'.');
+    text::digits::<9>(nanos, text);
+    text.push(b'Z');
 }
 
 fn write_quoted(word: &str, text: &mut Vec<u8>) {
@@ -83,11 +109,6 @@ fn write_quoted(word: &str, text: &mut Vec<u8>) {
         text.push(byte);
     }
     text.push(b'"');
-}
-
-fn put(text: &mut Vec<u8>, what: std::fmt::Arguments<'_>) {
-    // Memory takes whatever is written.
-    let _ = text.write_fmt(what);
 }
 
 #[cfg(test)]

@@ -1,11 +1,12 @@
 //! JSON lines under our own names (`linerate/flow/1`), made from the table of fields; and what writes a document a line.
 
 use super::lines::Lines;
-use super::{Encoder, Origin, Settings};
-use crate::fields::{Absence, Field, Get, fields};
+use super::{Encoder, Origin, Settings, text};
+use crate::fields::{Absence, Field, Get, Has, fields};
 use linerate_meter::Flow;
 use serde::Serialize;
-use std::io::{self, Write};
+use std::io;
+use std::io::Write;
 use std::sync::LazyLock;
 
 /// A record as we write it.
@@ -15,7 +16,7 @@ static RECORD: LazyLock<Document> = LazyLock::new(|| {
     // Those of one direction stand together.
     for run in all.chunk_by(|one, other| one.is_of_sides() && other.is_of_sides()) {
         for side in 0..if run[0].is_of_sides() { 2 } else { 1 } {
-            run.iter().for_each(|field| record.add(&field.path_of(side), Source::of(field, side)));
+            run.iter().for_each(|field| record.add(&field.path_of(side), field.needs(), Source::of(field, side)));
         }
     }
     record
@@ -59,6 +60,8 @@ pub(super) struct Document {
 pub(super) struct Member {
     /// With quotes and colon.
     name: String,
+    /// What a flow has wherever it has this.
+    needs: Has,
     source: Source,
 }
 
@@ -85,47 +88,50 @@ impl Document {
     }
 
     /// Adds a member at a path, whose parts are divided by dots.
-    pub fn add(&mut self, path: &str, source: Source) {
-        add(&mut self.members, path.split('.'), source);
+    pub fn add(&mut self, path: &str, needs: Has, source: Source) {
+        add(&mut self.members, path.split('.'), needs, source);
     }
 
     /// Adds a member to the document itself, whatever its name.
     pub fn add_flat(&mut self, name: &str, source: Source) {
-        self.members.push(Member::new(name, source));
+        self.members.push(Member::new(name, Has::NOTHING, source));
     }
 
     pub fn write(&self, flow: &Flow, text: &mut Vec<u8>) {
         text.extend_from_slice(self.begin.as_bytes());
-        write_members(&self.members, flow, text);
+        write_members(&self.members, flow, Has::of(flow), text);
         close(text, b'}');
     }
 }
 
 impl Member {
-    fn new(name: &str, source: Source) -> Self {
-        Member { name: format!("\"{name}\":"), source }
+    fn new(name: &str, needs: Has, source: Source) -> Self {
+        Member { name: format!("\"{name}\":"), needs, source }
     }
 }
 
-fn add<'a>(members: &mut Vec<Member>, mut path: impl Iterator<Item = &'a str> + Clone, source: Source) {
+fn add<'a>(members: &mut Vec<Member>, mut path: impl Iterator<Item = &'a str> + Clone, needs: Has, source: Source) {
     let Some(name) = path.next() else { return };
     if path.clone().next().is_none() {
-        members.push(Member::new(name, source));
+        members.push(Member::new(name, needs, source));
         return;
     }
     let quoted = format!("\"{name}\":");
     let index = members.iter().position(|member| member.name == quoted).unwrap_or_else(|| {
-        members.push(Member::new(name, Source::Object(Vec::new())));
+        members.push(Member::new(name, needs, Source::Object(Vec::new())));
         members.len() - 1
     });
-    if let Source::Object(members) = &mut members[index].source {
-        add(members, path, source);
+    let object = &mut members[index];
+    // What all of it needs.
+    object.needs = object.needs.and(needs);
+    if let Source::Object(members) = &mut object.source {
+        add(members, path, needs, source);
     }
 }
 
 /// Each with a comma behind it.
-fn write_members(members: &[Member], flow: &Flow, text: &mut Vec<u8>) {
-    for Member { name, source } in members {
+fn write_members(members: &[Member], flow: &Flow, has: Has, text: &mut Vec<u8>) {
+    for Member { name, source, .. } in members.iter().filter(|member| has.covers(member.needs)) {
         let begin = text.len();
         text.extend_from_slice(name.as_bytes());
         let is_there = match source {
@@ -136,7 +142,7 @@ fn write_members(members: &[Member], flow: &Flow, text: &mut Vec<u8>) {
             Source::Object(members) => {
                 let before = text.len();
                 text.push(b'{');
-                write_members(members, flow, text);
+                write_members(members, flow, has, text);
                 close(text, b'}');
                 text.len() > before + 2
             }
@@ -158,7 +164,7 @@ fn close(text: &mut Vec<u8>, end: u8) {
 }
 
 /// Appends a value; false, and nothing is appended, where it is absent.
-pub(super) fn write_value(get: &Get, flow: &Flow, side: usize, text: &mut Vec<u8>) -> bool {
+pub(crate) fn write_value(get: &Get, flow: &Flow, side: usize, text: &mut Vec<u8>) -> bool {
     match get {
         Get::U8(get) => json(get(flow, side), text),
         Get::U16(get) => json(get(flow, side), text),
@@ -167,10 +173,10 @@ pub(super) fn write_value(get: &Get, flow: &Flow, side: usize, text: &mut Vec<u8
         Get::F64(get) => json(get(flow, side), text),
         Get::Bool(get) => put(get(flow, side).map(|is_so| if is_so { "true" } else { "false" }), text),
         Get::Time(get) => json(get(flow, side).map(|time| time.0), text),
-        Get::Id(get) => get(flow, side).is_some_and(|id| write!(text, "\"{id:016x}\"").is_ok()),
-        Get::Name(get) => quoted(get(flow, side), text),
-        Get::Address(get) => json(get(flow, side), text),
-        Get::Mac(get) => quoted(get(flow, side), text),
+        Get::Id(get) => quoted(get(flow, side), text, text::hex),
+        Get::Name(get) => quoted(get(flow, side), text, word),
+        Get::Address(get) => quoted(get(flow, side), text, text::address),
+        Get::Mac(get) => quoted(get(flow, side), text, text::display),
         Get::Text(get) => json(get(flow, side), text),
         Get::List(get) => {
             let mut list = Vec::new();
@@ -179,7 +185,7 @@ pub(super) fn write_value(get: &Get, flow: &Flow, side: usize, text: &mut Vec<u8
         Get::Quality(get) => {
             text.push(b'[');
             for name in get(flow).names() {
-                quoted(Some(name), text);
+                quoted(Some(name), text, word);
                 text.push(b',');
             }
             close(text, b']');
@@ -196,9 +202,19 @@ fn put(value: Option<&str>, text: &mut Vec<u8>) -> bool {
     value.inspect(|value| text.extend_from_slice(value.as_bytes())).is_some()
 }
 
+fn word(word: &str, text: &mut Vec<u8>) {
+    text.extend_from_slice(word.as_bytes());
+}
+
 /// What has no character that JSON would escape.
-fn quoted(value: Option<impl std::fmt::Display>, text: &mut Vec<u8>) -> bool {
-    value.is_some_and(|value| write!(text, "\"{value}\"").is_ok())
+fn quoted<T>(value: Option<T>, text: &mut Vec<u8>, write: impl FnOnce(T, &mut Vec<u8>)) -> bool {
+    let is_there = value.is_some();
+    if let Some(value) = value {
+        text.push(b'"');
+        write(value, text);
+        text.push(b'"');
+    }
+    is_there
 }
 
 #[cfg(test)]
@@ -212,16 +228,16 @@ mod tests {
         let flow = crate::tests::flow();
         let mut document = Document::new("{");
         let value = |get, absence| Source::Value { get, side: 0, absence };
-        document.add("a.b.c", value(Get::U8(|_, _| None), Absence::LeftOut));
-        document.add("d", value(Get::U8(|_, _| None), Absence::Null));
-        document.add("a.b.e", value(Get::U64(|flow, _| Some(flow.flows)), Absence::Never));
-        document.add("f.g", value(Get::U8(|_, _| None), Absence::LeftOut));
+        document.add("a.b.c", Has::NOTHING, value(Get::U8(|_, _| None), Absence::LeftOut));
+        document.add("d", Has::NOTHING, value(Get::U8(|_, _| None), Absence::Null));
+        document.add("a.b.e", Has::NOTHING, value(Get::U64(|flow, _| Some(flow.flows)), Absence::Never));
+        document.add("f.g", Has::NOTHING, value(Get::U8(|_, _| None), Absence::LeftOut));
         document.add_flat("h.i", Source::Text(|_, text| put(Some("[1]"), text)));
         let mut text = Vec::new();
         document.write(&flow, &mut text);
         assert_eq!(String::from_utf8(text).unwrap(), r#"{"a":{"b":{"e":1}},"d":null,"h.i":[1]}"#);
         let mut empty = Document::new("{");
-        empty.add("f.g", value(Get::U8(|_, _| None), Absence::LeftOut));
+        empty.add("f.g", Has::NOTHING, value(Get::U8(|_, _| None), Absence::LeftOut));
         let mut text = Vec::new();
         empty.write(&flow, &mut text);
         assert_eq!(text, b"{}");

@@ -41,13 +41,3 @@ impl Encoder for Lines {
         self.out.flush()
     }
 }
-
-/// Appends what `write` makes of each column, with this byte between two.
-pub(super) fn separated<C>(columns: &[C], by: u8, text: &mut Vec<u8>, write: impl Fn(&C, &mut Vec<u8>)) {
-    for (at, column) in columns.iter().enumerate() {
-        if at > 0 {
-            text.push(by);
-        }
-        write(column, text);
-    }
-}

@@ -2,8 +2,9 @@
 
 mod workers;
 
-use super::columns::{Column, Has, columns};
+use super::columns::{Column, columns};
 use super::{Encoder, Origin, Settings};
+use crate::fields::Has;
 use arrow_array::{ArrayRef, StringArray, UInt32Array, UInt64Array};
 use arrow_schema::{DataType, Field, Schema, SchemaRef};
 use bytes::Bytes;
@@ -90,7 +91,7 @@ impl<W: Write + Send> Writer<W> {
         let number = self.writer.flushed_row_groups().len();
         let writers = self.groups.create_column_writers(number).map_err(io)?;
         let (columns, origin) = (&self.columns, &self.origin);
-        let arrays = |column: usize, first: usize, flows: &[&Flow], has: &Has| -> Option<ArrayRef> {
+        let arrays = |column: usize, first: usize, flows: &[&Flow], has: Has| -> Option<ArrayRef> {
             match (columns.get(column), origin) {
                 (Some(column), _) => column.array(flows, has),
                 (None, Some((origin, rows))) => {

@@ -3,9 +3,9 @@
 //! The lines `#open` and `#close` say when a file was written, which an encoder does not know; no reader asks for them.
 
 use super::json::Source;
-use super::lines::{Lines, separated};
+use super::lines::Lines;
 use super::zeek::columns;
-use super::{Encoder, Settings};
+use super::{Encoder, Settings, text};
 use crate::fields::Get;
 use linerate_meter::Flow;
 use std::io::{self, Write};
@@ -43,7 +43,12 @@ pub(super) fn start(out: Box<dyn Write + Send>, _: &Settings) -> io::Result<Box<
     COLUMNS.iter().for_each(|(name, _)| head.extend(["\t", kind(name)]));
     head.push('\n');
     Lines::start(out, &head, |flow, text| {
-        separated(&COLUMNS, b'\t', text, |(_, source), text| write_field(source, flow, text));
+        for (_, source) in COLUMNS.iter() {
+            write_field(source, flow, text);
+            text.push(b'\t');
+        }
+        // None behind the last.
+        text.pop();
     })
 }
 
@@ -69,13 +74,11 @@ fn write_field(source: &Source, flow: &Flow, text: &mut Vec<u8>) {
 fn write_value(get: &Get, flow: &Flow, side: usize, text: &mut Vec<u8>) -> bool {
     match get {
         Get::F64(get) => get(flow, side).is_some_and(|number| write!(text, "{number:.6}").is_ok()),
-        Get::Bool(get) => {
-            get(flow, side).is_some_and(|is_so| write!(text, "{}", if is_so { "T" } else { "F" }).is_ok())
-        }
+        Get::Bool(get) => get(flow, side).map(|is_so| text.push(if is_so { b'T' } else { b'F' })).is_some(),
         Get::Name(get) => get(flow, side).is_some_and(|name| write_text(name, text)),
         Get::Text(get) => get(flow, side).is_some_and(|name| write_text(&name, text)),
-        Get::Address(get) => get(flow, side).is_some_and(|address| write!(text, "{address}").is_ok()),
-        Get::Mac(get) => get(flow, side).is_some_and(|mac| write!(text, "{mac}").is_ok()),
+        Get::Address(get) => get(flow, side).map(|address| text::address(address, text)).is_some(),
+        Get::Mac(get) => get(flow, side).map(|mac| text::display(mac, text)).is_some(),
         // What Zeek has of lists is not made from these.
         Get::List(_) | Get::Quality(_) => false,
         get => super::json::write_value(get, flow, side, text),
@@ -88,8 +91,13 @@ fn write_text(name: &str, text: &mut Vec<u8>) -> bool {
         text.extend_from_slice(b"(empty)");
     }
     let is_no_value = ["-", "(empty)"].contains(&name);
+    let is_escaped = |byte: u8| !(b' '..=b'~').contains(&byte) || byte == b'\\';
+    if !is_no_value && !name.bytes().any(is_escaped) {
+        text.extend_from_slice(name.as_bytes());
+        return true;
+    }
     for (place, byte) in name.bytes().enumerate() {
-        if !(b' '..=b'~').contains(&byte) || byte == b'\\' || is_no_value && place == 0 {
+        if is_escaped(byte) || is_no_value && place == 0 {
             // Memory takes whatever is written.
             let _ = write!(text, "\\x{byte:02x}");
         } else {

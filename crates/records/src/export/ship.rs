@@ -13,7 +13,6 @@
 mod batches;
 mod clickhouse;
 mod clock;
-mod crc;
 mod form;
 mod http;
 mod journal;
@@ -44,6 +43,7 @@ use super::{Demand, Ending, Exporter, Options, at, in_order};
 use crate::encode::Format;
 use linerate_burst::{Account, Count, Ledger, Nanos, Stage};
 use linerate_meter::{Flow, Level};
+use linerate_wire::Crc32c;
 use rustix::fs::fstat;
 use rustix::time::{ClockId, clock_gettime};
 use std::fs::File;
@@ -346,6 +346,11 @@ pub fn read_anything(bytes: &[u8]) {
         let read = journal::Line::of(line);
         assert!(read.is_none_or(|read| journal::Line::of(&read.to_bytes()) == Some(read)));
     }
+}
+
+/// The check of these bytes: of the batches of Kafka, and of what lies in a spool.
+fn crc32c(bytes: &[u8]) -> u32 {
+    Crc32c::NEW.with(bytes).value()
 }
 
 /// ns since 1970.

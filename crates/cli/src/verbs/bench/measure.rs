@@ -75,9 +75,13 @@ impl Rounds {
 
     /// M frames/s in the middle round.
     pub fn median(&self) -> f64 {
-        let mut sorted = self.0.clone();
-        sorted.sort_by(f64::total_cmp);
-        sorted.get(sorted.len() / 2).copied().unwrap_or_default()
+        middle(self.0.clone())
+    }
+
+    /// What part of `other` it was in the middle pair of rounds that were run one after the other: a machine whose speed changes changes
+    /// both.
+    pub fn beside(&self, other: &Rounds) -> f64 {
+        middle(self.0.iter().zip(&other.0).map(|(one, other)| one / other).collect())
     }
 
     /// A row with this side's figures; frames have `bytes` captured bytes on average.
@@ -99,6 +103,11 @@ impl Rounds {
             ..Row::default()
         }
     }
+}
+
+fn middle(mut all: Vec<f64>) -> f64 {
+    all.sort_by(f64::total_cmp);
+    all.get(all.len() / 2).copied().unwrap_or_default()
 }
 
 impl Row {

@@ -4,8 +4,8 @@
 //! has a number, and threads take the next one. Within a column pieces are written in their order: who comes early waits for the one before,
 //! which somebody has taken already, so nobody waits for ever.
 
-use super::super::columns::Has;
 use super::{BATCH, io};
+use crate::fields::Has;
 use arrow_array::{ArrayRef, new_null_array};
 use arrow_schema::Fields;
 use linerate_meter::Flow;
@@ -54,7 +54,7 @@ pub(super) fn encode<A>(
     arrays: A,
 ) -> Result<Vec<ArrowColumnChunk>>
 where
-    A: Fn(usize, usize, &[&Flow], &Has) -> Option<ArrayRef> + Sync,
+    A: Fn(usize, usize, &[&Flow], Has) -> Option<ArrayRef> + Sync,
 {
     let slot = |writer| (Mutex::new(Slot { writer: Some(writer), next: 0, absent: 0, chunk: None }), Condvar::new());
     let slots = writers.into_iter().map(slot).collect();
@@ -88,7 +88,7 @@ impl Drop for Watch<'_> {
     }
 }
 
-impl<A: Fn(usize, usize, &[&Flow], &Has) -> Option<ArrayRef> + Sync> Group<'_, A> {
+impl<A: Fn(usize, usize, &[&Flow], Has) -> Option<ArrayRef> + Sync> Group<'_, A> {
     /// Does pieces until all are taken.
     fn work(&self) -> Result<()> {
         let mut watch = Watch(&self.failed, false);
@@ -108,7 +108,7 @@ impl<A: Fn(usize, usize, &[&Flow], &Has) -> Option<ArrayRef> + Sync> Group<'_, A
     fn write(&self, column: usize, piece: usize, is_last: bool) -> Result<()> {
         let first = piece * BATCH;
         let flows = &self.flows[first..self.flows.len().min(first + BATCH)];
-        let has = self.has[piece].get_or_init(|| Has::any(flows));
+        let has = *self.has[piece].get_or_init(|| Has::any(flows));
         let array = (self.arrays)(column, first, flows, has);
         let leaves = array.map(|array| self.leaves(column, &array)).transpose()?;
         let (slot, turn) = &self.slots[column];

@@ -12,7 +12,7 @@ mod halve;
 pub(super) use self::found::Terms;
 
 use super::super::directory::Directory;
-use super::crc::crc32c;
+use super::crc32c;
 use super::journal::{Assigned, Batch, Id, Line, Outcome};
 use super::state::{State, Tally, Waiting, after, name_of};
 use rustix::fs::OFlags;

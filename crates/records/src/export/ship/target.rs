@@ -1,7 +1,7 @@
 //! Targets of brokers and databases.
 
 use super::super::host::host_and_port;
-use super::crc::crc32c;
+use super::crc32c;
 use std::io::{Error, ErrorKind, Result};
 
 /// What a target says: `SCHEME://[USER@]HOST[:PORT][,HOST...]/PATH`.

@@ -42,7 +42,7 @@ pub fn run(effort: Effort, flows: usize) -> Vec<Row> {
         Row { flows: Some(flows), ..row }
     };
     let looked = looked.iter().zip(["looked at each second", "looked at twice a second"]).map(|(rounds, case)| Row {
-        remark: format!("{:.3} of when nobody looks", rounds.median() / alone.median()),
+        remark: format!("{:.3} of when nobody looks", rounds.beside(&alone)),
         ..row(rounds, case)
     });
     std::iter::once(row(&alone, "nobody looks")).chain(looked).collect()

@@ -1,6 +1,6 @@
 //! Lines of a journal.
 
-use super::super::crc::crc32c;
+use super::super::crc32c;
 use super::LINE;
 
 const MAGIC: [u8; 16] = *b"linerate spool 1";

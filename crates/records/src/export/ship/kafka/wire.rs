@@ -3,7 +3,7 @@
 //!
 //! Layouts: <https://kafka.apache.org/protocol.html>, <https://kafka.apache.org/documentation/#recordbatch>. All numbers are big endian.
 
-use super::super::crc::crc32c;
+use super::super::crc32c;
 use super::super::journal::Assigned;
 
 /// What is asked, with its number and its version.

@@ -1,6 +1,6 @@
 //! A batch that is too long for the other side, as two.
 
-use super::super::crc::crc32c;
+use super::super::crc32c;
 use super::super::journal::{Batch, Line, Outcome};
 use super::super::state::{Waiting, name_of};
 use super::Spool;
