@@ -101,10 +101,9 @@ fn the_demonstration_makes_a_recording_where_there_is_none() {
 
 #[test]
 fn the_quick_benchmarks_print_a_row_each() {
-    let rows = run(&["bench", "--quick", "--json", "dissect", "pcap", "merge", "memif", "switch", "render", "several"])
-        .good()
-        .output;
-    assert!(rows.lines().count() >= 35 && rows.contains("a pass for each"), "{rows}");
+    // What else there is runs as tables, in `terminals`.
+    let rows = run(&["bench", "--quick", "--json", "dissect", "merge", "several"]).good().output;
+    assert!(rows.lines().count() >= 20 && rows.contains("a pass for each"), "{rows}");
     for row in rows.lines() {
         let row: Value = serde_json::from_str(row).expect("a JSON document a line");
         assert_eq!(row["schema"], "linerate/bench/1");
@@ -133,8 +132,6 @@ fn the_quick_benchmarks_print_a_row_each() {
             assert_eq!(is_timed, !name.starts_with("memory, scattered"), "{row}");
             assert_eq!(row["peer"] == "Linux bridge", !name.starts_with("memory"), "{row}");
         }
-        let rows = run(&["bench", "--quick", "--json", "generate"]).good().output;
-        assert!(rows.lines().count() >= 8, "{rows}");
     }
 }
 

@@ -76,6 +76,22 @@ impl Stage {
         self.wire.inside("client", &[&["send", to, "--json", "-q"], silence, arguments].concat())
     }
 
+    /// Sends over a wire that is bad by these words and by a seed, to whom `receive` starts there; what that reports. Where a run of
+    /// losses took the last frames another seed is tried: these come again one at a time, later and later, and are lost for as many times.
+    pub fn send_badly(&self, faults: &str, arguments: &[&str], receive: impl Fn(&str) -> Running) -> Value {
+        for seed in 1..6 {
+            let running = receive(&self.port(Way::Bursts, &format!("&{faults}&seed={seed}")));
+            let sent = self.send(&format!("{OWN}:5001"), arguments);
+            if faults.contains("burst=") && sent.errors.contains("nothing was acknowledged") {
+                eprintln!("{faults}: with seed {seed} all of the end was lost");
+                continue;
+            }
+            sent.good();
+            return running.end().good().json();
+        }
+        panic!("{faults}: no seed let all bytes through");
+    }
+
     /// Bytes that the client's interface has counted out.
     pub fn sent(&self) -> u64 {
         let shown = self.exec("client", "ip", &["-s", "-j", "link", "show", "eth0"]);
