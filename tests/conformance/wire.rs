@@ -121,9 +121,17 @@ impl Wire {
             if shown >= frames {
                 return;
             }
-            assert!(Instant::now() < deadline, "{shown} of {frames} frames are shown");
+            assert!(Instant::now() < deadline, "{shown} of {frames} frames are shown:\n{:#?}", self.counted());
             thread::sleep(PAUSE);
         }
+    }
+
+    /// What both sides have counted, for a message.
+    fn counted(&mut self) -> Ledger {
+        let mut ledger = Ledger::new();
+        self.queues().iter().for_each(|queue| queue.counters(&mut ledger));
+        self.tx.iter().flat_map(|tx| &tx.queues).for_each(|queue| queue.counters(&mut ledger));
+        ledger
     }
 
     /// Sends each list of frames through a queue of its own, each from a thread of its own, while what

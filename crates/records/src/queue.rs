@@ -13,11 +13,10 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 /// The most that waits, and the most that is written at a time: in bytes of memory, and in flows. So many are a row group
-/// of Parquet: more would be a group of their own, and no faster to write. Who is content with less has room for so many times
-/// that, at least so much: what waits occupies it twice.
+/// of Parquet: more would be a group of their own, and no faster to write. Who is content with less has room for that, or for
+/// so much at least: it is occupied twice, by what waits and by what is written meanwhile.
 const MOST: usize = 256 << 20;
 const MOST_FLOWS: usize = 1 << 17;
-const TIMES: usize = 4;
 const LEAST: usize = 48 << 20;
 
 /// Takes records; another thread exports them.
@@ -72,7 +71,7 @@ pub(crate) type Told = Arc<dyn Fn(String) + Send + Sync>;
 
 impl Waiting {
     fn is_full(&self, demand: Demand) -> bool {
-        let most = demand.bytes.saturating_mul(TIMES).clamp(LEAST, MOST);
+        let most = demand.bytes.clamp(LEAST, MOST);
         self.bytes >= most || self.flows.len() >= MOST_FLOWS
     }
 
