@@ -98,6 +98,11 @@ fn a_share_of_a_line_is_its_bits_with_overhead() {
         .collect();
     assert!(times.windows(2).all(|pair| pair[1] - pair[0] == 134_400), "{times:?}");
     run(&["generate", "--to", "pcap:-", "-k", "udp", "--rate", "50%"]).with_status(2).says("--line 10gbps");
+    run(&["generate", "--to", "pcap:-", "-k", "udp", "--rate", "101%"]).with_status(2).says("100% at the most");
+    for shape in [&["--poisson"][..], &["--burst", "3/1ms"]] {
+        let two = ["generate", "--to", "pcap:-", "-k", "udp", "-k", "tcp"];
+        run(&[&two, shape].concat()).with_status(2).says("is of one packet, and these 2 take turns");
+    }
     // Frames of the interface's own line, which a veth says is 10 Gb/s.
     let Some(stage) = Stage::up() else { return };
     let json = generate(&["--to", &stage.port("packet", "a"), "-k", "udp", "-c", "30", "--rate", "50%"]).good().json();

@@ -214,3 +214,24 @@ fn catches(running: &Running, signal: Signal) -> bool {
 fn is_alive(running: &Running) -> bool {
     running.proc_status("State").is_some_and(|state| !state.starts_with('Z'))
 }
+
+/// Nobody is there: what is asked twice waits for nobody, and the batches stay where they are.
+#[test]
+fn two_requests_end_the_wait_for_a_broker() {
+    let scratch = Scratch::new();
+    let (input, spool) = (scratch.file("in.pcap"), scratch.file("spool"));
+    records::write(&input, &frames::sample());
+    let ship = format!("spool={spool},end=200");
+    let begun = std::time::Instant::now();
+    let mut command = linerate(&["flows", "-r", &input, "-w", "kafka://127.0.0.1:1/t", "--ship", &ship, "--json"]);
+    let mut running = spawn(command.stdout(Stdio::piped()));
+    let heard = running.hear();
+    wait_until("the wait is said", || heard.lock().unwrap().contains("records wait; the other side is waited for"));
+    running.signal(Signal::INT);
+    std::thread::sleep(Duration::from_millis(1500));
+    running.signal(Signal::INT);
+    let json = running.end().good().json();
+    assert!(begun.elapsed() < Duration::from_secs(100), "it waited to the end");
+    let waiting = json["accounts"].as_array().unwrap().iter().find(|account| account["stage"] == "deliver");
+    assert!(waiting.unwrap()["drops"]["waiting"].as_u64() > Some(0), "{json}");
+}

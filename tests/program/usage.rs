@@ -248,6 +248,11 @@ fn examples_of_the_help_can_be_pasted() {
             let bare: String = example.split('\'').step_by(2).collect();
             assert!(!bare.contains(['?', '&', '*', '(', '[', ';', '<', '\\']), "{verb}: quote what is in {example}");
             assert!(!example.contains("  "), "{verb}: the end of the line is not of the command: {example}");
+            let words = words_of(example);
+            // Options that there are not are refused before help is shown.
+            run(&words.iter().map(String::as_str).chain(["--help"]).collect::<Vec<_>>()).good();
+            let packets = words.windows(2).filter(|two| two[0] == "-k").map(|two| &two[1]);
+            packets.for_each(|packet| drop(run(&["generate", "--to", "pcap:-", "-k", packet, "--dry-run"]).good()));
         }
         let all = shown.split("Examples:").nth(1).unwrap();
         assert!(
@@ -255,6 +260,25 @@ fn examples_of_the_help_can_be_pasted() {
             "{all}"
         );
     }
+}
+
+/// As a shell has them, up to what is no part of the command, or is one of its own.
+fn words_of(example: &str) -> Vec<String> {
+    let mut words: Vec<String> = Vec::new();
+    let mut is_within = false;
+    for (place, part) in example.split('\'').enumerate() {
+        let is_quoted = place % 2 == 1;
+        for (at, piece) in part.split(|letter| letter == ' ' && !is_quoted).enumerate() {
+            is_within &= at == 0;
+            match words.last_mut() {
+                Some(word) if is_within => word.push_str(piece),
+                _ if !piece.is_empty() || is_quoted => words.push(piece.to_owned()),
+                _ => continue,
+            }
+            is_within = true;
+        }
+    }
+    words.into_iter().take_while(|word| !["|", ">", "2>", "--"].contains(&word.as_str())).collect()
 }
 
 #[test]

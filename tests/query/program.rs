@@ -325,11 +325,13 @@ fn what_means_nothing_is_refused() {
     let [capture, folder] = ["in.pcap", "flows/"].map(|name| scratch.file(name));
     records::write(&capture, &frames::sample());
     run(&["flows", "-q", "-r", &capture, "-w", &folder]).good();
-    let wrong: [(&[&str], &str); 17] = [
+    let wrong: [(&[&str], &str); 19] = [
         (&["-r", &capture, "--by", "port", "--csv", "-w", "-"], "--csv and --write - are both for standard output"),
         (&["--from", &folder, "-w", "a.jsonl", "--workers", "2"], "--workers means nothing beside --write"),
         (&["--from", &folder, "-q", "-w", "a.jsonl", "--by", "port"], "--by means nothing beside --quiet"),
         (&["-r", &capture, "--since", "-1h"], "--since means nothing here: it is of stored records"),
+        (&["-r", &capture, "--by", "tls.server_name"], "--by tls.server_name means nothing without --names all"),
+        (&["-r", &capture, "--by", "tcp.state"], "--by tcp.state means nothing without --level tcp"),
         (&["-r", &capture, "--csv"], "--csv means nothing without --by or --every"),
         (&["-r", &capture, "--sum", "bytes"], "--sum means nothing without --by or --every"),
         (&["-r", &capture, "--sort", "bps"], "flows stand by bytes or packets"),

@@ -221,6 +221,7 @@ fn an_address_tells_no_flows_and_what_is_no_run_is_said() {
         &["top", "--from", "./a", "--interval", "0.1"],
         &["top", "--from", "./a", "hots 1"],
         &["top", "--from", "./a", "--by", "nothing"],
+        &["top", "--from", "./a", "--by", "address", "--sort", "again"],
         &["top", "-r", "x.pcap"],
         &["top"],
         &["count", "-r", "-", "--metrics", "here"],

@@ -107,7 +107,7 @@ impl Identity {
         let text = told(&error);
         match &self.user {
             Some(User { name, uid, .. }) if *uid != 0 && text.contains(DENIED) => anyhow!(
-                "{text}; linerate goes on as {name}: name a folder that {name} may write to, or another user: \
+                "{text}; linerate goes on as {name}: name a folder that the user {name} may write to, or another user: \
                  -Z USER (-Z root stays root)"
             ),
             _ => error,

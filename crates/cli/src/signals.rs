@@ -43,6 +43,8 @@ static ASKED: LazyLock<Arc<AtomicBool>> = LazyLock::new(Arc::default);
 static HUNG_UP: LazyLock<Arc<AtomicBool>> = LazyLock::new(Arc::default);
 /// Whether the program was started at a terminal.
 static HAD_TERMINAL: LazyLock<bool> = LazyLock::new(has_terminal);
+/// Whether it was asked twice.
+static HURRIED: AtomicBool = AtomicBool::new(false);
 /// Whether it waits for others, and a signal ends it.
 static WAITING: LazyLock<Arc<AtomicBool>> = LazyLock::new(Arc::default);
 
@@ -170,6 +172,11 @@ impl Drop for Answers {
     }
 }
 
+/// Whether whoever is waited for is not to be any more: a second signal came.
+pub fn is_hurried() -> bool {
+    HURRIED.load(Ordering::Relaxed)
+}
+
 /// Waits for signals to the end of the program.
 fn watch(mut told: PipeReader, last: &AtomicUsize, stop: &Stop) {
     let mut requests = Requests::default();
@@ -179,6 +186,7 @@ fn watch(mut told: PipeReader, last: &AtomicUsize, stop: &Stop) {
             Reply::Nothing => {}
             Reply::Hurry => {
                 stop.hurry();
+                HURRIED.store(true, Ordering::Relaxed);
                 fail("only what was begun is finished now; one more signal ends it at once, as it is");
             }
             Reply::End => {

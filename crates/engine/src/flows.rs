@@ -189,7 +189,7 @@ impl<R: Records + Send + 'static> Metering<R> {
         let now = self.arrivals.bound(complete, elapsed);
         match &mut self.work {
             Work::InPlace(metering) => metering.expire(now),
-            Work::Dispatch(dispatch) => dispatch.pause(now),
+            Work::Dispatch(dispatch) => dispatch.pause(now, elapsed),
             Work::None => {}
         }
     }

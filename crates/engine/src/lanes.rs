@@ -11,7 +11,7 @@ use crate::clock::{Clock, STEP, Time, said};
 use linerate_burst::{Burst, Count, Desc, Horizon, Interface, Ledger, Nanos, Stage};
 use linerate_merge::{Input, Merge};
 use linerate_port::contract::Monitor;
-use linerate_port::{Feed, Head, Held, Holding, PortError, RxPort, RxQueue, Scattered, Tallied};
+use linerate_port::{Feed, Head, Held, Holding, PortError, RxPort, RxQueue, Scattered, Tallied, news};
 use linerate_wire::Link;
 use std::io::IoSliceMut;
 use std::os::fd::BorrowedFd;
@@ -33,6 +33,8 @@ pub(crate) struct Lanes {
     is_merged: bool,
     /// Whether frames of this machine's clock are among theirs, if they are merged.
     is_live: bool,
+    /// Something may happen to ports while the run lasts.
+    has_news: bool,
     /// How far above the clock frames may be, because somebody set theirs forward (`offset=`), in nanoseconds.
     above: u64,
     /// What was noteworthy, in order: ports that went down, came back, failed.
@@ -102,6 +104,7 @@ impl Lanes {
             interfaces: Vec::new(),
             time: Time::new(clock),
             is_merged,
+            has_news: ports.iter().any(|port| port.feed == Feed::Clock),
             is_live: is_merged && ports.iter().any(|port| port.feed == Feed::Clock),
             above: ports.iter().map(|port| port.offset_ns.max(0) as u64).max().unwrap_or(0) + STEP.as_nanos() as u64,
             events: Vec::new(),
@@ -144,12 +147,14 @@ impl Lanes {
 
     /// Fills every lane. What is shown borrows the queues alone, so that the rest stays usable.
     pub fn fill<'a>(&'a mut self, now: Nanos, shown: &mut Vec<Shown<'a>>) -> Table<'a> {
-        let Lanes { queues, ports, interfaces, time, is_merged, is_live, above, events, failure } = self;
+        let Lanes { queues, ports, interfaces, time, is_merged, is_live, has_news, above, events, failure } = self;
         let present = Present { now, above: *above, settled: time.settled(), is_live: *is_live };
         for lane in queues {
             let port = lane.port;
             let (Head { burst, horizon, interfaces }, event) = lane.fill(&ports[port].name, present, failure);
-            events.extend(event);
+            if let Some(event) = event {
+                note(events, event, *has_news);
+            }
             shown.push(Shown { burst, horizon, interfaces, port });
         }
         Table { ports, interfaces, failure, time, is_merged: *is_merged, is_live, above: *above }
@@ -194,7 +199,7 @@ impl Lanes {
 
     /// Reads the next frame of a lane to where it is wanted, if it does that and has one.
     pub fn read(&mut self, lane: usize, pieces: &mut [IoSliceMut<'_>]) -> Option<Scattered> {
-        let Lanes { queues, ports, events, failure, .. } = self;
+        let Lanes { queues, ports, events, failure, has_news, .. } = self;
         let lane = &mut queues[lane];
         if lane.state == State::Ended {
             return None;
@@ -203,12 +208,14 @@ impl Lanes {
             Ok(read) => {
                 if lane.state == State::Down && read.is_some() {
                     lane.state = State::Up;
-                    events.push(format!("{}: {CAME_BACK}", ports[lane.port].name));
+                    note(events, format!("{}: {CAME_BACK}", ports[lane.port].name), *has_news);
                 }
                 read
             }
             Err(error) => {
-                events.extend(failed(&mut lane.state, error, failure));
+                if let Some(event) = failed(&mut lane.state, error, failure) {
+                    note(events, event, *has_news);
+                }
                 None
             }
         }
@@ -309,7 +316,7 @@ impl Lane {
                 if came_back {
                     self.state = State::Up;
                 }
-                let again = || CAME_BACK.to_owned();
+                let again = || format!("{port}: {CAME_BACK}");
                 (head, said.map(|said| format!("{port}: {said}")).or_else(|| came_back.then(again)))
             }
             Err(error) => {
@@ -319,6 +326,14 @@ impl Lane {
             }
         }
     }
+}
+
+/// Something happened that is told at the end; of live ports to those who watch at once.
+fn note(events: &mut Vec<String>, event: String, has_news: bool) {
+    if has_news {
+        news::say(event.clone());
+    }
+    events.push(event);
 }
 
 /// The queue of a lane failed, for now or for good; what is to be said about it.

@@ -53,7 +53,7 @@ impl FromStr for Asked {
 
     fn from_str(text: &str) -> Result<Self, BadRate> {
         let Some(percent) = text.trim().strip_suffix('%') else { return text.parse().map(Asked::Rate) };
-        let percent = percent.parse().ok().filter(|percent: &f64| percent.is_finite() && *percent > 0.0);
+        let percent = percent.parse().ok().filter(|percent: &f64| *percent > 0.0 && *percent <= 100.0);
         percent.map(|percent| Asked::OfLine(percent / 100.0)).ok_or_else(|| BadRate(text.to_owned()))
     }
 }
@@ -61,7 +61,7 @@ impl FromStr for Asked {
 /// A rate that cannot be read.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "{0:?} is not a rate; write 250kpps, 1.5mpps, 10gbps (layer 2), 10gbpsl1 (with preamble and gap), 50% (of the line) or top"
+    "{0:?} is not a rate; write 250kpps, 1.5mpps, 10gbps (layer 2), 10gbpsl1 (with preamble and gap), 50% (of the line, 100% at the most) or top"
 )]
 pub struct BadRate(String);
 
@@ -181,7 +181,7 @@ mod tests {
         assert_eq!(half.on_line(Some(1e10)), Some(Rate::Bits(5e9, Layer::L1)));
         assert_eq!(half.on_line(None), None);
         assert_eq!("7pps".parse::<Asked>().unwrap().on_line(None), Some(Rate::Frames(7.0)));
-        for wrong in ["%", "0%", "-1%", "NaN%", "x%"] {
+        for wrong in ["%", "0%", "-1%", "NaN%", "inf%", "100.1%", "x%"] {
             assert!(wrong.parse::<Asked>().is_err(), "{wrong}");
         }
     }

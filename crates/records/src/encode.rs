@@ -114,7 +114,7 @@ impl Format {
         let wrong = |text: String| Error::new(ErrorKind::InvalidInput, format!("{path}: {text}"));
         let (compression, plain) = Compression::to_write(path)?;
         let ending = plain.rsplit_once('.').map_or("", |(_, ending)| ending).to_ascii_lowercase();
-        let named = FORMATS.iter().find(|format| format.endings.contains(&ending.as_str()));
+        let named = FORMATS.iter().find(|format| format.endings.contains(&ending.as_str()) || format.name == ending);
         let format = match asked.or(named) {
             Some(format) => format,
             None if LEFT_OUT.contains(&ending.as_str()) => {

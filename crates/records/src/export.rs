@@ -150,6 +150,8 @@ pub struct Options {
     pub ship: Shipping,
     /// Is told by other threads what people may want to know at once: the other side is away, a batch was refused.
     pub told: Option<fn(String)>,
+    /// Whether the other side is not to be waited for any more, as somebody is in a hurry.
+    pub is_hurried: Option<fn() -> bool>,
     /// What no record tells of, of which collectors are told.
     pub observed: Observed,
 }
@@ -183,6 +185,7 @@ impl Default for Options {
             tls: Tls::default(),
             ship: Shipping::default(),
             told: None,
+            is_hurried: None,
             observed: Observed::default(),
         }
     }

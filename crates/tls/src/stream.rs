@@ -9,8 +9,9 @@ use rustls::{ClientConnection, ServerConnection, StreamOwned};
 use std::io::{Error, ErrorKind, Read, Result, Write};
 use std::net::TcpStream;
 
-/// A client's end of a connection: read from it, and write to it, as to its socket; what its socket's timeouts say holds.
-pub struct Stream(StreamOwned<ClientConnection, TcpStream>);
+/// A client's end of a connection: read from it, and write to it, as to its socket; what its socket's timeouts say holds. Beside it why
+/// the other side has refused us, once it has said so.
+pub struct Stream(StreamOwned<ClientConnection, TcpStream>, Option<String>);
 
 impl Client {
     /// Makes a connection over a socket that is connected, and verifies who is there. The socket has timeouts: after each `goes_on` is
@@ -36,10 +37,10 @@ impl Client {
                     let text = "it ended the connection before TLS was agreed on (perhaps it speaks none)";
                     return Err(Error::new(ErrorKind::ConnectionAborted, text));
                 }
-                Err(error) => return Err(Stream(stream).why(error)),
+                Err(error) => return Err(Stream(stream, None).why(error)),
             }
         }
-        Ok(Stream(stream))
+        Ok(Stream(stream, None))
     }
 }
 
@@ -82,11 +83,18 @@ impl Stream {
         self.0.conn.process_new_packets().map(drop).map_err(|error| told(Error::other(error)))
     }
 
-    /// Why nothing can be written any more: what the other side has said before it ended the connection, if it has.
+    /// Why nothing can be written or read any more: what the other side has said before it ended the connection, if it has. It says so
+    /// once, and that is kept.
     fn why(&mut self, error: Error) -> Error {
         let is_over = matches!(error.kind(), ErrorKind::BrokenPipe | ErrorKind::ConnectionReset);
-        let said = if is_over { self.heard().err() } else { None };
-        said.filter(|said| said.kind() == ErrorKind::PermissionDenied).unwrap_or_else(|| told(error))
+        if is_over && self.1.is_none() {
+            let said = self.heard().err().filter(|said| said.kind() == ErrorKind::PermissionDenied);
+            self.1 = said.map(|said| said.to_string());
+        }
+        match &self.1 {
+            Some(said) if is_over => Error::new(ErrorKind::PermissionDenied, said.clone()),
+            _ => told(error),
+        }
     }
 
     /// Says that nothing more comes.
@@ -99,7 +107,7 @@ impl Stream {
 
 impl Read for Stream {
     fn read(&mut self, bytes: &mut [u8]) -> Result<usize> {
-        self.0.read(bytes).map_err(told)
+        self.0.read(bytes).map_err(|error| self.why(error))
     }
 }
 

@@ -48,8 +48,10 @@ use clap::builder::PossibleValuesParser;
 use linerate_engine::{Metering, Progress, Stop};
 use linerate_meter::Config;
 use linerate_port::Spec;
+use linerate_query::{Key, Question};
 use linerate_record::Compression;
-use linerate_records::{Exporter, Format};
+use linerate_records::fields::Part;
+use linerate_records::{Exporter, Field, Format, fields};
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -94,7 +96,7 @@ docs/flows.md says what each field means, docs/guide/ask.md how to ask for it.")
 pub struct Args {
     #[command(flatten)]
     input: InputArgs,
-    /// Where records go: null, - for standard output, a file (its ending says the format), a folder, by date and hour, or a
+    /// Where records go: null, - for standard output, a file (its ending says the format: .jsonl, .csv, .parquet, .log and .tsv of Zeek, .ipfix), a folder, by date and hour, or a
     /// collector, as ipfix+udp://HOST:4739, ipfix+tcp://HOST, ipfix+tls://HOST:4740 or netflow9+udp://HOST, or kafka://HOST:9092/TOPIC,
     /// clickhouse://USER@HOST:8123/TABLE, kafka+tls://, clickhouse+https:// (with --ship spool=DIR); may be given several times
     #[arg(short = 'w', long, value_name = "null|-|FILE|DIR/|URL", default_value = "null")]
@@ -128,12 +130,13 @@ pub fn run(args: &Args) -> anyhow::Result<Exit> {
     }
     let inputs = args.input.check()?;
     let format = args.format.as_deref().and_then(Format::named);
-    let usual = if format.is_some_and(Format::is_of_connections) { Level::Tcp } else { Level::Counters };
+    let usual = if args.is_of_connections(format) { Level::Tcp } else { Level::Counters };
     let mut config = args.meter.config(usual)?;
     let identity = args.receive.identity(&inputs)?;
     let how = Written { format, compression: args.compression() };
     args.check_places(&inputs.specs, how, false)?;
     let about = args.ask.shown(args.is_shown())?;
+    about.question.iter().try_for_each(|question| refuse_unsaid(question, &config))?;
     let meters = args.meter.meters(&mut config, args.show.quiet)?;
     let snap = if inputs.filter.is_empty() { args.meter.snap() } else { 0 };
     let (ports, mut notes) = args.receive.open(&inputs, Needs { snap, ..Needs::default() })?;
@@ -199,6 +202,15 @@ pub fn run(args: &Args) -> anyhow::Result<Exit> {
 }
 
 impl Args {
+    /// Whether something is written that says what became of connections of TCP.
+    fn is_of_connections(&self, format: Option<&'static Format>) -> bool {
+        let by_name = |target: &String| match target.contains("://") {
+            true => false,
+            false => Format::of_path(target, None).is_ok_and(|(format, _)| format.is_of_connections()),
+        };
+        format.map_or_else(|| self.write.iter().any(by_name), Format::is_of_connections)
+    }
+
     /// Where records are written: nowhere for `null` alone.
     fn targets(&self) -> &[String] {
         if self.write == ["null"] { &[] } else { &self.write }
@@ -251,6 +263,23 @@ pub(super) fn locked(records: &Mutex<Tee>) -> MutexGuard<'_, Tee> {
 pub(super) fn made_in(exporters: &[Box<dyn Exporter>]) -> std::io::Result<Vec<OwnedFd>> {
     let folders: Vec<_> = exporters.iter().map(|exporter| exporter.made_in()).collect::<Result<_, _>>()?;
     Ok(folders.into_iter().flatten().collect())
+}
+
+/// Refuses groups by what no record will have.
+fn refuse_unsaid(question: &Question, config: &Config) -> anyhow::Result<()> {
+    for Key { name, .. } in &question.keys {
+        let is_it =
+            |field: &&Field| [0, 1].iter().any(|side| field.path_of(*side).replace('.', "_") == name.replace('.', "_"));
+        let Some(field) = fields().find(is_it) else { continue };
+        let option = match field.part {
+            Part::Names if config.names.is_empty() => "--names all",
+            part if part.level() == linerate_meter::Level::Tcp && config.level < part.level() => "--level tcp",
+            part if config.level < part.level() => "--level stats",
+            _ => continue,
+        };
+        return Err(usage(format!("--by {name} means nothing without {option}: no record has it")));
+    }
+    Ok(())
 }
 
 /// Says so if more is asked for than is written.

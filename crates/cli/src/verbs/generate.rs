@@ -18,6 +18,7 @@ use crate::privileges::{Identity, confine, socket_folder};
 use crate::verbs::inputs::{are_live, check_output};
 use crate::verbs::show::ShowArgs;
 use crate::view::terminal::{shown, tell};
+use clap::builder::RangedU64ValueParser;
 use linerate_backends::REGISTRY;
 use linerate_generate::Rate;
 use linerate_generate::rate::Asked;
@@ -38,7 +39,7 @@ Examples:
   linerate generate --to xdp-live:eth1 --check xdp:eth2 --rate top -t 10 \\
     -k 'udp(sport=random(1024..65535))'
   # a file; and the frames of it, decoded
-  linerate generate --to pcap:x.pcap -k 'vlan(id=1..100)/ip/tcp(flags=S)' -c 100
+  linerate generate --to pcap:x.pcap -k 'vlan(id=1..9)/ip/tcp(flags=syn)' -c 100
   linerate generate --to pcap:x.pcap -k 'vlan(id=1..100)/ip/tcp' --dry-run 3
   # a recording with the gaps it has, ten times as fast, five times in a row
   linerate generate --to eth1 -r trace.pcap
@@ -78,7 +79,7 @@ pub struct Args {
     /// The line that percent refer to, as in 10gbps [default: the speed of the link]
     #[arg(long, value_name = "RATE", value_parser = line)]
     line: Option<f64>,
-    /// Stop after this many seconds; in a file, by its stamps
+    /// Stop after this many seconds, 0.1 s later where frames fell behind; in a file, by its stamps
     #[arg(short = 't', long = "duration", alias = "seconds", value_name = "S")]
     duration: Option<f64>,
     /// Receive on this port, and account for every frame of every stream
@@ -88,7 +89,7 @@ pub struct Args {
     #[arg(long)]
     take: bool,
     /// Send from so many threads, each with a queue of its own; together they send what one would
-    #[arg(long, value_name = "N", default_value_t = 1)]
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = RangedU64ValueParser::<usize>::new().range(1..=1024))]
     threads: usize,
     /// Make the first N frames of each stream once, and send them again and again
     #[arg(long, value_name = "N", conflicts_with = "check")]

@@ -3,6 +3,7 @@
 pub(super) mod report;
 
 use super::decide::{DecideArgs, Said, share};
+use super::inputs::notes_of;
 use super::joined::{JoinArgs, ends, receive_whole, send_as};
 use super::rings::ring_name;
 use crate::exit::{Exit, usage};
@@ -67,6 +68,7 @@ pub fn run(args: &Args) -> anyhow::Result<Exit> {
     let progress = Progress::new();
     let mut inline = Inline::new([&ports[0].name, &ports[1].name], to, sharing, policy, progress.clone());
     identity.assume()?;
+    notes.extend(ports.iter().flat_map(notes_of));
     notes.extend(identity.note());
     notes.extend(confine(&socket_folder(&args.share)?.into_iter().collect::<Vec<_>>()));
     let stop = Stop::new();

@@ -1,9 +1,10 @@
 //! What a run reads, how it receives that, and that it does not write over it.
 
 mod collected;
+mod told;
 
 pub(super) use self::collected::{Collected, Held};
-
+pub use self::told::notes_of;
 use crate::exit::{Exit, usage};
 use crate::privileges::Identity;
 use crate::view::reading::Reading;
@@ -155,7 +156,7 @@ impl ReceiveArgs {
         }
         check_take(self.take, &inputs.specs)?;
         let ports = REGISTRY.open_all(&inputs.specs, &options)?;
-        let notes = ports.iter().flat_map(|port| port.notes.iter().map(|note| format!("{}: {note}", port.name)));
+        let notes = ports.iter().flat_map(notes_of);
         let notes = notes.chain(inputs.left_out.iter().cloned()).collect();
         Ok((ports, notes))
     }
@@ -243,7 +244,7 @@ fn ports_and_filter(
         }
         let spec = Spec::parse(name).map_err(usage)?;
         if !name.contains(':') && !is_port(name) && Path::new(name).is_file() {
-            return Err(usage(format!("{name} is a file, not a port: read it by -r {name}")));
+            return Err(usage(told::no_port(name)));
         }
         specs.push(spec);
     }

@@ -104,7 +104,7 @@ fn up(name: &str, links: &[Link], file: Option<&PathBuf>) -> anyhow::Result<Exit
         }
     };
     let lab = Lab::up(&plan)?;
-    show(format_args!("lab {} ({:?})\n", lab.name(), lab.outcome()));
+    show(format_args!("lab {} ({})\n", lab.name(), format!("{:?}", lab.outcome()).to_lowercase()));
     for host in &plan.hosts {
         show(format_args!("  {}  namespace {}\n", host.name, plan.namespace(&host.name)));
     }

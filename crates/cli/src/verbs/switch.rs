@@ -12,7 +12,7 @@ use super::rings::ring_name;
 use crate::exit::{Exit, usage};
 use crate::privileges::{Identity, confine, socket_folder};
 use crate::signals::stop_on_signals;
-use crate::verbs::inputs::span;
+use crate::verbs::inputs::{notes_of, span};
 use crate::view::live::{Live, answer};
 use crate::view::terminal::{shown, tell};
 use anyhow::Context;
@@ -21,7 +21,7 @@ use linerate_engine::switching::{EngineRing, Switching};
 use linerate_engine::{Progress, Receive, Stop};
 use linerate_port::RxPort;
 use linerate_switch::text::{PortNames, parse_rule, show_actions, show_match};
-use linerate_switch::{LearnOptions, Options, PortNo, PortVlans, RingNo, Rule, Switch};
+use linerate_switch::{Action, Installed, LearnOptions, Options, PortNo, PortVlans, RingNo, Rule, Switch};
 use std::time::{Duration, SystemTime};
 
 /// Options of `linerate switch`.
@@ -46,8 +46,8 @@ Examples:
     --rule 'priority=1,actions=normal'
   # look at a switch at work, and change it; no frame is lost over that
   linerate switch eth1 eth2 --control /run/switch.sock
-  linerate switch --ctl /run/switch.sock dump-flows
-  linerate switch --ctl /run/switch.sock add-flow 'ip,actions=dec_ttl,normal'
+  linerate ctl /run/switch.sock dump-flows
+  linerate ctl /run/switch.sock add-flow 'ip,actions=dec_ttl,normal'
 Rules are those of ovs-ofctl add-flow, of one table: MATCHES,actions=ACTIONS
   priority=N cookie=N idle_timeout=S hard_timeout=S
   in_port dl_src dl_dst dl_type dl_vlan dl_vlan_pcp vlan_tci nw_src nw_dst
@@ -128,6 +128,7 @@ pub fn run(args: &Args) -> anyhow::Result<Exit> {
     let (rings, mut notes) = args.rings(&identity)?;
     identity.assume()?;
     let to = joined.add_files(live)?;
+    notes.extend(from.iter().flat_map(notes_of));
     notes.extend(identity.note());
     notes.extend(args.control.iter().map(|path| format!("asked and changed by linerate ctl {path}")));
     let mut folders: Vec<_> = control.as_ref().and_then(Control::folder).into_iter().collect();
@@ -204,6 +205,10 @@ impl Args {
         switch.add_all(many, now);
         if self.rules.is_none() && self.rule.is_empty() {
             switch.add(Rule::normal(), now);
+        }
+        let is_normal = |rule: &&Installed| rule.rule.actions.contains(&Action::Normal);
+        if !self.vlan.is_empty() && self.control.is_none() && !switch.rules().iter().any(is_normal) {
+            return Err(usage("--vlan means nothing here: it is of the action normal, and no rule has that"));
         }
         Ok(switch)
     }

@@ -110,6 +110,12 @@ pub(super) fn is_place(name: &str) -> bool {
 
 impl Args {
     fn ask(&self, filter: &str) -> anyhow::Result<Ask> {
+        if let (Some(_), Sort::Again | Sort::Total) = (&self.by, self.sort) {
+            return Err(usage(format!(
+                "--sort {} means nothing with --by: it is an order of single flows",
+                self.sort.name()
+            )));
+        }
         let ask = Ask { by: self.by.clone(), sort: self.sort, filter: filter.to_owned(), top: ROWS };
         check(&ask).map_err(usage)?;
         Ok(ask)
@@ -165,6 +171,7 @@ impl Args {
         let ask = Ask { top: self.top.unwrap_or(USUAL).into(), ..ask.clone() };
         let mut is_first = true;
         loop {
+            let began = Instant::now();
             match if is_first { begun(source, &ask, is_over) } else { source.look(&ask) } {
                 // Of the first look there are no rates.
                 Seen::Snapshot(_) if is_first && self.once => {}
@@ -174,6 +181,7 @@ impl Args {
                     }
                 }
                 Seen::Wrong(why) => return Err(usage(why)),
+                Seen::Away(_) if is_over() => {}
                 Seen::Away(why) => {
                     fail(format_args!("nobody answers: {why}"));
                     if self.once {
@@ -182,7 +190,7 @@ impl Args {
                 }
             }
             is_first = false;
-            if !wait(interval, is_over) {
+            if !wait(interval.saturating_sub(began.elapsed()), is_over) {
                 return Ok(Exit::Done);
             }
         }
@@ -204,6 +212,7 @@ impl Args {
             }
             match if look == 0 { begun(source, &model.ask, is_over) } else { source.look(&model.ask) } {
                 Seen::Wrong(why) => return Err(usage(why)),
+                Seen::Away(_) if is_over() => return Ok(Exit::Done),
                 Seen::Away(why) => {
                     fail(format_args!("{from}: nobody answers: {why}"));
                     return Ok(Exit::Failed);

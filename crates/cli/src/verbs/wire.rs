@@ -1,5 +1,6 @@
 //! `linerate wire`: two ports joined as a wire would, with faults by plan.
 
+use super::inputs::notes_of;
 use super::joined::{JoinArgs, ends, receive_whole, send_as};
 use crate::exit::{Exit, usage};
 use crate::privileges::confine;
@@ -87,11 +88,12 @@ pub fn run(args: &Args) -> anyhow::Result<Exit> {
     // Both ends receive before one sends: an xdp: queue is sent into by the socket that receives from it.
     let receiving = ways.iter().map(Way::open_rx).collect::<Result<Vec<_>, _>>()?;
     let sending = ways.iter().map(Way::open_tx).collect::<Result<Vec<_>, _>>()?;
+    let said: Vec<String> = receiving.iter().flat_map(notes_of).collect();
     let progress = Progress::new();
     let join = |(mut from, to): (RxPort, TxPort)| (Forward::new(&mut from, to, progress.clone()), from);
     let joined: Vec<_> = receiving.into_iter().zip(sending).map(join).collect();
     identity.assume()?;
-    let notes = identity.note().into_iter().chain(confine(&[]));
+    let notes = said.into_iter().chain(identity.note()).chain(confine(&[]));
     let stop = Stop::new();
     stop_on_signals(&stop)?;
     if args.join.is_told() {

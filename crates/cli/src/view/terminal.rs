@@ -144,6 +144,21 @@ pub fn records() -> Box<dyn Write + Send> {
     Box::new(io::stdout())
 }
 
+/// The same for a writer that is to leave failures to [`end`]: a broken pipe for all of them.
+pub fn printed() -> Box<dyn Write + Send> {
+    struct Printed;
+    impl Write for Printed {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            if print(bytes) { Ok(bytes.len()) } else { Err(ErrorKind::BrokenPipe.into()) }
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+    Box::new(Printed)
+}
+
 /// What clap has to say: help that was asked for, or what is wrong with the arguments.
 pub fn explain(error: &clap::Error) -> Exit {
     let plain = error.render().to_string();

@@ -40,6 +40,8 @@ pub(super) struct Dispatch<R: Records + Send + 'static> {
     workers: Vec<Queue<R>>,
     spread: Spread,
     time: PacketTime,
+    /// How long the run had lasted when workers were told the time, with no frame there.
+    paused: Duration,
     frames: u64,
     bytes: u64,
     /// What frames of each interface of all ports begin with.
@@ -101,6 +103,7 @@ impl<R: Records + Send + 'static> Dispatch<R> {
             workers,
             spread,
             time: PacketTime::default(),
+            paused: Duration::ZERO,
             frames: 0,
             bytes: 0,
             links: Arc::new([]),
@@ -134,11 +137,16 @@ impl<R: Records + Send + 'static> Dispatch<R> {
     }
 
     /// No frame is there, and none that comes is older than `complete`: hands over what was copied.
-    pub fn pause(&mut self, complete: Nanos) {
+    /// Workers are told the time now and then, where there is none too: whoever looks at them waits for that.
+    pub fn pause(&mut self, complete: Nanos, elapsed: Duration) {
         self.time.tell(complete);
         let now = self.time.now();
+        let is_late = elapsed.saturating_sub(self.paused) >= TELL;
+        if is_late {
+            self.paused = elapsed;
+        }
         for queue in &mut self.workers {
-            if !queue.block.is_empty() || queue.wants_to_know(now) {
+            if is_late || !queue.block.is_empty() || queue.wants_to_know(now) {
                 queue.hand_over(&self.links, now);
             }
         }

@@ -96,7 +96,8 @@ pub const BURST: &[Key] = &[
 ];
 
 const TIME: &str = r#"a time such as "250ns", "10us", "1ms", "2s""#;
-const RATE: &str = "250kpps, 1.5mpps, 10gbps (layer 2), 10gbpsl1 (with preamble and gap), 50% (of the line) or top";
+const RATE: &str =
+    "250kpps, 1.5mpps, 10gbps (layer 2), 10gbpsl1 (with preamble and gap), 50% (of the line, 100% at the most) or top";
 const SIZE: &str = "64, 64..1518, 64..1518/100, random(64..1518), [64:7, 594:4, 1518:1], imix or genome(aabg); 64 or what the packet needs is the usual";
 
 /// The JSON schema of stream files.

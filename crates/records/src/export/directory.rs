@@ -102,12 +102,19 @@ pub(super) fn parent(path: &Path) -> &Path {
 
 /// Another run may make the same folders meanwhile.
 fn make_with(folder: &Path, sync: &mut dyn FnMut(&Path) -> io::Result<()>) -> io::Result<()> {
+    match make_one(folder, sync) {
+        // What it is in may be there and take nothing, as a folder that was removed, or /proc: it is tried once more, not for ever.
+        Err(error) if error.kind() == ErrorKind::NotFound && parent(folder) != folder => {
+            make_with(parent(folder), sync)?;
+            make_one(folder, sync)
+        }
+        made => made,
+    }
+}
+
+fn make_one(folder: &Path, sync: &mut dyn FnMut(&Path) -> io::Result<()>) -> io::Result<()> {
     match std::fs::create_dir(folder) {
         Ok(()) => sync(parent(folder)),
-        Err(error) if error.kind() == ErrorKind::NotFound && folder.parent().is_some() => {
-            make_with(parent(folder), sync)?;
-            make_with(folder, sync)
-        }
         Err(_) if folder.is_dir() => Ok(()),
         Err(error) => Err(error),
     }
@@ -161,6 +168,14 @@ mod tests {
         folder.new_file("b".as_ref()).unwrap_err();
         assert_eq!(std::fs::read_dir(&elsewhere).unwrap().count(), 0);
         std::fs::remove_dir_all(root).unwrap();
+    }
+
+    #[test]
+    fn a_folder_that_takes_nothing_is_told_of() {
+        for path in ["/proc/linerate", "/proc/linerate/a/b"] {
+            let error = make_with(Path::new(path), &mut |_| panic!("nothing was made")).unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::NotFound, "{path}");
+        }
     }
 
     #[test]

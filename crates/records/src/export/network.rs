@@ -49,6 +49,7 @@ struct Network {
     told_last: Option<Instant>,
     /// Is told that it is, and that it is back.
     told: fn(String),
+    is_hurried: Option<fn() -> bool>,
     /// What no record tells of.
     observed: Observed,
     /// Data records sent, or messages of NetFlow v9; of statistics apart.
@@ -116,6 +117,7 @@ fn open(
         left: None,
         told_last: None,
         told: options.told.unwrap_or(drop),
+        is_hurried: options.is_hurried,
         observed: options.observed.clone(),
         sequence: 0,
         statistics_sequence: 0,
@@ -333,7 +335,8 @@ impl Exporter for Network {
             if self.away.is_none() && self.last.is_some() && self.is_refused_soon() {
                 self.leave();
             }
-            while !self.waiting.is_empty() && result.is_ok() && Instant::now() < until {
+            let is_hurried = self.is_hurried.unwrap_or(|| false);
+            while !self.waiting.is_empty() && result.is_ok() && Instant::now() < until && !is_hurried() {
                 result = self.flush(now);
                 if self.away.is_some() {
                     std::thread::sleep(RETRY / 5);
@@ -347,6 +350,9 @@ impl Exporter for Network {
         }
         for message in std::mem::take(&mut self.waiting) {
             self.sent.lost += message.flows;
+        }
+        if self.sent.lost > 0 && self.away.is_some() {
+            (self.told)(format!("{}: {} records were lost: the collector is away", self.name, self.sent.lost));
         }
         result
     }

@@ -52,7 +52,7 @@ use std::io::{Error, ErrorKind, Read, Result};
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 use std::sync::Arc;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 /// The most bytes of a message: brokers take 1,048,588, headers and all, unless they are told otherwise.
 const MOST_OF_MESSAGE: usize = 900_000;
@@ -60,6 +60,8 @@ const MOST_OF_MESSAGE: usize = 900_000;
 const MOST_OF_PASSWORD: u64 = 64 << 10;
 /// How often the time is told: what an earlier run has left is sent as soon.
 const TICK: Duration = Duration::from_millis(100);
+/// Whoever waits for so long is told why.
+const SOON: Duration = Duration::from_secs(1);
 
 /// Who takes batches.
 trait Destination: Send {
@@ -166,7 +168,7 @@ fn ship_by(name: &str, options: &Options, clock: Clock) -> Result<Ship> {
     let (told, is_kafka) = (options.told.unwrap_or(drop), name.starts_with("kafka"));
     let terms = Terms { most: ship.most, has_numbers: is_kafka, clock, told };
     let spool = Spool::open(folder, terms).map_err(|error| at(&path, "cannot be used as a spool", error))?;
-    let over = Over::default();
+    let over = Over::new(options.is_hurried);
     let password = ship.password.as_deref().map(password).transpose()?;
     let secure = Secure::of(name, &options.tls)?;
     let destination: Box<dyn Destination> = if is_kafka {
@@ -222,6 +224,25 @@ struct Ship {
     waited: Duration,
     /// What gave way.
     gone: Option<Gone>,
+}
+
+impl Ship {
+    /// Says so if the other side is waited for, and how not to.
+    fn tell_of_waiting(&self) {
+        let since = Instant::now();
+        while !self.spool.is_empty() && !self.over.is_now() {
+            if since.elapsed() >= SOON {
+                let (records, left) = (self.spool.lag().records, self.over.left().unwrap_or_default().as_secs());
+                (self.told)(format!(
+                    "{}: {records} records wait; the other side is waited for up to {left} s: two Ctrl-C leave them in {}",
+                    self.name,
+                    self.spool.path().display()
+                ));
+                return;
+            }
+            self.spool.wait(TICK);
+        }
+    }
 }
 
 impl Exporter for Ship {
@@ -283,6 +304,7 @@ impl Exporter for Ship {
             self.sender.start()?;
         }
         self.spool.wake();
+        self.tell_of_waiting();
         self.sender.end()
     }
 

@@ -18,8 +18,9 @@ pub struct AskArgs {
     /// How many flows, groups or records are shown [default: 10]
     #[arg(long, value_name = "N")]
     top: Option<usize>,
-    /// What they stand in order by: bytes (the default), packets; of groups and stored records also flows, bps, pps, bpp, duration,
-    /// and any field that counts something; of groups records
+    /// What they stand in order by: bytes (the default; stored records that are not put together stand as they are stored),
+    /// packets; of groups and stored records also flows, bps, pps, bpp, duration, and any field that counts something; of groups
+    /// records
     #[arg(long, value_name = "MEASURE")]
     sort: Option<String>,
     /// What is told of each group, as measures of --sort [default: flows,packets,bytes]

@@ -4,7 +4,7 @@ use super::super::inputs::span;
 use super::memory::{bound, check_memory, mebibytes, warn_of_memory};
 use super::timeouts;
 use crate::exit::usage;
-use crate::signals::opening;
+use crate::signals::{is_hurried, opening};
 use crate::view::rates::grouped;
 use crate::view::terminal::{fail, records as standard_output};
 use linerate_engine::{Meters, flows};
@@ -49,7 +49,7 @@ pub struct MeterArgs {
     /// processors, 4 at most]; what is written is the same for any number
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=64))]
     export_threads: Option<u8>,
-    /// How much is recorded of each flow (default: counters; with --format zeek or zeek-tsv: tcp)
+    /// How much is recorded of each flow (default: counters; of zeek and zeek-tsv: tcp)
     #[arg(long, value_enum)]
     level: Option<Level>,
     /// How many of its first packets level stats lists of each flow, 8 bytes each (0 to 255) [default: 30]
@@ -201,6 +201,7 @@ impl MeterArgs {
             tls: self.tls_files()?,
             ship,
             told: Some(fail),
+            is_hurried: Some(is_hurried),
             observed: Observed::default(),
         })
     }

@@ -11,7 +11,7 @@ use crate::privileges::confine;
 use crate::signals::stop_on_signals;
 use crate::view::ledger::LedgerJson;
 use crate::view::rates::grouped;
-use crate::view::terminal::{fail, records as standard_output, result, result_line, shown, tell};
+use crate::view::terminal::{fail, printed, result, result_line, shown, tell};
 use linerate_burst::Ledger;
 use linerate_engine::Stop;
 use linerate_meter::{Flow, Records};
@@ -22,6 +22,7 @@ use linerate_records::{Format, encode, export};
 use serde::Serialize;
 use serde_json::Value as Json;
 use serde_json::value::RawValue;
+use std::io::ErrorKind;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Instant;
@@ -225,7 +226,11 @@ impl Done {
     fn csv(&self) -> anyhow::Result<()> {
         match &self.answer {
             Some(answer) if self.question.is_of_groups() => answer::csv(&self.question, answer),
-            _ => encode("csv", &self.records, standard_output())?,
+            // Why standard output takes no more is told where all ends that is printed there.
+            _ => match encode("csv", &self.records, printed()) {
+                Err(error) if error.kind() != ErrorKind::BrokenPipe => return Err(error.into()),
+                _ => {}
+            },
         }
         Ok(())
     }
@@ -244,8 +249,12 @@ impl Done {
             grouped(*groups),
         );
         let [read, bytes] = self.bytes;
-        let part = 100.0 * read as f64 / bytes.max(1) as f64;
-        text += &format!("  {} of {} bytes of the files, {part:.1} %\n", grouped(read), grouped(bytes));
+        let part = if read > bytes {
+            "some of them twice".to_owned()
+        } else {
+            format!("{:.1} %", 100.0 * read as f64 / bytes.max(1) as f64)
+        };
+        text += &format!("  {} of {} bytes of the files, {part}\n", grouped(read), grouped(bytes));
         if *groups_empty > 0 {
             text += &format!("  of {} row groups only what the filter asks for was read\n", grouped(*groups_empty));
         }

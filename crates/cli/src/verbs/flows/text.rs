@@ -38,7 +38,9 @@ pub(super) fn summary_of(metered: &Metered, totals: &Totals, ledger: &Ledger, re
             format!("{} {}{meaning}", reason.name(), grouped(counts.ended_by(reason)))
         })
         .collect();
-    text += &format!("  ended: {}; at most {} at a time\n", reasons.join(", "), grouped(counts.most_flows));
+    if !reasons.is_empty() {
+        text += &format!("  ended: {}; at most {} at a time\n", reasons.join(", "), grouped(counts.most_flows));
+    }
     let links: Vec<String> = metered.unknown_links.iter().map(u16::to_string).collect();
     let unknown = format!("frames are of no link type that is known here ({})", links.join(", "));
     for (count, what) in [

@@ -114,16 +114,20 @@ impl Watching {
     }
 
     fn sent(&self) -> Vec<u64> {
-        let mut sent = self.run.watch.sent();
+        self.all(self.run.watch.sent())
+    }
+
+    fn all(&self, mut sent: Vec<u64>) -> Vec<u64> {
         sent.resize(self.names.len(), 0);
         sent
     }
 
     /// What was sent when all that has come had been: the sender tells now and then.
     fn sent_by_now(&self, live: Option<&Live>) -> Vec<u64> {
-        let came = live.map_or(0, |Live { totals, .. }| {
-            (totals.received + totals.counted + totals.lost).saturating_sub(totals.duplicated + totals.stale)
-        });
+        let Some(Live { totals, .. }) = live else {
+            return self.all(self.run.watch.sent_now(SENDER_TELLS));
+        };
+        let came = (totals.received + totals.counted + totals.lost).saturating_sub(totals.duplicated + totals.stale);
         let started = Instant::now();
         loop {
             let sent = self.sent();

@@ -7,7 +7,7 @@ use super::what::Around;
 use super::{AnswerArgs, Args, answer, guard, has_no_reader, report};
 use crate::exit::{Exit, usage};
 use crate::signals::{opening, stop_on_signals, waiting};
-use crate::verbs::inputs::{check_take, is_file};
+use crate::verbs::inputs::{check_take, is_file, notes_of};
 use crate::view::live::answer as answer_requests;
 use crate::view::terminal::{show, shown, tell};
 use linerate_backends::{REGISTRY, open_rx};
@@ -54,6 +54,9 @@ pub fn run(args: &Args, spec: &Spec, duration: Option<Duration>) -> anyhow::Resu
     args.answer.check(spec, check_from.as_ref())?;
     let Routed { answering, answering_check, first } = route(&args.answer, spec, check_from.as_ref(), &mut set)?;
     let receiving = check_from.map(|spec| open_check(&spec, args.take)).transpose()?;
+    for note in receiving.iter().flat_map(notes_of).filter(|_| !args.end.show.quiet) {
+        tell(format_args!("{}\n", shown(&note)));
+    }
     // Where latencies are to be told, memory has to say when frames came, not when they were due.
     let link = LinkType(set.streams[0].link.linktype());
     let options = TxOptions { queues: args.threads, stamped: args.check.is_some(), owner: identity.owner(), link };

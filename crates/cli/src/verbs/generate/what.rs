@@ -102,6 +102,13 @@ impl StreamArgs {
         let rate = around.rate.map(|asked| guard::rate_on(asked, around.line, around.found)).transpose()?;
         let rate = rate.unwrap_or(DEFAULT_RATE);
         let texts = if self.udp { vec![self.datagram()?] } else { self.packet.clone() };
+        if texts.len() > 1 && self.shape(0) != Shape::Even {
+            let option = if self.poisson { "--poisson" } else { "--burst" };
+            return Err(usage(format!(
+                "{option} is of one packet, and these {} take turns: say it of each in a file of --streams",
+                texts.len()
+            )));
+        }
         // Several share the rate: their own only say that they take turns.
         let shared = texts.len() > 1 && rate != Rate::Top;
         let own = if shared { Rate::Frames(1.0) } else { rate };

@@ -18,19 +18,31 @@ const AHEAD: usize = 16 << 10;
 
 /// When the run ends, as far as that is known: nothing is waited for beyond.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Over(Arc<Mutex<Option<Instant>>>);
+pub(super) struct Over {
+    until: Arc<Mutex<Option<Instant>>>,
+    /// Whether nobody is to be waited for any more.
+    is_hurried: Option<fn() -> bool>,
+}
 
 impl Over {
+    /// It ends when `is_hurried` says so, too.
+    pub fn new(is_hurried: Option<fn() -> bool>) -> Over {
+        Over { until: Arc::default(), is_hurried }
+    }
+
     /// It ends after so long, at the latest.
     pub fn after(&self, span: Duration) {
-        let mut over = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut over = self.until.lock().unwrap_or_else(PoisonError::into_inner);
         let until = Instant::now() + span;
         *over = Some(over.map_or(until, |before| before.min(until)));
     }
 
     /// How long it still goes on; `None`: without end.
     pub fn left(&self) -> Option<Duration> {
-        let over = *self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if self.is_hurried.is_some_and(|is_hurried| is_hurried()) {
+            return Some(Duration::ZERO);
+        }
+        let over = *self.until.lock().unwrap_or_else(PoisonError::into_inner);
         over.map(|over| over.saturating_duration_since(Instant::now()))
     }
 
