@@ -31,7 +31,7 @@ fn a_lab_goes_up_runs_commands_and_goes_down() {
     let lab = Named(name.clone());
     let up = ["lab", "up", "--name", &name, "--link", "left:eth0=10.78.0.1/24,right:eth0,queues=2,mtu=9000"];
     assert!(run(&up).good().output.contains(&format!("{name}-left")));
-    assert!(run(&up).good().output.contains("Unchanged"));
+    assert!(run(&up).good().output.contains("(unchanged)"));
     let other = ["lab", "up", "--name", &name, "--link", "left:eth0,elsewhere:eth0"];
     run(&other).with_status(1).says(&name);
     let found = listed(&name).expect("the lab");
