@@ -132,8 +132,12 @@ fn build_steps(store: &Store, state: &mut State) -> Result<(), LabError> {
         store.save(state)?;
         within(&namespace, silence)??;
     }
-    let links: Vec<String> = plan.links.iter().enumerate().map(|(l, link)| add_link(&plan, l, link)).collect();
-    program::ip_batch(store, &doing, &links)?;
+    for host in &plan.hosts {
+        let first_of = |(_, link): &(usize, &Link)| link.ends[0].host == host.name;
+        let links = plan.links.iter().enumerate().filter(first_of).map(|(l, link)| add_link(&plan, l, link));
+        let links: Vec<String> = links.collect();
+        within(&plan.namespace(&host.name), || program::ip_batch(store, &doing, &links))??;
+    }
     settle(store, &plan)?;
     state.complete = true;
     store.save(state)
@@ -176,21 +180,21 @@ fn sysctl(interface: &str, key: &str, value: &str) -> Result<(), LabError> {
     fs::write(&path, value).map_err(LabError::file("write", path))
 }
 
-/// The command that makes a veth pair where its ends belong.
+/// Returns the command that makes a veth pair, to be run in the namespace of its first end.
+///
+/// Kernels before 6.15 look an index up in the caller's namespace (`__rtnl_newlink`, net/core/rtnetlink.c), where the
+/// host's own interfaces have these numbers.
 ///
 /// Every end of the lab has its own index: where both ends have the same one, the kernel takes the pair for
 /// a single device and reports the carrier up to a second late (`linkwatch_urgent_event`, net/core).
 fn add_link(plan: &Plan, number: usize, link: &Link) -> String {
     let (queues, mtu) = (link.queues, link.mtu);
     let end = |e: usize| {
-        let End { host, interface, .. } = &link.ends[e];
-        let (namespace, index) = (plan.namespace(host), FIRST_INDEX + 2 * number + e);
-        format!(
-            "name {interface} netns {namespace} index {index} group {GROUP} mtu {mtu} numtxqueues {queues} \
-             numrxqueues {queues}"
-        )
+        let (interface, index) = (&link.ends[e].interface, FIRST_INDEX + 2 * number + e);
+        format!("name {interface} index {index} group {GROUP} mtu {mtu} numtxqueues {queues} numrxqueues {queues}")
     };
-    format!("link add {} type veth peer {}", end(0), end(1))
+    let peer = plan.namespace(&link.ends[1].host);
+    format!("link add {} type veth peer {} netns {peer}", end(0), end(1))
 }
 
 /// Sets up the interfaces of one host, from inside its namespace.
@@ -291,5 +295,23 @@ fn identity(presence: Presence) -> Option<Identity> {
     match presence {
         Presence::Namespace(identity) => Some(identity),
         _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// An index is looked up in the namespace of the caller before Linux 6.15, where it may be taken.
+    #[test]
+    fn a_link_is_made_from_inside_its_first_namespace() {
+        let plan = Plan::from_toml(
+            "name = \"demo\"\n[[links]]\nends = [{ host = \"left\", interface = \"eth0\" }, { host = \"right\", interface = \"eth0\" }]",
+        );
+        let plan = plan.unwrap();
+        let command = add_link(&plan, 0, &plan.links[0]);
+        let (own, peer) = command.split_once(" type veth peer ").unwrap();
+        assert!(own.starts_with("link add name eth0 index 2 ") && !own.contains("netns"), "{command}");
+        assert!(peer.contains("name eth0 index 3 ") && peer.ends_with(" netns demo-right"), "{command}");
     }
 }

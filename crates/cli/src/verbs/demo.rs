@@ -109,7 +109,8 @@ pub fn run(args: &Args) -> anyhow::Result<Exit> {
         if stop.is_requested() {
             bail!("interrupted");
         }
-        let compared = compare(&file.path, &expected, act.loops, &stage.interfaces())?;
+        let late = run.ledger.total(Count::Late);
+        let compared = compare(&file.path, &expected, act.loops, &stage.interfaces(), late)?;
         outcomes.push(Outcome { sent, run, captured, compared });
     }
     drop(stage);
