@@ -116,6 +116,29 @@ fn findings_about_a_port_are_named() {
     run(&["doctor", &port]).good().shows("BAD   link: down").shows("link set eth0 up");
 }
 
+/// Datagrams that a full socket buffer drops after they crossed every interface.
+#[test]
+fn drops_at_a_socket_are_found() {
+    if !can_try() {
+        return;
+    }
+    let wire = Wire::of(&["a:eth0,b:eth0"]);
+    let netns = wire.namespace("a");
+    let look = || {
+        let program = program();
+        let text = tool("ip", &["netns", "exec", &netns, program.to_str().unwrap(), "doctor", "--json"]);
+        finding(&serde_json::from_str(&text).unwrap(), None, "udp").clone()
+    };
+    assert_eq!(look()["severity"], "ok");
+    let script = "import socket as s; r = s.socket(s.AF_INET, s.SOCK_DGRAM); r.setsockopt(s.SOL_SOCKET, s.SO_RCVBUF, 4096); \
+                  r.bind(('127.0.0.1', 0)); t = s.socket(s.AF_INET, s.SOCK_DGRAM); \
+                  [t.sendto(b'x' * 1000, r.getsockname()) for _ in range(1000)]";
+    tool("ip", &["netns", "exec", &netns, "python3", "-c", script]);
+    let udp = look();
+    assert_eq!(udp["severity"], "bad", "{udp}");
+    assert!(udp["now"].as_str().unwrap().contains("Udp.RcvbufErrors 9"), "{udp}");
+}
+
 #[test]
 fn somebody_elses_program_is_found() {
     if !can_try() {

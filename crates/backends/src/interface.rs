@@ -52,8 +52,8 @@ pub struct Facts {
     pub xdp_features: Option<u64>,
     /// The XDP program that is attached: its number, its name, and whether it runs in the driver.
     pub xdp_program: Option<(u32, String, bool)>,
-    /// Its queueing disciplines.
-    pub disciplines: Vec<String>,
+    /// Its queueing disciplines, and how many packets to send each has dropped.
+    pub disciplines: Vec<(String, u64)>,
     /// The other end of a veth: its number, and its name if it is in this namespace.
     pub peer: Option<(u32, String)>,
     /// Counters of frames that did not get through, above zero.
@@ -153,8 +153,12 @@ impl Facts {
         });
         if let Some(counts) = crate::nic::parse(&link) {
             self.received = counts.rx_packets;
-            let own =
-                [("rx_errors", counts.rx_errors), ("rx_dropped", counts.rx_dropped), ("rx_missed", counts.rx_missed)];
+            let own = [
+                ("rx_errors", counts.rx_errors),
+                ("rx_dropped", counts.rx_dropped),
+                ("rx_missed", counts.rx_missed),
+                ("tx_dropped", counts.tx_dropped),
+            ];
             let own = own.into_iter().filter(|(_, value)| *value > 0).map(|(name, value)| (name.to_owned(), value));
             self.losses.splice(0..0, own);
         }

@@ -34,6 +34,11 @@ const RTM_NEWQDISC: u16 = 36;
 const RTM_GETQDISC: u16 = 38;
 const TCMSG: usize = 20;
 const QDISC_KIND: u16 = 1;
+/// `TCA_STATS2`, and in it `TCA_STATS_QUEUE` (linux/gen_stats.h).
+const QDISC_STATS2: u16 = 7;
+const STATS_QUEUE: u16 = 3;
+/// The parent of a discipline at ingress; that of the root is the next (`TC_H_ROOT`).
+const TC_H_INGRESS: u32 = 0xffff_fff1;
 const NLM_F_REQUEST: u16 = 1;
 const NLM_F_DUMP: u16 = 0x300;
 const NLM_F_ACK: u16 = 4;
@@ -129,8 +134,9 @@ impl Rtnetlink {
         self.order(RTM_NEWADDR, NLM_F_REQUEST | NLM_F_ACK | NLM_F_EXCL | NLM_F_CREATE, &body)
     }
 
-    /// The kinds of the queueing disciplines of a link: `ingress` and `clsact` are where tc filters hang.
-    pub fn disciplines(&self, index: u32) -> Vec<String> {
+    /// Returns the kinds of the queueing disciplines of a link, each with its number of dropped packets: `ingress` and `clsact`
+    /// are where tc filters hang.
+    pub fn disciplines(&self, index: u32) -> Vec<(String, u64)> {
         // struct tcmsg: family, padding, ifindex, handle, parent, info.
         let mut body = [0; TCMSG];
         body[4..8].copy_from_slice(&index.to_ne_bytes());
@@ -151,9 +157,13 @@ impl Rtnetlink {
                     return kinds;
                 }
                 let is_of_it = number(one.get(NLMSG_HEADER + 4..).unwrap_or_default()) == Some(index);
-                let name = attribute(one.get(NLMSG_HEADER + TCMSG..).unwrap_or_default(), QDISC_KIND);
-                if let Some(name) = name.filter(|_| is_of_it) {
-                    kinds.push(String::from_utf8_lossy(name).trim_end_matches('\0').to_owned());
+                let attributes = one.get(NLMSG_HEADER + TCMSG..).unwrap_or_default();
+                if let Some(name) = attribute(attributes, QDISC_KIND).filter(|_| is_of_it) {
+                    // A discipline at the root or at ingress counts for those below it. struct gnet_stats_queue: qlen, backlog, drops.
+                    let is_top = number(&one[NLMSG_HEADER + 12..]).is_some_and(|parent| parent >= TC_H_INGRESS);
+                    let queue = attribute(attributes, QDISC_STATS2).and_then(|stats| attribute(stats, STATS_QUEUE));
+                    let drops = queue.filter(|_| is_top).and_then(|queue| number(queue.get(8..)?)).unwrap_or_default();
+                    kinds.push((String::from_utf8_lossy(name).trim_end_matches('\0').to_owned(), drops.into()));
                 }
                 rest = rest.get((length as usize).next_multiple_of(4)..).unwrap_or_default();
             }

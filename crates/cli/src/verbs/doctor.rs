@@ -7,6 +7,7 @@ mod disk;
 mod drops;
 mod finding;
 mod fix;
+mod host;
 mod interrupts;
 mod kernel;
 mod link;
@@ -36,6 +37,7 @@ use crate::exit::{Exit, usage};
 use anyhow::ensure;
 use linerate_port::Spec;
 use std::path::PathBuf;
+use std::process::{Command, Stdio};
 
 /// Options of `linerate doctor`.
 #[derive(Debug, clap::Args)]
@@ -90,6 +92,7 @@ const SUBJECTS: &[&[Check]] = &[
     processors::CHECKS,
     memory::CHECKS,
     stack::CHECKS,
+    host::CHECKS,
     time::CHECKS,
     disk::CHECKS,
     link::CHECKS,
@@ -112,7 +115,7 @@ pub fn run(args: &Args) -> anyhow::Result<Exit> {
     // Before the look: what another run has mended comes back when that ends.
     let _turn = args.fix.then(Turn::take).transpose()?;
     let way = args.self_test.then(|| Way::of(&specs, args.yes)).transpose()?;
-    let machine = Machine { tree: Tree::at("/"), folder: args.folder.clone() };
+    let machine = Machine { tree: Tree::at("/"), folder: args.folder.clone(), rules: rules() };
     let ports = if specs.is_empty() { Port::all()? } else { specs.iter().map(Port::look).collect::<Result<_, _>>()? };
     if args.fix && !args.yes {
         ports.iter().try_for_each(check_unused)?;
@@ -155,12 +158,26 @@ fn check_unused(port: &Port) -> anyhow::Result<()> {
     }
 }
 
+/// Returns the firewall's rules with their counters, from the programs that are installed; `None` without any.
+fn rules() -> Option<String> {
+    let commands: [&[&str]; 3] = [&["nft", "list", "ruleset"], &["iptables-save", "-c"], &["ip6tables-save", "-c"]];
+    let said = commands.iter().filter_map(|words| {
+        let run = |folder: &str| {
+            let mut command = Command::new(format!("{folder}{}", words[0]));
+            command.args(&words[1..]).stdin(Stdio::null()).stderr(Stdio::null()).output()
+        };
+        let output = ["/usr/sbin/", "/sbin/", "/usr/bin/"].iter().find_map(|folder| run(folder).ok())?;
+        output.status.success().then(|| String::from_utf8_lossy(&output.stdout).into_owned())
+    });
+    said.reduce(|all, one| all + &one)
+}
+
 /// Findings are no failure; frames that do not arrive are.
 fn exit_of(tested: Option<&Tested>) -> Exit {
     if tested.is_none_or(|tested| tested.good) { Exit::Done } else { Exit::Failed }
 }
 
-/// Makes all checks.
+/// Makes all checks: the machine's findings, then each port's, the gravest first.
 fn examine<'a>(machine: &Machine, ports: &'a [Port]) -> Vec<Found<'a>> {
     let rows = || SUBJECTS.iter().copied().flatten();
     let of_machine = rows().filter_map(|check| match check.look {
@@ -173,7 +190,10 @@ fn examine<'a>(machine: &Machine, ports: &'a [Port]) -> Vec<Found<'a>> {
             Look::Port(look) => Some(Found { port: Some(port), check: check.name, finding: look(machine, port)? }),
         })
     });
-    of_machine.chain(of_ports).collect()
+    let mut found: Vec<Found<'_>> = of_machine.chain(of_ports).collect();
+    let group = |one: &Found<'_>| one.port.map(|port| ports.iter().position(|other| std::ptr::eq(other, port)));
+    found.sort_by_key(|one| (group(one), std::cmp::Reverse(one.finding.severity)));
+    found
 }
 
 /// What `--fix` does: all that is worth a warning, or worse.

@@ -1,9 +1,14 @@
-//! What has got lost at an interface already, since it is there.
+//! Packets that an interface has lost so far: at its card and ring, at its queueing disciplines, at a bridge port.
 
 use super::finding::{Check, Finding, Machine};
 use super::port::Port;
 
-pub const CHECKS: &[Check] = &[Check::port("drops", drops), Check::port("stamps", stamps)];
+pub const CHECKS: &[Check] = &[
+    Check::port("drops", drops),
+    Check::port("qdisc", qdisc),
+    Check::port("bridge-port", bridge_port),
+    Check::port("stamps", stamps),
+];
 
 /// Counters that are shown; a driver has hundreds.
 const SHOWN: usize = 6;
@@ -15,7 +20,7 @@ fn drops(_: &Machine, port: &Port) -> Option<Finding> {
     if losses.is_empty() {
         return Some(Finding::ok(
             format!("none of {} frames received", port.facts.received),
-            "nothing was lost here so far",
+            "the card and its driver counted no loss; udp, tcp, ip and firewall-drops count above them",
         ));
     }
     let no_room = |name: &str| NO_ROOM.iter().any(|word| name.contains(word));
@@ -37,6 +42,31 @@ fn drops(_: &Machine, port: &Port) -> Option<Finding> {
         Finding::note(now, "rx_dropped are also frames that nobody wanted; errors are damaged ones")
     })
     .map(|finding| finding.mend(command))
+}
+
+fn qdisc(_: &Machine, port: &Port) -> Option<Finding> {
+    let disciplines = &port.facts.disciplines;
+    let (kind, dropped) = disciplines.iter().max_by_key(|(_, dropped)| *dropped)?;
+    if *dropped == 0 {
+        return Some(Finding::ok(format!("{kind}: 0 packets dropped"), "no queue of packets to send was full"));
+    }
+    let why = "packets to send found their queue full, or a tc rule dropped them";
+    let command = port.command(format_args!("tc -s qdisc show dev {}", port.interface()));
+    Some(Finding::warn(format!("{kind}: {dropped} packets dropped since it was set up"), why).mend(command))
+}
+
+/// States of a bridge port (`BR_STATE_*`, linux/if_bridge.h).
+const STATES: [&str; 5] = ["disabled", "listening", "learning", "forwarding", "blocking"];
+
+fn bridge_port(_: &Machine, port: &Port) -> Option<Finding> {
+    let state = port.file("brport/state")?;
+    let name = state.parse::<usize>().ok().and_then(|state| STATES.get(state)).unwrap_or(&"in an unknown state");
+    if *name == "forwarding" {
+        return Some(Finding::ok("forwarding", "the bridge takes packets from it"));
+    }
+    let why = "the bridge drops packets from this interface, and sends none to it";
+    let command = port.command(format_args!("bridge -d link show dev {}", port.interface()));
+    Some(Finding::warn(*name, why).mend(command))
 }
 
 fn stamps(_: &Machine, port: &Port) -> Option<Finding> {

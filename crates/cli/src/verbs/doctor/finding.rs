@@ -78,6 +78,8 @@ pub struct Machine {
     pub tree: Tree,
     /// Where captures are to be written, if that is asked.
     pub folder: Option<PathBuf>,
+    /// The firewall's rules with their counters, if a program lists them.
+    pub rules: Option<String>,
 }
 
 impl Machine {

@@ -28,7 +28,7 @@ impl Files {
     }
 
     fn machine(&self) -> Machine {
-        Machine { tree: Tree::at(&self.0), folder: None }
+        Machine { tree: Tree::at(&self.0), folder: None, rules: None }
     }
 
     fn port(&self, scheme: &str, facts: Facts) -> Port {
@@ -186,9 +186,9 @@ fn an_ixgbe_as_it_comes() {
             "sysctl -w net.core.netdev_budget=600",
             "sysctl -w net.core.netdev_budget_usecs=8000",
             "sysctl -w net.core.netdev_max_backlog=10000",
+            "ethtool -K eth4 rx-lro off",
             "ethtool -G eth4 rx 4096",
             "ethtool -K eth4 rx-gro off",
-            "ethtool -K eth4 rx-lro off",
         ]
     );
 }
@@ -260,13 +260,49 @@ fn an_mlx5_that_others_use() {
         pause: Some([false, true, false]),
         xdp_features: Some(XDP_BASIC | XDP_ZERO_COPY),
         xdp_program: Some((42, "other".into(), true)),
-        disciplines: vec!["clsact".into(), "mq".into()],
+        disciplines: vec![("clsact".into(), 0), ("mq".into(), 70)],
         uses: vec!["it has the address 10.0.0.1".into()],
         losses: vec![("rx_out_of_buffer".into(), 9000)],
         ..card("p0", "mlx5_core", Some(25_000), &["rx-gro", "rx-gro-hw", "rx-vlan-hw-parse", "rx-fcs", "rx-all"])
     };
     facts.found.mtu = 9000;
     assert_golden("mlx5", &files.machine(), &[files.port("xdp", facts.clone()), files.port("packet", facts)]);
+}
+
+/// A host that drops at its sockets, its table of connections, its firewall, a qdisc and a bridge port.
+#[test]
+fn a_host_that_drops() {
+    let files = Files::new(
+        "host",
+        &with(&[
+            ("proc/uptime", "90000.12 170000.00"),
+            (
+                "proc/net/snmp",
+                "Ip: Forwarding InReceives InDiscards\nIp: 2 50000 0\nTcp: MaxConn InSegs InErrs\nTcp: -1 40000000 30\n\
+                 Udp: InDatagrams RcvbufErrors InCsumErrors\nUdp: 165 9835 0",
+            ),
+            ("proc/net/netstat", "TcpExt: ListenOverflows ListenDrops\nTcpExt: 12 12\nIpExt: InNoRoutes\nIpExt: 3"),
+            ("proc/net/snmp6", "Ip6InReceives   \t7\nUdp6InDatagrams\t0\nUdp6RcvbufErrors\t5"),
+            (
+                "proc/net/udp",
+                "  sl  local_address rem_address st tx_queue rx_queue tr tm->when retrnsmt uid timeout inode ref pointer drops\n\
+                 10: 0100007F:1389 00000000:0000 07 00000000:00000000 00:00000000 00000000 0 0 4711 2 0 9800\n\
+                 11: 00000000:0035 00000000:0000 07 00000000:00000000 00:00000000 00000000 0 0 4712 2 0 3",
+            ),
+            (
+                "proc/net/stat/nf_conntrack",
+                "entries found drop early_drop\n00000010 0 0000000b 00000001\n00000010 0 00000001 0",
+            ),
+            ("proc/sys/net/netfilter/nf_conntrack_count", "65000"),
+            ("proc/sys/net/netfilter/nf_conntrack_max", "65536"),
+            ("sys/class/net/eth0/brport/state", "4"),
+        ]),
+    );
+    let rules = "table inet filter {\n udp dport 53 counter packets 40 bytes 2400 drop\n tcp dport 22 counter packets 9 bytes 1 accept\n}\n\
+                 :INPUT DROP [2:120]\n[7:420] -A INPUT -p udp -j DROP\n[5:300] -A INPUT -j ACCEPT\n";
+    let machine = Machine { rules: Some(rules.into()), ..files.machine() };
+    let facts = Facts { disciplines: vec![("mq".into(), 70)], ..card("eth0", "virtio_net", None, &[]) };
+    assert_golden("host", &machine, &[files.port("packet", facts)]);
 }
 
 /// A guest with one queue, and an interface without a link.

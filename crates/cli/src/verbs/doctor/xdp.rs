@@ -71,8 +71,8 @@ fn mtu(_: &Machine, port: &Port) -> Option<Finding> {
 }
 
 fn filters(_: &Machine, port: &Port) -> Option<Finding> {
-    let hooks: Vec<&str> =
-        port.facts.disciplines.iter().map(String::as_str).filter(|kind| ["ingress", "clsact"].contains(kind)).collect();
+    let kinds = port.facts.disciplines.iter().map(|(kind, _)| kind.as_str());
+    let hooks: Vec<&str> = kinds.filter(|kind| ["ingress", "clsact"].contains(kind)).collect();
     Some(if hooks.is_empty() {
         Finding::ok("no tc filters", "nothing redirects frames behind the capture")
     } else {

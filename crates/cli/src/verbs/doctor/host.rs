@@ -1,0 +1,245 @@
+//! Where the host itself has dropped packets, above the interfaces: firewall, connection tracking, IP, TCP and UDP sockets.
+//!
+//! Counters of SNMP groups are documented in networking/snmp_counter of the kernel. They belong to one network namespace and start
+//! with it, at boot for the first one.
+
+use super::finding::{Check, Finding, Machine, Severity};
+use std::collections::BTreeMap;
+
+pub const CHECKS: &[Check] = &[
+    Check::machine("udp", udp),
+    Check::machine("tcp", tcp),
+    Check::machine("ip", ip),
+    Check::machine("conntrack", conntrack),
+    Check::machine("firewall-drops", firewall),
+];
+
+/// Counters shown of one layer.
+const SHOWN: usize = 6;
+/// Drops below this number are a note only, whatever their share.
+const FEW: u64 = 10;
+
+const UDP_RECEIVED: [&str; 4] = ["Udp.InDatagrams", "Udp6InDatagrams", "UdpLite.InDatagrams", "UdpLite6InDatagrams"];
+const UDP_DROPS: [&str; 10] = [
+    "Udp.RcvbufErrors",
+    "Udp6RcvbufErrors",
+    "Udp.MemErrors",
+    "Udp6MemErrors",
+    "Udp.InCsumErrors",
+    "Udp6InCsumErrors",
+    "Udp.SndbufErrors",
+    "Udp6SndbufErrors",
+    "UdpLite.RcvbufErrors",
+    "UdpLite6RcvbufErrors",
+];
+/// `ListenDrops` includes `ListenOverflows`.
+const TCP_DROPS: [&str; 11] = [
+    "TcpExt.ListenDrops",
+    "TcpExt.TCPReqQFullDrop",
+    "TcpExt.TCPBacklogDrop",
+    "TcpExt.TCPRcvQDrop",
+    "TcpExt.RcvPruned",
+    "TcpExt.OfoPruned",
+    "TcpExt.TCPZeroWindowDrop",
+    "TcpExt.TCPMinTTLDrop",
+    "TcpExt.TCPOFODrop",
+    "TcpExt.TCPAbortOnMemory",
+    "Tcp.InErrs",
+];
+const IP_RECEIVED: [&str; 2] = ["Ip.InReceives", "Ip6InReceives"];
+const IP_DROPS: [&str; 18] = [
+    "Ip.InDiscards",
+    "Ip6InDiscards",
+    "Ip.OutDiscards",
+    "Ip6OutDiscards",
+    "Ip.InHdrErrors",
+    "Ip6InHdrErrors",
+    "Ip.InAddrErrors",
+    "Ip6InAddrErrors",
+    "Ip.ReasmFails",
+    "Ip6ReasmFails",
+    "Ip.FragFails",
+    "Ip6FragFails",
+    "IpExt.InNoRoutes",
+    "Ip6InNoRoutes",
+    "IpExt.InTruncatedPkts",
+    "Ip6InTruncatedPkts",
+    "IpExt.InCsumErrors",
+    "TcpExt.IPReversePathFilter",
+];
+
+/// Returns the counters of `/proc/net/snmp` and `netstat` as `Group.Name`, and of `snmp6` by their own names.
+fn counters(machine: &Machine) -> BTreeMap<String, u64> {
+    let mut found = BTreeMap::new();
+    for file in ["proc/net/snmp", "proc/net/netstat"] {
+        let text = machine.tree.text(file).unwrap_or_default();
+        let lines: Vec<&str> = text.lines().collect();
+        for pair in lines.chunks_exact(2) {
+            let (Some((group, names)), Some((_, values))) = (pair[0].split_once(':'), pair[1].split_once(':')) else {
+                continue;
+            };
+            for (name, value) in names.split_whitespace().zip(values.split_whitespace()) {
+                // Tcp.MaxConn is -1 where there is no limit.
+                let Ok(value) = value.parse() else { continue };
+                found.insert(format!("{group}.{name}"), value);
+            }
+        }
+    }
+    for line in machine.tree.text("proc/net/snmp6").unwrap_or_default().lines() {
+        if let Some((name, value)) = line.split_once(char::is_whitespace) {
+            let Ok(value) = value.trim().parse() else { continue };
+            found.insert(name.to_owned(), value);
+        }
+    }
+    found
+}
+
+/// Returns how grave so many drops are of so many packets received.
+fn severity(drops: u64, received: u64) -> Severity {
+    let all = received.saturating_add(drops);
+    match drops {
+        0 => Severity::Ok,
+        1..FEW => Severity::Note,
+        _ if drops.saturating_mul(1_000) >= all => Severity::Bad,
+        _ if drops.saturating_mul(1_000_000) >= all => Severity::Warn,
+        _ => Severity::Note,
+    }
+}
+
+/// Returns since when the counters of this machine count.
+fn since(machine: &Machine) -> String {
+    let uptime = machine.tree.text("proc/uptime").and_then(|text| text.split('.').next()?.parse::<u64>().ok());
+    match uptime {
+        None => "since boot".into(),
+        Some(s @ ..7_200) => format!("since boot {} min ago", s / 60),
+        Some(s @ ..172_800) => format!("since boot {} h ago", s / 3_600),
+        Some(s) => format!("since boot {} days ago", s / 86_400),
+    }
+}
+
+/// Describes the drops of one layer, the largest counter first.
+fn layer(machine: &Machine, received: &[&str], names: &[&str], what: &str, why: [&str; 2]) -> Option<Finding> {
+    let found = counters(machine);
+    let sum: u64 = received.iter().filter_map(|name| found.get(*name)).sum();
+    received.iter().any(|name| found.contains_key(*name)).then_some(())?;
+    let mut drops: Vec<(&str, u64)> =
+        names.iter().filter_map(|name| Some((*name, *found.get(*name)?))).filter(|(_, value)| *value > 0).collect();
+    drops.sort_by_key(|(_, value)| std::cmp::Reverse(*value));
+    let lost = drops.iter().map(|(_, value)| value).sum();
+    let since = since(machine);
+    if drops.is_empty() {
+        return Some(Finding::ok(format!("0 of {sum} {what} dropped {since}"), why[0]));
+    }
+    let shown: Vec<String> = drops.iter().take(SHOWN).map(|(name, value)| format!("{name} {value}")).collect();
+    let now = format!("{lost} {what} dropped, {sum} received {since}: {}", shown.join(", "));
+    Some(Finding::new(severity(lost, sum), now, why[1]))
+}
+
+fn udp(machine: &Machine) -> Option<Finding> {
+    let why = ["no socket buffer was full", "the program reads too slowly for its socket buffer (SO_RCVBUF)"];
+    let mut finding = layer(machine, &UDP_RECEIVED, &UDP_DROPS, "datagrams", why)?;
+    if finding.severity > Severity::Ok {
+        finding.now.push_str(&worst_socket(machine).unwrap_or_default());
+        finding = finding.mend("sysctl -w net.core.rmem_max=26214400 net.core.rmem_default=26214400");
+        finding = finding.mend("ss -lunmp   # drops of each socket: d... in skmem:()");
+    }
+    Some(finding)
+}
+
+/// Returns the open UDP socket with the most drops, by the last column of `/proc/net/udp` (Documentation: proc_net_tcp).
+fn worst_socket(machine: &Machine) -> Option<String> {
+    let rows = ["udp", "udp6"].map(|file| machine.tree.text(&format!("proc/net/{file}")).unwrap_or_default());
+    let drops = rows.iter().flat_map(|text| text.lines().skip(1)).filter_map(|row| {
+        let (_, port) = row.split_whitespace().nth(1)?.rsplit_once(':')?;
+        Some((row.split_whitespace().last()?.parse::<u64>().ok()?, u16::from_str_radix(port, 16).ok()?))
+    });
+    let (drops, port) = drops.max().filter(|(drops, _)| *drops > 0)?;
+    Some(format!("; the open socket with the most: UDP port {port}, {drops}"))
+}
+
+fn tcp(machine: &Machine) -> Option<Finding> {
+    let why = [
+        "no listen queue or receive queue was full",
+        "a program accepts or reads too slowly, or memory ran out; TCP sends these again, later",
+    ];
+    let finding = layer(machine, &["Tcp.InSegs"], &TCP_DROPS, "segments", why)?;
+    let has_drops = finding.severity > Severity::Ok;
+    Some(if has_drops {
+        finding.mend("ss -lnt   # Recv-Q at Send-Q: the listen queue is full").mend("sysctl -w net.core.somaxconn=8192")
+    } else {
+        finding
+    })
+}
+
+fn ip(machine: &Machine) -> Option<Finding> {
+    let why = [
+        "routes, headers and reassembly lost none",
+        "no route, a wrong header, reverse path filter, or a lost fragment",
+    ];
+    let finding = layer(machine, &IP_RECEIVED, &IP_DROPS, "packets", why)?;
+    let has_drops = finding.severity > Severity::Ok;
+    Some(if has_drops { finding.mend("nstat -az | grep -E 'Discard|Err|Fail|NoRoute|Filter|Trunc'") } else { finding })
+}
+
+/// The columns of `/proc/net/stat/nf_conntrack` that count packets or connections that were dropped.
+const CONNTRACK_DROPS: [&str; 3] = ["drop", "early_drop", "insert_failed"];
+
+fn conntrack(machine: &Machine) -> Option<Finding> {
+    let text = machine.tree.text("proc/net/stat/nf_conntrack")?;
+    let (names, rows) = text.split_once('\n')?;
+    let sum = |wanted: &str| -> u64 {
+        let Some(column) = names.split_whitespace().position(|name| name == wanted) else { return 0 };
+        let value = |row: &str| u64::from_str_radix(row.split_whitespace().nth(column)?, 16).ok();
+        rows.lines().filter_map(value).fold(0, u64::saturating_add)
+    };
+    let drops: Vec<(&str, u64)> =
+        CONNTRACK_DROPS.iter().map(|name| (*name, sum(name))).filter(|(_, value)| *value > 0).collect();
+    let number = |name: &str| machine.tree.number(&format!("proc/sys/net/netfilter/{name}"));
+    let (count, most) = (number("nf_conntrack_count").unwrap_or(0), number("nf_conntrack_max").unwrap_or(i64::MAX));
+    let now = format!("{count} of {most} connections tracked");
+    if drops.is_empty() && count < most / 10 * 9 {
+        return Some(Finding::ok(now, "the table of connections was never full"));
+    }
+    let shown: String = drops.iter().map(|(name, value)| format!(", {name} {value}")).collect();
+    let lost = drops.iter().map(|(_, value)| value).sum::<u64>();
+    let received = counters(machine).get("Ip.InReceives").copied().unwrap_or_default();
+    let severity = severity(lost, received).max(if count >= most / 10 * 9 { Severity::Warn } else { Severity::Ok });
+    let finding = Finding::new(
+        severity,
+        format!("{now}{shown} {}", since(machine)),
+        "packets of new connections are dropped when the table is full",
+    );
+    Some(finding.mend(format!("sysctl -w net.netfilter.nf_conntrack_max={}", most.saturating_mul(2))))
+}
+
+/// Sums what firewall rules with a counter have dropped: lines of `nft list ruleset` and of `iptables-save -c`.
+fn firewall(machine: &Machine) -> Option<Finding> {
+    let rules = machine.rules.as_deref()?;
+    let mut worst: Vec<(u64, &str)> = rules
+        .lines()
+        .filter_map(|line| Some((dropped(line)?, line.trim())))
+        .filter(|(packets, _)| *packets > 0)
+        .collect();
+    worst.sort_by_key(|(packets, _)| std::cmp::Reverse(*packets));
+    let Some((_, rule)) = worst.first() else {
+        return Some(Finding::ok("no rule with a counter has dropped a packet", "rules without a counter do not show"));
+    };
+    let sum = worst.iter().map(|(packets, _)| packets).sum::<u64>();
+    let rule: String = rule.chars().take(60).collect();
+    let now = format!("{sum} packets dropped by {} rules; the most by: {rule}", worst.len());
+    let why = "these never reach a program; packet: and xdp: see packets before the firewall";
+    Some(Finding::note(now, why).mend("nft list ruleset | grep -E 'drop|reject'"))
+}
+
+/// Returns how many packets a rule has dropped; nothing where it drops none or has no counter.
+fn dropped(line: &str) -> Option<u64> {
+    let words: Vec<&str> = line.split_whitespace().collect();
+    let drops = |word: &&str| ["drop", "reject", "DROP", "REJECT"].contains(word);
+    words.iter().any(drops).then_some(())?;
+    if let Some(at) = words.windows(2).position(|pair| pair == ["counter", "packets"]) {
+        return words.get(at + 2)?.parse().ok();
+    }
+    // `[packets:bytes] -A INPUT ... -j DROP`, or the policy of a chain: `:INPUT DROP [packets:bytes]`.
+    let counter = words.iter().find_map(|word| word.strip_prefix('[')?.strip_suffix(']'))?;
+    counter.split(':').next()?.parse().ok()
+}
