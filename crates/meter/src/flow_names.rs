@@ -9,7 +9,7 @@ mod book;
 mod pool;
 
 use self::book::Book;
-use self::pool::Pool;
+use self::pool::{Pool, Source};
 use crate::facts::{Facts, usual_headers};
 use crate::key::Wide;
 use crate::meter::Meter;
@@ -17,6 +17,7 @@ use crate::record::SYN;
 use crate::resolved::{Heard, Resolved};
 use linerate_burst::{Burst, Nanos, resident};
 use linerate_names::dns::Message;
+use linerate_names::first::Reads;
 use linerate_names::quic::{self, Keys, LEAST_DATAGRAM};
 use linerate_names::tls::quic_client_hello;
 use linerate_names::{Found, Names, Protocol, Protocols, Read, Stream, first};
@@ -150,12 +151,9 @@ impl FlowNames {
 
     /// A flow ends: nothing is kept of it.
     pub fn end(&mut self, record: u32) -> Option<Arc<Names>> {
+        self.beside.get(record as usize)?;
+        [0, 1].into_iter().for_each(|side| self.let_go(record, side));
         let beside = std::mem::take(self.beside.get_mut(record as usize)?);
-        for side in 0..2 {
-            if beside.state & HELD << side != 0 {
-                self.pool.drop(record, side);
-            }
-        }
         let names = self.book.get(beside.names);
         self.book.release(beside.names);
         names
@@ -220,16 +218,13 @@ impl FlowNames {
         let offset = sequence.wrapping_sub(beside.begins[side]) as i32;
         // What is in front of the first byte is a probe, or sent again.
         let Some(bytes) = bytes.get(offset.min(0).unsigned_abs() as usize..) else { return true };
-        let (offset, known) = (offset.max(0) as usize, beside.protocol);
-        let read = if offset >= Stream::MOST {
-            Read::Never
-        } else if beside.state & HELD << side != 0 {
-            let stream = self.pool.put(record, side, offset, bytes);
-            read(stream, known, ports, self.wanted)
-        } else if offset == 0 {
-            read(bytes, known, ports, self.wanted)
-        } else {
-            Read::More
+        let (offset, known, mut first) = (offset.max(0) as usize, known(beside, ports), Reads::default());
+        let held = if beside.state & HELD << side == 0 { None } else { self.pool.put(record, side, offset, bytes) };
+        let (stream, reads) = held.unwrap_or((if offset == 0 { bytes } else { &[] }, &mut first));
+        let read = match reads.is_due(stream, known) {
+            _ if offset >= Stream::MOST => Read::Never,
+            true => read(stream, known, ports, self.wanted),
+            false => Read::More,
         };
         let is_more = matches!(read, Read::More | Read::Part(_));
         if let Read::Done(found) | Read::Part(found) = read {
@@ -237,7 +232,7 @@ impl FlowNames {
             self.add(record, |names| names.add(found, side));
         }
         if is_more {
-            self.hold(record, side, offset, bytes);
+            self.hold(record, side, (offset, bytes), Source::Tcp(ports, first));
         } else {
             self.let_go(record, side);
             self.beside[record as usize].state |= DONE << side;
@@ -290,7 +285,7 @@ impl FlowNames {
             });
         }
         if is_more && !is_held {
-            self.pool.keep(record, side, stream, id);
+            self.pool.keep(record, side, stream, Source::Quic(id));
             self.beside[record as usize].state |= HELD << side;
             self.give_way();
         }
@@ -321,11 +316,11 @@ impl FlowNames {
     }
 
     /// Keeps bytes until there are more.
-    fn hold(&mut self, record: u32, side: usize, offset: usize, bytes: &[u8]) {
+    fn hold(&mut self, record: u32, side: usize, (offset, bytes): (usize, &[u8]), source: Source) {
         if self.beside[record as usize].state & HELD << side == 0 {
             let mut stream = Stream::default();
             stream.put(offset, bytes);
-            self.pool.keep(record, side, stream, Default::default());
+            self.pool.keep(record, side, stream, source);
             self.beside[record as usize].state |= HELD << side;
         }
         self.give_way();
@@ -334,17 +329,25 @@ impl FlowNames {
     /// Buffers that were held for longest, until there is room.
     fn give_way(&mut self) {
         while let Some((record, side)) = self.pool.give_way() {
-            let state = &mut self.beside[record as usize].state;
-            *state = *state & !(HELD << side) | DONE << side;
+            self.let_go(record, side);
+            self.beside[record as usize].state |= DONE << side;
         }
     }
 
+    /// Drops the buffer of a direction, after a last read of what was not read yet.
     fn let_go(&mut self, record: u32, side: usize) {
-        let state = &mut self.beside[record as usize].state;
-        if *state & HELD << side != 0 {
-            *state &= !(HELD << side);
-            self.pool.drop(record, side);
+        let beside = &mut self.beside[record as usize];
+        if beside.state & HELD << side == 0 {
+            return;
         }
+        beside.state &= !(HELD << side);
+        let unread = self.pool.tcp(record, side).filter(|(stream, _, reads)| reads.is_unread(stream));
+        let last = unread.map(|(stream, ports, _)| read(stream, known(beside, ports), ports, self.wanted));
+        if let Some(Read::Done(found) | Read::Part(found)) = last {
+            beside.protocol = Some(found.protocol());
+            self.add(record, |names| names.add(found, side));
+        }
+        self.pool.drop(record, side);
     }
 }
 
@@ -361,9 +364,13 @@ impl Meter {
     }
 }
 
+/// The protocol of a flow, as far as it is known.
+fn known(beside: &Beside, ports: [u16; 2]) -> Option<Protocol> {
+    beside.protocol.or(ports.contains(&DNS).then_some(Protocol::Dns))
+}
+
 /// What the beginning of a direction says; servers of SSH may greet first, at its port.
 fn read(stream: &[u8], known: Option<Protocol>, ports: [u16; 2], wanted: Protocols) -> Read<Found> {
-    let known = known.or(ports.contains(&DNS).then_some(Protocol::Dns));
     match first::read(stream, known, wanted) {
         Read::Never if known.is_none() && ports.contains(&SSH) => first::read(stream, Some(Protocol::Ssh), wanted),
         read => read,

@@ -106,6 +106,28 @@ fn names_are_read_only_where_they_are_asked_for() {
     assert_eq!(same(&flows(&said, &all(), &[3])[0]), without[0]);
 }
 
+/// A message of DNS in segments is read when it begins and when it is whole, or when its flow ends before that.
+#[test]
+fn a_message_in_segments_is_read_to_where_it_ends() {
+    let head = b"\x12\x34\x81\x80\0\x01\0\x02\0\0\0\0\x01a\x01b\0\0\x01\0\x01";
+    let record = |last| [b"\xc0\x0c\0\x01\0\x01\0\0\0\x3c\0\x04\xc0\0\x02".as_slice(), &[last]].concat();
+    let message = [head.as_slice(), &record(1), &record(2)].concat();
+    let stream = [&(message.len() as u16).to_be_bytes()[..], &message].concat();
+    for (length, addresses) in [(stream.len(), "192.0.2.1,192.0.2.2"), (stream.len() - 1, "192.0.2.1")] {
+        for piece in [2, 5, 30, 45] {
+            let pieces = stream[..length].chunks(piece).enumerate();
+            let of = |(place, bytes)| Said {
+                ports: (1000, 53),
+                ..tcp(place as u64, false, 7 + (place * piece) as u32, ACK, bytes)
+            };
+            let said: Vec<_> = pieces.map(of).collect();
+            let dns = names(&said).and_then(|names| names.dns);
+            let found = dns.as_ref().and_then(|dns| dns.addresses.as_deref());
+            assert_eq!(found, Some(addresses), "{length} bytes in pieces of {piece}");
+        }
+    }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 

@@ -1,11 +1,33 @@
 //! Numbers and lengths out of bytes; `None` where there are not enough.
 
+/// Counts the work of the parsers, in bytes or fields that they look at. Tests hold it against the bytes of the input.
+#[inline(always)]
+pub(crate) fn count(_steps: usize) {
+    #[cfg(test)]
+    work::STEPS.set(work::STEPS.get() + _steps);
+}
+
+#[cfg(test)]
+pub(crate) mod work {
+    use std::cell::Cell;
+
+    thread_local!(pub static STEPS: Cell<usize> = const { Cell::new(0) });
+
+    /// The steps that a function takes.
+    pub fn of<T>(run: impl FnOnce() -> T) -> usize {
+        STEPS.set(0);
+        drop(run());
+        STEPS.get()
+    }
+}
+
 /// What is left to be read.
 #[derive(Clone, Copy)]
 pub(crate) struct Cursor<'a>(pub &'a [u8]);
 
 impl<'a> Cursor<'a> {
     pub fn take(&mut self, length: usize) -> Option<&'a [u8]> {
+        count(1);
         let (taken, rest) = self.0.split_at_checked(length)?;
         self.0 = rest;
         Some(taken)

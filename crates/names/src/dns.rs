@@ -4,7 +4,8 @@ mod types;
 
 pub use self::types::{rcode_name, type_name};
 
-use crate::cursor::Cursor;
+use crate::cursor::{Cursor, count};
+use crate::stream::Stream;
 use crate::value::MOST_TEXT;
 use std::fmt::Write;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -35,6 +36,11 @@ const MOST_NAME: usize = 255;
 /// Of most names.
 const USUAL_NAME: usize = 64;
 const MOST_LABELS: usize = 127;
+/// Pointers of a name: one for each label is more than any sender needs.
+const MOST_POINTERS: usize = 127;
+/// Bytes of names that are read per byte of a message. Answers repeat long names by pointers of two bytes: the longest name
+/// (255 bytes) as the owner of records of 16 bytes needs 16.
+const READ_PER_BYTE: usize = 16;
 
 impl Message {
     /// Of a datagram, or of a message in a stream; `None` where it contradicts itself, or is of no kind that is known.
@@ -44,6 +50,11 @@ impl Message {
             message.addresses = listed(&addresses);
         }
         Some(message)
+    }
+
+    /// The bytes of a stream up to the end of its first message, as far as any can be kept; `None` without a length.
+    pub(crate) fn end_in_stream(stream: &[u8]) -> Option<usize> {
+        Cursor(stream).u16().map(|length| (2 + usize::from(length)).min(Stream::MOST))
     }
 
     /// Without its answers, which begin at the place that is told.
@@ -59,7 +70,7 @@ impl Message {
         let mut message = Message { id, is_answer, rcode: (flags & 15) as u8, answers, ..Message::default() };
         let mut end = HEADER;
         if questions > 0 {
-            let (name, begin) = name(bytes, HEADER)?;
+            let (name, begin) = Names::of(bytes).read(HEADER)?;
             let mut rest = Cursor(bytes.get(begin..)?);
             message.name = Some(name);
             message.kind = rest.u16()?;
@@ -130,11 +141,11 @@ fn addresses(bytes: &[u8], message: &Message, mut at: usize) -> Option<(Vec<IpAd
     if !message.may_tell() || operation != 0 {
         return None;
     }
-    let mut wanted = message.name.clone()?;
+    let (mut wanted, mut names) = (message.name.clone()?, Names::of(bytes));
     let (mut found, mut seconds) = (Vec::new(), u32::MAX);
     for _ in 0..usize::from(message.answers).min(MOST_ANSWERS) {
         // What is cut off behind some answers takes nothing from these.
-        let Some((owner, end)) = name(bytes, at) else { break };
+        let Some((owner, end)) = names.read(at) else { break };
         let Some(record) = bytes.get(end..).and_then(Record::parse) else { break };
         at = end + Record::HEAD + record.data.len();
         if record.class != INTERNET || !owner.eq_ignore_ascii_case(&wanted) {
@@ -142,7 +153,7 @@ fn addresses(bytes: &[u8], message: &Message, mut at: usize) -> Option<(Vec<IpAd
         }
         let address = match record.kind {
             CNAME => {
-                let Some((target, _)) = name(bytes, end + Record::HEAD) else { break };
+                let Some((target, _)) = names.read(end + Record::HEAD) else { break };
                 wanted = target;
                 None
             }
@@ -192,44 +203,66 @@ impl Record<'_> {
     }
 }
 
-/// A name, and where it ends. A pointer leads to what stands before the name, each next one before the last: so there is no loop.
-fn name(message: &[u8], begin: usize) -> Option<(Box<str>, usize)> {
-    let (mut text, mut place, mut end, mut before) = (String::with_capacity(USUAL_NAME), begin, None, begin);
-    let (mut labels, mut bytes) = (0, 1);
-    loop {
-        let length = *message.get(place)?;
-        match length {
-            0 => break,
-            1..=63 => {
-                let label = message.get(place + 1..place + 1 + usize::from(length))?;
-                (labels, bytes) = (labels + 1, bytes + 1 + label.len());
-                if labels > MOST_LABELS || bytes > MOST_NAME {
-                    return None;
+/// The names of a message. Reading them has a bound for each name and one for all.
+struct Names<'a> {
+    message: &'a [u8],
+    /// Bytes that may still be read.
+    budget: usize,
+}
+
+impl<'a> Names<'a> {
+    fn of(message: &'a [u8]) -> Self {
+        Names { message, budget: message.len().saturating_mul(READ_PER_BYTE) }
+    }
+
+    /// The name at a place, and where it ends. The first pointer leads to bytes before the name, each further one to bytes
+    /// before the last target: so there is no loop.
+    fn read(&mut self, begin: usize) -> Option<(Box<str>, usize)> {
+        let (mut text, mut place, mut end, mut before) = (String::with_capacity(USUAL_NAME), begin, None, begin);
+        let (mut labels, mut bytes, mut pointers) = (0, 1, 0);
+        loop {
+            let length = *self.message.get(place)?;
+            match length {
+                0 => break,
+                1..=63 => {
+                    let label = self.take(place, 1 + usize::from(length))?.get(1..)?;
+                    (labels, bytes) = (labels + 1, bytes + 1 + label.len());
+                    if labels > MOST_LABELS || bytes > MOST_NAME {
+                        return None;
+                    }
+                    if labels > 1 {
+                        text.push('.');
+                    }
+                    match str::from_utf8(label) {
+                        Ok(plain) if label.iter().all(|byte| is_plain(*byte)) => text.push_str(plain),
+                        _ => label.iter().for_each(|byte| push(&mut text, *byte)),
+                    }
+                    place += 1 + label.len();
                 }
-                if labels > 1 {
-                    text.push('.');
+                0xc0.. => {
+                    let target = Cursor(self.take(place, 2)?).u16().map(|word| usize::from(word & 0x3fff))?;
+                    end.get_or_insert(place + 2);
+                    pointers += 1;
+                    if target < HEADER || target >= before || pointers > MOST_POINTERS {
+                        return None;
+                    }
+                    (place, before) = (target, target);
                 }
-                match str::from_utf8(label) {
-                    Ok(plain) if label.iter().all(|byte| is_plain(*byte)) => text.push_str(plain),
-                    _ => label.iter().for_each(|byte| push(&mut text, *byte)),
-                }
-                place += 1 + label.len();
+                _ => return None,
             }
-            0xc0.. => {
-                let target = usize::from(length & 0x3f) << 8 | usize::from(*message.get(place + 1)?);
-                end.get_or_insert(place + 2);
-                if target < HEADER || target >= before {
-                    return None;
-                }
-                (place, before) = (target, target);
-            }
-            _ => return None,
         }
+        if labels == 0 {
+            text.push('.');
+        }
+        Some((text.into_boxed_str(), end.unwrap_or(place + 1)))
     }
-    if labels == 0 {
-        text.push('.');
+
+    /// Bytes at a place, charged to the budget.
+    fn take(&mut self, place: usize, length: usize) -> Option<&'a [u8]> {
+        self.budget = self.budget.checked_sub(length)?;
+        count(length);
+        self.message.get(place..place + length)
     }
-    Some((text.into_boxed_str(), end.unwrap_or(place + 1)))
 }
 
 fn is_plain(byte: u8) -> bool {
@@ -251,6 +284,10 @@ fn push(text: &mut String, byte: u8) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn name(message: &[u8], begin: usize) -> Option<(Box<str>, usize)> {
+        Names::of(message).read(begin)
+    }
 
     /// A header with a question, then bytes.
     fn message(question: &[u8]) -> Vec<u8> {

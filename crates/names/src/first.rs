@@ -150,6 +150,39 @@ pub fn read(stream: &[u8], known: Option<Protocol>, wanted: Protocols) -> Read<F
     }
 }
 
+/// When the beginning of a direction is read again as it grows. Each read starts at the first byte, so that all of them
+/// together are bounded by the bytes of the stream, not by the number of its segments.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Reads {
+    /// Bytes that were there at the last read.
+    seen: usize,
+    /// Bytes of all reads.
+    spent: usize,
+}
+
+/// Bytes of all reads but the last one, per byte of the stream.
+const READS_PER_BYTE: usize = 8;
+
+impl Reads {
+    /// Whether to read these bytes now; if so, the read is counted. A stream without enough new bytes, or within a message of
+    /// DNS, is not worth a read; once it has ended, [`Reads::is_unread`] bytes are.
+    pub fn is_due(&mut self, stream: &[u8], known: Option<Protocol>) -> bool {
+        let end = known.filter(|known| *known == Protocol::Dns).and_then(|_| Message::end_in_stream(stream));
+        let is_worth = self.is_unread(stream) && (self.seen == 0 || end.is_none_or(|end| stream.len() >= end));
+        let spent = self.spent + stream.len();
+        let is_due = is_worth && spent <= stream.len().saturating_mul(READS_PER_BYTE);
+        if is_due {
+            *self = Reads { seen: stream.len(), spent };
+        }
+        is_due
+    }
+
+    /// Whether there are bytes that were not read.
+    pub fn is_unread(&self, stream: &[u8]) -> bool {
+        stream.len() > self.seen
+    }
+}
+
 /// Whether these are the first bytes of a stream, as far as there are any.
 fn is_begin(stream: &[u8], begin: &[u8]) -> bool {
     stream.iter().zip(begin).all(|(one, other)| one == other)
@@ -166,6 +199,26 @@ mod tests {
         }
         assert_eq!("all".parse(), Ok(Protocols::ALL));
         assert!("tls,".parse::<Protocols>().is_err() && "TLS".parse::<Protocols>().unwrap_err().contains("TLS"));
+    }
+
+    #[test]
+    fn a_stream_of_single_bytes_is_not_read_anew_for_each() {
+        let request = [b"GET / HTTP/1.1\r\n".as_slice(), &b"A: b\r\n".repeat(2000)].concat();
+        let answer = [&b"\x3f\xff"[..], &[0; 0x3ffd]].concat();
+        for (stream, known) in [(&request, None), (&answer, Some(Protocol::Dns))] {
+            let (mut reads, mut bytes, mut times) = (Reads::default(), 0, 0);
+            for end in (1..=stream.len()).flat_map(|end| [end, end]) {
+                if reads.is_due(&stream[..end], known) {
+                    (bytes, times) = (bytes + end, times + 1);
+                }
+            }
+            assert!(bytes <= READS_PER_BYTE * stream.len() && times > 0, "{bytes} in {times}");
+            assert!(known.is_none() || times <= 2, "a message is read when it begins, then when it is whole: {times}");
+        }
+        // Where segments are as long as most, each is read.
+        let mut reads = Reads::default();
+        assert!((1..=10).all(|count| reads.is_due(&request[..count * 1000], None)));
+        assert!(!reads.is_due(&request[..10_000], None) && !reads.is_unread(&request[..10_000]), "nothing new");
     }
 
     #[test]

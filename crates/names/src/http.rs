@@ -4,6 +4,7 @@
 //! HTTP/2 (`PRI * HTTP/2.0`), is none.
 
 use crate::Read;
+use crate::cursor::count;
 use crate::text::{trimmed, visible};
 use crate::value::MOST_TEXT;
 
@@ -94,7 +95,9 @@ fn done(found: Read<u16>) -> Read<u16> {
 
 /// A line without its end, and what is behind it.
 fn line(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
-    let end = bytes.iter().position(|byte| *byte == b'\n')?;
+    let end = bytes.iter().position(|byte| *byte == b'\n');
+    count(end.unwrap_or(bytes.len()));
+    let end = end?;
     let line = &bytes[..end];
     Some((line.strip_suffix(b"\r").unwrap_or(line), &bytes[end + 1..]))
 }

@@ -8,7 +8,7 @@
 //! - [`tls`], [`quic`], [`dns`], [`http`], [`ssh`]: the parsers; `ja4`: a fingerprint of what a client offers;
 //! - [`value`]: what is told of a conversation ([`Names`]); `text`: bytes of strangers as visible ASCII.
 //!
-//! Whatever the bytes are, nothing panics, nothing is read twice without bound, and no length that they claim makes memory
+//! Whatever the bytes are, nothing panics, the work is bounded by their number (`bounds`), and no length that they claim makes memory
 //! grow: a stream keeps [`Stream::MOST`] bytes, a text [`value::MOST_TEXT`].
 //!
 //! ```
@@ -28,6 +28,8 @@
 //! `ring` would bring C and assembly, a TLS library far more than a parser of hellos needs.
 #![forbid(unsafe_code)]
 
+#[cfg(test)]
+mod bounds;
 mod cursor;
 pub mod dns;
 pub mod first;

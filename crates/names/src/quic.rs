@@ -231,7 +231,7 @@ fn packet(bytes: &[u8]) -> Option<(Option<Header<'_>>, &[u8])> {
 }
 
 /// Puts what CRYPTO frames have where it belongs; those that may be in an Initial are known (RFC 9000, 12.4).
-fn crypto(frames: &[u8], stream: &mut Stream) {
+pub(crate) fn crypto(frames: &[u8], stream: &mut Stream) {
     let mut rest = Cursor(frames);
     while next_frame(&mut rest, stream).is_some() {}
 }

@@ -1,6 +1,7 @@
 //! The line with which each side of SSH begins (RFC 4253, 4.2).
 
 use crate::Read;
+use crate::cursor::count;
 use crate::text;
 
 /// The most bytes of a line, its end included.
@@ -16,6 +17,7 @@ pub fn line(stream: &[u8], may_greet: bool) -> Read<Box<str>> {
         let begin = b"SSH-".get(..rest.len().min(4)).unwrap_or_default();
         let is_it = rest.starts_with(begin);
         let end = rest.iter().take(MOST_LINE).position(|byte| *byte == b'\n');
+        count(end.unwrap_or(rest.len().min(MOST_LINE)));
         match (is_it, end) {
             (true, Some(end)) if rest.len() >= 4 => {
                 return Read::Done(text::visible(rest[..end].strip_suffix(b"\r").unwrap_or(&rest[..end]), MOST_LINE));

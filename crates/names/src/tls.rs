@@ -4,7 +4,7 @@
 //! ECH hides: there the name is the outer one, of the provider.
 
 use crate::Read;
-use crate::cursor::Cursor;
+use crate::cursor::{Cursor, count};
 use crate::ja4::{Offer, fingerprint, is_grease};
 use crate::stream::Stream;
 use crate::text;
@@ -147,6 +147,7 @@ fn joined(first: &[u8], mut rest: &[u8], kind: u8) -> Read<Cow<'static, [u8]>> {
             Read::Never => return Read::Never,
         };
         content.extend_from_slice(next);
+        count(1 + next.len());
         match message(&content, kind) {
             Read::Done(body) => return Read::Done(Cow::Owned(body.to_vec())),
             Read::More if whole => {}

@@ -1,6 +1,7 @@
 //! Buffers of what is not whole yet. The one that is held for longest gives way.
 
 use linerate_names::Stream;
+use linerate_names::first::Reads;
 use linerate_names::quic::ConnectionId;
 use std::collections::BTreeMap;
 
@@ -24,30 +25,43 @@ pub(super) struct Pool {
 struct Held {
     flow: (u32, usize),
     stream: Stream,
-    /// Of QUIC, what its keys follow from.
-    id: ConnectionId,
+    source: Source,
     /// Memory that it is known to take.
     bytes: usize,
 }
 
+/// Where the bytes of a buffer come from.
+#[derive(Clone, Copy)]
+pub(super) enum Source {
+    /// Segments of TCP between these ports, and what was read of them.
+    Tcp([u16; 2], Reads),
+    /// CRYPTO frames of QUIC, whose keys follow from this.
+    Quic(ConnectionId),
+}
+
 impl Pool {
     /// Keeps a stream of a flow's direction, which has none.
-    pub fn keep(&mut self, record: u32, side: usize, stream: Stream, id: ConnectionId) {
+    pub fn keep(&mut self, record: u32, side: usize, stream: Stream, source: Source) {
         let flow = (record, side);
-        self.held.insert(self.next, Held { flow, stream, id, bytes: EACH });
+        self.held.insert(self.next, Held { flow, stream, source, bytes: EACH });
         self.numbers.insert(flow, self.next);
         self.bytes += EACH;
         self.next += 1;
         self.settle(record, side);
     }
 
-    /// Puts more into a stream; what is ready of it.
-    pub fn put(&mut self, record: u32, side: usize, offset: usize, bytes: &[u8]) -> &[u8] {
-        if let Some(stream) = self.stream(record, side) {
-            stream.put(offset, bytes);
-        }
+    /// Puts more into a stream of TCP; what is ready of it, and what was read.
+    pub fn put(&mut self, record: u32, side: usize, offset: usize, bytes: &[u8]) -> Option<(&[u8], &mut Reads)> {
+        self.stream(record, side)?.put(offset, bytes);
         self.settle(record, side);
-        self.stream(record, side).map(|stream| stream.ready()).unwrap_or_default()
+        self.tcp(record, side).map(|(stream, _, reads)| (stream, reads))
+    }
+
+    /// What is ready of a stream of TCP, its ports, and what was read.
+    pub fn tcp(&mut self, record: u32, side: usize) -> Option<(&[u8], [u16; 2], &mut Reads)> {
+        let held = self.held.get_mut(self.numbers.get(&(record, side))?)?;
+        let Source::Tcp(ports, reads) = &mut held.source else { return None };
+        Some((held.stream.ready(), *ports, reads))
     }
 
     /// The stream of a direction.
@@ -57,7 +71,10 @@ impl Pool {
 
     /// What its keys follow from.
     pub fn id(&self, record: u32, side: usize) -> Option<ConnectionId> {
-        self.held.get(self.numbers.get(&(record, side))?).map(|held| held.id)
+        match self.held.get(self.numbers.get(&(record, side))?)?.source {
+            Source::Quic(id) => Some(id),
+            Source::Tcp(..) => None,
+        }
     }
 
     /// A stream may have grown.
@@ -75,11 +92,10 @@ impl Pool {
         }
     }
 
-    /// Takes away the oldest buffer if there is no room for all; whose it was.
+    /// Whose buffer has to be dropped because there is no room for all: the oldest one.
     pub fn give_way(&mut self) -> Option<(u32, usize)> {
         let flow = self.held.first_key_value().filter(|_| self.bytes > MOST_BYTES)?.1.flow;
         self.full += 1;
-        self.drop(flow.0, flow.1);
         Some(flow)
     }
 }
@@ -94,14 +110,17 @@ mod tests {
         for record in 0..9000 {
             let mut stream = Stream::default();
             stream.put(0, b"x");
-            pool.keep(record, record as usize % 2, stream, ConnectionId::default());
-            gone.extend(std::iter::from_fn(|| pool.give_way()).map(|(record, _)| record));
+            pool.keep(record, record as usize % 2, stream, Source::Tcp([0; 2], Reads::default()));
+            while let Some((record, side)) = pool.give_way() {
+                pool.drop(record, side);
+                gone.push(record);
+            }
             assert!(pool.bytes <= MOST_BYTES);
         }
         assert_eq!((gone.len() as u64, &gone[..3]), (pool.full, &[0, 1, 2][..]));
         assert!((3000..4000).contains(&pool.held.len()), "{} are held", pool.held.len());
-        assert_eq!(pool.put(8999, 1, 1, b"yz"), b"xyz");
-        assert_eq!(pool.put(0, 0, 1, b"yz"), b"", "it has gone");
+        assert_eq!(pool.put(8999, 1, 1, b"yz").map(|(ready, _)| ready), Some(&b"xyz"[..]));
+        assert!(pool.put(0, 0, 1, b"yz").is_none(), "it has gone");
         (0..9000).for_each(|record| pool.drop(record, record as usize % 2));
         assert_eq!((pool.bytes, pool.held.len(), pool.numbers.len()), (0, 0, 0));
     }
