@@ -43,7 +43,7 @@ pub(crate) fn write(walk: &mut Walk<'_, '_>, index: usize, layer: &Layer) {
     if walk.layers.as_slice().len() > index + 1 {
         return;
     }
-    if !walk.options.brief && carried(walk, (source, destination), said, view.payload()) {
+    if !walk.options.brief && carried(walk, (source, destination), said.min(there), view.payload()) {
         return;
     }
     walk.text.str("UDP, ");
@@ -61,7 +61,8 @@ pub(crate) fn write(walk: &mut Walk<'_, '_>, index: usize, layer: &Layer) {
     }
 }
 
-/// Says what is carried, if its ports and bytes are those of something known; it has `length` bytes, of which `payload` is there.
+/// Says what is carried, if its ports and bytes are those of something known; this packet has `length` bytes of it, captured or not, of
+/// which `payload` is there.
 fn carried(walk: &mut Walk<'_, '_>, ports: (u16, u16), length: usize, payload: &[u8]) -> bool {
     let is = |port: u16| ports.0 == port || ports.1 == port;
     let is_multicast = is(MDNS);
@@ -79,4 +80,24 @@ fn lite(walk: &mut Walk<'_, '_>, layer: &Layer) {
     let Ok(view) = udp_lite::View::parse(walk.from(layer)) else { return };
     ip::late_ports(walk, view.source_port(), view.destination_port());
     put!(walk.text, "UDPLite, coverage {}, length {}", view.coverage(), walk.length_behind(layer));
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::{Frame, Options, Printer};
+
+    /// As tcpdump says it: the bytes that this packet has, not those of the whole datagram.
+    #[test]
+    fn the_first_fragment_of_an_answer_has_its_own_length() {
+        let packet = [
+            &[0x45, 0, 0, 44, 0, 1, 0x20, 0, 64, 17, 0, 0, 10, 0, 0, 1, 10, 0, 0, 2][..],
+            &[0, 53, 1, 0, 6, 0xb5, 0, 0],
+            &[0x12, 0x34, 0x81, 0x80, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0],
+        ]
+        .concat();
+        let mut out = Vec::new();
+        let frame = Frame { time: 0, interface: "", link: 101, bytes: &packet, wire: 44 };
+        Printer::new(Options { time: crate::Time::None, ..Options::default() }).line(&frame, &mut out);
+        assert_eq!(String::from_utf8(out).unwrap(), "IP 10.0.0.1.53 > 10.0.0.2.256: 4660 [0q] 0/0/0 (16)\n");
+    }
 }
