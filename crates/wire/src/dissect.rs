@@ -64,3 +64,48 @@ pub(crate) fn walk(link: Link, frame: &[u8], layers: &mut Layers) {
     layers.payload_end = end as u32;
     layers.note_offsets();
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::common::tests::likely_frame;
+    use crate::error::STEPS;
+    use proptest::prelude::*;
+
+    /// Headers and entries of lists per byte, and those of an empty frame.
+    const PER_BYTE: usize = 2;
+    const LEAST: usize = 64;
+
+    fn check(link: Link, frame: &[u8]) {
+        STEPS.set(0);
+        dissect(link, frame, &mut Layers::new());
+        assert!(STEPS.get() <= LEAST + PER_BYTE * frame.len(), "{} steps for {} bytes", STEPS.get(), frame.len());
+    }
+
+    #[test]
+    fn lists_within_headers_are_walked_once() {
+        let behind = |head: &[u8], entry: &[u8]| [head, &entry.repeat(60_000 / entry.len())].concat();
+        let ip = |protocol| [&[0x45, 0, 0xff, 0xff, 0, 0, 0, 0, 64, protocol, 0, 0][..], &[10; 8]].concat();
+        let udp = [ip(17), [2152u16, 2152, 0xffeb, 0].into_iter().flat_map(u16::to_be_bytes).collect()].concat();
+        check(
+            Link::RawIp,
+            &behind(&[udp, vec![0x34, 0xff, 0xff, 0xff, 0, 0, 0, 1, 0, 0, 0, 1]].concat(), &[1, 0, 0, 1]),
+        );
+        check(Link::RawIp, &behind(&[ip(47), vec![0x40, 0, 8, 0, 0, 0, 0, 0]].concat(), &[0, 2, 0, 0]));
+        check(Link::RawIp, &behind(&ip(137), &[0, 1, 0, 1]));
+        let ip6 = |next| [&[0x60, 0, 0, 0, 0xea, 0x60, next, 64][..], &[1; 32]].concat();
+        check(Link::RawIp, &behind(&ip6(43), &[43, 0, 4, 1, 0, 0, 0, 0]));
+        check(Link::RawIp, &behind(&[ip6(43), vec![17, 255, 4, 200, 200, 0, 0, 0]].concat(), &[7]));
+        check(Link::RawIp, &behind(&ip6(60), &[60, 0, 1, 4, 0, 0, 0, 0]));
+        check(Link::Ethernet, &behind(&[0; 12], &[0x81, 0, 0, 1]));
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
+        #[test]
+        fn work_is_bounded_by_bytes(frame in prop_oneof![likely_frame(), prop::collection::vec(any::<u8>(), 0..400)]) {
+            Link::ALL.into_iter().for_each(|link| check(link, &frame));
+        }
+    }
+}

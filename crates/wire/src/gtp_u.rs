@@ -1,6 +1,6 @@
 //! GTP-U, the user plane of mobile networks: version 1 (3GPP TS 29.281), with its extension headers.
 
-use crate::error::{room, split};
+use crate::error::{count, room, split};
 use crate::registry::{Next, Step};
 use crate::{Flaw, Malformed, Number, Protocol, Unfit};
 
@@ -193,6 +193,7 @@ impl Header<'_> {
 fn extensions_len(mut kind: u8, bytes: &[u8]) -> Option<usize> {
     let mut length = 0;
     while kind != 0 {
+        count(1);
         let units = *bytes.get(length)?;
         length += usize::from(units) * UNIT;
         // Without a unit there is no next type.

@@ -1,5 +1,6 @@
 //! MPLS label stacks (RFC 3032): one header, however many labels.
 
+use crate::error::count;
 use crate::registry::{Next, Step};
 use crate::{Flaw, Malformed, Number, Protocol, Unfit, pseudowire};
 
@@ -29,7 +30,9 @@ impl<'a> View<'a> {
     pub fn parse(bytes: &'a [u8]) -> Result<Self, Malformed> {
         const SHORT: Malformed = Malformed { protocol: Protocol::Mpls, flaw: Flaw::Short };
         let (entries, _) = bytes.as_chunks::<ENTRY_LEN>();
-        let bottom = entries.iter().position(|entry| entry[2] & BOTTOM != 0).ok_or(SHORT)?;
+        let bottom = entries.iter().position(|entry| entry[2] & BOTTOM != 0);
+        count(bottom.unwrap_or(entries.len()));
+        let bottom = bottom.ok_or(SHORT)?;
         let stack = entries.get(..=bottom).ok_or(SHORT)?;
         let payload = bytes.get(stack.as_flattened().len()..).ok_or(SHORT)?;
         Ok(View { stack, payload })
