@@ -2,7 +2,7 @@
 
 use crate::error::{room, split};
 use crate::registry::{Next, Step};
-use crate::{MacAddr, Malformed, Number, Protocol, Unfit};
+use crate::{MacAddr, Malformed, Number, Protocol, Unfit, llc, lookup};
 
 /// Bytes of the header.
 pub const LEN: usize = 14;
@@ -112,6 +112,16 @@ pub(crate) fn step(bytes: &[u8]) -> Result<Step, Malformed> {
 #[inline(always)]
 pub(crate) fn next(type_field: u16) -> Next {
     if type_field <= MAX_LENGTH { Next::Protocol(Protocol::Llc) } else { Next::Number(Number::EtherType(type_field)) }
+}
+
+/// Whether bytes that nothing announces for certain are a frame: its type field is known, or a length that it has.
+pub(crate) fn is_likely(bytes: &[u8]) -> bool {
+    let Ok((head, rest)) = split::<LEN>(bytes, Protocol::Ethernet) else { return false };
+    let type_field = u16::from_be_bytes([head[12], head[13]]);
+    match next(type_field) {
+        Next::Number(number) => lookup::protocol(number).is_some(),
+        _ => (llc::LEN..=rest.len()).contains(&type_field.into()),
+    }
 }
 
 /// The payload behind a type field: up to the length, where it is one.

@@ -2,7 +2,7 @@
 
 use crate::error::{room, split};
 use crate::registry::{Next, Step};
-use crate::{Flaw, Malformed, Number, Protocol, Unfit, ethernet};
+use crate::{Flaw, Malformed, Number, Protocol, Unfit, ethernet, lookup};
 
 /// Bytes of the header without options.
 pub const LEN: usize = 8;
@@ -165,15 +165,16 @@ impl Header<'_> {
     }
 }
 
-/// What follows the header. A port alone announces it, so what is reserved must be zero, as every sender leaves it,
-/// and the protocol an EtherType.
+/// What follows the header, named by an EtherType. What is reserved is ignored (RFC 8926 section 3.4). But a port alone
+/// announces this header: where reserved bits are set, the EtherType has to be known.
 pub(crate) fn step(bytes: &[u8]) -> Result<Step, Malformed> {
     let view = View::parse(bytes)?;
-    let reserved = view.head[1] & !(CONTROL | CRITICAL) != 0 || view.head[7] != 0;
-    if reserved || view.protocol() <= ethernet::MAX_LENGTH {
+    let number = Number::EtherType(view.protocol());
+    let is_reserved = view.head[1] & !(CONTROL | CRITICAL) != 0 || view.head[7] != 0;
+    if view.protocol() <= ethernet::MAX_LENGTH || is_reserved && lookup::protocol(number).is_none() {
         return Err(Malformed { protocol: Protocol::Geneve, flaw: Flaw::Reserved });
     }
-    Ok(Step::new(view.header_len(), view.payload.len(), Next::Number(Number::EtherType(view.protocol()))))
+    Ok(Step::new(view.header_len(), view.payload.len(), Next::Number(number)))
 }
 
 #[cfg(test)]
@@ -211,13 +212,15 @@ mod tests {
     }
 
     #[test]
-    fn what_no_sender_writes_makes_a_guess_fail() {
-        let bytes = [0, 0, 0x08, 0, 0, 0, 1, 0];
-        assert_eq!(step(&bytes).unwrap().next, Next::Number(Number::EtherType(0x0800)));
-        for (at, byte) in [(1, 1), (7, 1), (2, 0)] {
-            let mut bytes = bytes;
+    fn reserved_bits_are_ignored_in_front_of_what_is_known() {
+        for (at, byte) in [(0, 0), (1, 1), (1, 0x3f), (1, 0xff), (7, 1), (7, 0xff)] {
+            let mut bytes = [0, 0, 0x08, 0, 0, 0, 1, 0];
             bytes[at] = byte;
-            assert_eq!(step(&bytes).unwrap_err().flaw, Flaw::Reserved);
+            assert_eq!(step(&bytes).unwrap().next, Next::Number(Number::EtherType(0x0800)));
+            bytes[2] = 0x12;
+            assert_eq!(step(&bytes).is_ok(), byte == 0, "an EtherType that is not known");
+            bytes[2] = 0;
+            assert_eq!(step(&bytes).unwrap_err().flaw, Flaw::Reserved, "no EtherType");
         }
     }
 

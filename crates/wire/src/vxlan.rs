@@ -3,7 +3,7 @@
 
 use crate::error::{room, split};
 use crate::registry::{Next, Step};
-use crate::{Flaw, Malformed, Number, Protocol, Unfit, mpls};
+use crate::{Flaw, Malformed, Number, Protocol, Unfit, ethernet, mpls};
 
 /// Bytes of the header.
 pub const LEN: usize = 8;
@@ -25,6 +25,8 @@ pub const FLAG_PROTOCOL: u8 = 0x04;
 /// Flag: the reserved bytes in front hold a policy group.
 pub const FLAG_POLICY: u8 = 0x80;
 
+/// The version of the generic protocol extension, 0 so far.
+const VERSION_WITH_PROTOCOL: u8 = 0x30;
 /// Flags of the generic protocol extension: broadcast and maintenance.
 const FLAGS_WITH_PROTOCOL: u8 = 0x03;
 /// What is reserved of the first byte behind [`FLAG_POLICY`].
@@ -105,26 +107,36 @@ impl Header {
     }
 }
 
-/// Ethernet follows, unless the generic protocol extension says otherwise. A port alone announces this header, so what
-/// is reserved must be zero, as every sender leaves it.
+/// Ethernet follows, unless the generic protocol extension says otherwise. What is reserved is ignored (RFC 7348 section 5).
+/// But a port alone announces this header: where reserved bits are set, what follows has to look like what it should be.
 pub(crate) fn step(bytes: &[u8]) -> Result<Step, Malformed> {
     let view = View::parse(bytes)?;
-    if !is_plausible(&view) {
-        return Err(Malformed { protocol: Protocol::Vxlan, flaw: Flaw::Reserved });
-    }
     let [.., protocol] = view.extension();
-    let next = match (view.flags() & FLAG_PROTOCOL != 0, protocol) {
-        (false, _) | (true, 3) => Next::Protocol(Protocol::Ethernet),
-        (true, 1) => Next::Number(Number::IpVersion(4)),
-        (true, 2) => Next::Number(Number::IpVersion(6)),
-        (true, 5) => Next::Number(Number::EtherType(mpls::UNICAST)),
-        (true, _) => Next::End,
+    let has_protocol = view.flags() & (FLAG_PROTOCOL | VERSION_WITH_PROTOCOL) == FLAG_PROTOCOL;
+    let is_likely = ethernet::is_likely(view.payload);
+    let said = match protocol {
+        1 if has_protocol => Next::Number(Number::IpVersion(4)),
+        2 if has_protocol => Next::Number(Number::IpVersion(6)),
+        5 if has_protocol => Next::Number(Number::EtherType(mpls::UNICAST)),
+        // Network service headers; what has no number yet.
+        4 if has_protocol => Next::End,
+        6.. if has_protocol && !is_likely => Next::End,
+        _ => Next::Protocol(Protocol::Ethernet),
+    };
+    let next = match said {
+        _ if is_reserved_clear(&view) => said,
+        Next::Number(Number::IpVersion(version)) if view.payload.first().is_some_and(|byte| byte >> 4 == version) => {
+            said
+        }
+        // Also behind reserved bits that look like the extension.
+        _ if is_likely => Next::Protocol(Protocol::Ethernet),
+        _ => return Err(Malformed { protocol: Protocol::Vxlan, flaw: Flaw::Reserved }),
     };
     Ok(Step::new(LEN, view.payload.len(), next))
 }
 
-/// Whether all that is reserved is zero.
-fn is_plausible(view: &View<'_>) -> bool {
+/// Whether all that is reserved is zero, as most senders leave it.
+fn is_reserved_clear(view: &View<'_>) -> bool {
     match (view.flags() & !FLAG_VNI, view.extension()) {
         (0, extension) => extension == [0; 3],
         (FLAG_POLICY, [policy, ..]) => policy & RESERVED_WITH_POLICY == 0,
@@ -159,11 +171,38 @@ mod tests {
         assert_eq!(next(0x0c, 3), Ok(Next::Protocol(Protocol::Ethernet)));
         assert_eq!(next(0x0c, 99), Ok(Next::End));
         for (flags, protocol) in [(0x80, 1), (0x04, 1), (0x18, 0), (0x08, 1), (0x8c, 1), (0x09, 0), (0x98, 1)] {
-            assert_eq!(next(flags, protocol).unwrap_err().flaw, Flaw::Reserved);
-        }
-        for bytes in [[0x88, 1, 0, 0, 0, 0, 0, 0], [0x0c, 1, 0, 1, 0, 0, 0, 0], [0x0c, 0, 1, 1, 0, 0, 0, 0]] {
-            assert_eq!(step(&bytes).unwrap_err().flaw, Flaw::Reserved);
+            assert_eq!(next(flags, protocol).unwrap_err().flaw, Flaw::Reserved, "and nothing that is likely follows");
         }
         assert!(step(&[0x88, 0x48, 0, 9, 0, 0, 0, 0]).is_ok(), "policy flags");
+    }
+
+    #[test]
+    fn reserved_bits_are_ignored_where_what_follows_is_likely() {
+        let frame = |ether_type: u16| [&[2; 12][..], &ether_type.to_be_bytes(), &[0x45; 20]].concat();
+        let next =
+            |head: [u8; 4], payload: &[u8]| step(&[&head, &[0, 0, 7, 0][..], payload].concat()).map(|step| step.next);
+        let ethernet = Ok(Next::Protocol(Protocol::Ethernet));
+        for head in [
+            [0x08, 0, 0, 1],
+            [0x09, 0, 0, 0],
+            [0x18, 0, 0, 0],
+            [0xff, 1, 0, 0],
+            [0xc8, 0, 0, 0],
+            [0xc8, 0x12, 0x34, 0x56],
+            [0x88, 0xff, 1, 2],
+            [0x0c, 1, 0, 5],
+            [0xfc, 9, 9, 9],
+            [0x4c, 0, 0, 1],
+        ] {
+            for ether_type in [0x0800, 0x86dd, 0x0806, 0x8100, 20] {
+                assert_eq!(next(head, &frame(ether_type)), ethernet, "{head:x?} {ether_type:#x}");
+            }
+            assert!(next(head, &frame(0x1234)).is_err() && next(head, &[0; 8]).is_err(), "{head:x?}");
+        }
+        assert_eq!(next([0x0c, 0, 0, 99], &frame(0x0800)), ethernet, "no extension");
+        // Of the extension itself, too.
+        assert_eq!(next([0x0c, 1, 0, 1], &[0x45; 20]), Ok(Next::Number(Number::IpVersion(4))));
+        assert_eq!(next([0x4c, 0, 0, 2], &[0x60; 40]), Ok(Next::Number(Number::IpVersion(6))));
+        assert!(next([0, 0, 0, 0], &frame(0x0800)).is_err(), "the network identifier has to count");
     }
 }
