@@ -377,6 +377,8 @@ export_rows! {
     CollectMalformed = Collect, Note, "malformed";
     /// Sets of records that nobody can read, as their template did not come, or not yet.
     CollectUnknown = Collect, Note, "unknown_template";
+    /// Elements in templates of flows that are not read, as no field says the same; each template's are named once.
+    CollectUnread = Collect, Note, "elements_not_read";
     /// Templates that gave way to others for want of room.
     CollectNoRoom = Collect, Note, "templates_no_room";
     /// Records of IPFIX that were sent and did not come, by its sequence numbers.

@@ -84,14 +84,8 @@ pub const MPLS_LABELS: usize = 4;
 impl Flow {
     /// Time of the earliest packet.
     pub fn first(&self) -> Nanos {
-        let [one, other] = &self.sides;
-        if other.packets == 0 {
-            one.first
-        } else if one.packets == 0 {
-            other.first
-        } else {
-            one.first.min(other.first)
-        }
+        let told = self.sides.iter().filter(|side| side.has_time());
+        told.map(|side| side.first).min().unwrap_or(Nanos(0))
     }
 
     /// Time of the latest packet.
@@ -164,10 +158,15 @@ pub struct Side {
 }
 
 impl Side {
+    /// Whether its times are known: packets were metered, or an exporter that counts none has told them.
+    pub fn has_time(&self) -> bool {
+        self.packets > 0 || self.last > Nanos(0)
+    }
+
     /// Adds packets that came later, or of another flow.
     pub(crate) fn add(&mut self, other: &Side) {
-        if self.packets == 0 || other.packets == 0 {
-            if self.packets == 0 {
+        if !self.has_time() || !other.has_time() {
+            if !self.has_time() {
                 *self = *other;
             }
             return;

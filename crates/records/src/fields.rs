@@ -22,6 +22,11 @@ pub fn fields() -> impl Iterator<Item = &'static Field> {
     [flow::FIELDS, tcp::FIELDS, stats::FIELDS, names::FIELDS].into_iter().flatten()
 }
 
+/// Those of what a conversation said of itself.
+pub(crate) fn names() -> &'static [Field] {
+    names::FIELDS
+}
+
 /// A field, and names for what says the same elsewhere.
 #[derive(Clone, Copy, Debug)]
 pub struct Field {

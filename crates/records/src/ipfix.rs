@@ -2,6 +2,7 @@
 //!
 //! - `column`: which elements a record has, in which order, made from the table of fields;
 //! - `own`: numbers of the elements that no registry has;
+//! - `elements`, `times`: which elements are read, and what they say;
 //! - `said`: names back from elements;
 //! - `types`: what these are, told beside records;
 //! - `sessions`: whose templates are kept, as long as there is room;
@@ -13,11 +14,13 @@
 mod back;
 mod collect;
 mod column;
+mod elements;
 mod listen;
 mod own;
 mod pack;
 pub(crate) mod said;
 mod sessions;
+mod times;
 mod types;
 
 pub use self::collect::{Collector, Found};

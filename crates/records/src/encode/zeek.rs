@@ -174,7 +174,7 @@ fn conn_state(flow: &Flow) -> Option<&'static str> {
         let is_unseen = flow.quality.contains(Quality::TRUNCATED) && flow.sides.iter().all(|side| side.tcp_flags == 0);
         return flow.tcp.as_ref().map(|tcp| tcp.state).or(is_unseen.then_some(ConnState::Oth)).map(ConnState::name);
     }
-    Some(match flow.sides.map(|side| side.packets > 0) {
+    Some(match flow.sides.map(|side| side.has_time()) {
         [true, true] => "SF",
         [true, false] => "S0",
         [false, true] => "SHR",

@@ -254,7 +254,7 @@ fn tag(flow: &Record, number: usize) -> Option<u16> {
 /// The first time of a direction, or the last one.
 fn time(flow: &Record, side: usize, which: usize) -> Option<Nanos> {
     let side = &flow.sides[side];
-    Some([side.first, side.last][which]).filter(|_| side.packets > 0)
+    Some([side.first, side.last][which]).filter(|_| side.has_time())
 }
 
 fn labels(flow: &Record, side: usize, list: &mut Vec<u64>) -> bool {

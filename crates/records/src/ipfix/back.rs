@@ -1,15 +1,16 @@
 //! A record back to a flow, element by element.
 
-use super::collect::{Clock, NO_TIME, Spec};
-use super::column::{SINCE_1900, icmp_request};
-use super::own::{OWN, RESPONDER};
-use super::said;
+use super::collect::Clock;
+use super::column::icmp_request;
+use super::elements::{Meaning, Number, Numbers, scaled};
+use super::own::OWN;
+use super::{said, times};
 use crate::back::nothing;
-use crate::fields::REVERSE;
+use crate::fields::names;
 use linerate_burst::Nanos;
 use linerate_burst::random::draw;
 use linerate_meter::{
-    ConnState, Direction, EndReason, ExportedBy, Flow, History, Names, Quality, Tcp, TcpSide, Tunnel, TunnelKind,
+    ConnState, Direction, EndReason, ExportedBy, Flow, History, Names, Quality, Side, Tcp, TcpSide, Tunnel, TunnelKind,
 };
 use linerate_wire::{MacAddr, registry};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -18,167 +19,79 @@ use std::sync::Arc;
 /// A record of which not all is known yet.
 pub(super) struct Record {
     clock: Clock,
-    enterprise: u32,
     flow: Flow,
-    /// Whether there were addresses of the source, and of the destination.
-    addresses: [bool; 2],
+    numbers: Numbers,
+    /// Of IPv4, of IPv6, and the exporter's, each with the rank of its element.
+    addresses: [Option<(u8, IpAddr)>; 6],
     /// Whether a field of the quality was there.
     has_quality: bool,
-    /// The source is the responder.
-    is_reversed: bool,
     /// What it said of itself.
     names: Names,
-    /// Type and code.
-    icmp: Option<[u8; 2]>,
-    totals: [[u64; 2]; 2],
     tunnel: Tunnel,
     has_tunnel: bool,
-    macs: [MacAddr; 2],
-    /// Interval, and the space behind it.
-    sampling: [u64; 2],
-    duration: Option<u64>,
-    /// First and last of each direction, in ms since the exporter began.
-    since_boot: [[Option<u32>; 2]; 2],
-    has_protocol: bool,
     exporter: ExportedBy,
 }
 
 impl Record {
-    pub fn new(clock: Clock, enterprise: u32, exporter: ExportedBy) -> Self {
-        let none = MacAddr([0; 6]);
+    pub fn new(clock: Clock, exporter: ExportedBy) -> Self {
         Record {
             clock,
-            enterprise,
             flow: nothing(),
-            addresses: [false; 2],
+            numbers: Numbers::default(),
+            addresses: [None; 6],
             has_quality: false,
-            is_reversed: false,
             names: Names::default(),
-            icmp: None,
-            totals: [[0; 2]; 2],
             tunnel: Tunnel { kind: TunnelKind::Other, id: 0, parent: 0 },
             has_tunnel: false,
-            macs: [none; 2],
-            sampling: [0; 2],
-            duration: None,
-            since_boot: [[None; 2]; 2],
-            has_protocol: false,
             exporter,
         }
     }
 
-    /// Takes a value; elements that say nothing of a flow are passed over.
-    pub fn set(&mut self, Spec { enterprise, element, .. }: Spec, value: &[u8]) {
-        match enterprise {
-            0 if (457..=468).contains(&element) => self.set_name(enterprise, element, value),
-            0 => self.set_iana(element, value, 0),
-            REVERSE => self.set_iana(element, value, 1),
-            own if own == self.enterprise => {
-                let side = usize::from(element & RESPONDER != 0);
-                let place = usize::from(element & !RESPONDER);
-                if let Some(path) = place.checked_sub(1).and_then(|place| OWN.get(place)) {
-                    self.set_own(path, value, side);
+    /// Takes a value.
+    pub fn set(&mut self, meaning: Meaning, value: &[u8]) {
+        match meaning {
+            Meaning::Unknown => {}
+            Meaning::Number { number, rank, side, element } => {
+                let read = read_number(value);
+                let read = match number {
+                    Number::First | Number::Last | Number::Observed => times::absolute(self.clock, element, read),
+                    _ => scaled(element, read),
+                };
+                self.numbers.offer(number, usize::from(side), rank, read);
+            }
+            Meaning::Address { place, rank } => {
+                let (Some(read), known) = (address(value), &mut self.addresses[usize::from(place)]) else { return };
+                let is_better =
+                    |(best, known): (u8, IpAddr)| known.is_unspecified() || rank <= best && !read.is_unspecified();
+                if known.is_none_or(is_better) {
+                    *known = Some((rank, read));
                 }
             }
-            _ => self.set_name(enterprise, element, value),
-        }
-    }
-
-    fn set_name(&mut self, enterprise: u32, element: u16, value: &[u8]) {
-        if let Some(path) = said::field_of(enterprise, element) {
-            said::set(&mut self.names, path, value);
+            Meaning::Own { place, side } => {
+                if let Some(path) = OWN.get(usize::from(place)) {
+                    self.set_own(path, value, usize::from(side));
+                }
+            }
+            Meaning::Name(place) => {
+                if let Some(field) = names().get(usize::from(place)) {
+                    said::set(&mut self.names, field.path, value);
+                }
+            }
         }
     }
 
     /// How many packets there are to one that was looked at, where the record says so.
     pub fn sampling(&self) -> u64 {
-        match self.sampling {
-            [0, _] => 0,
-            [interval, space] => (interval.saturating_add(space)) / interval.max(1),
-        }
+        let numbers =
+            [Number::SamplingInterval, Number::SamplingSize, Number::SamplingSpace, Number::SamplingPopulation];
+        let [interval, size, space, population] = numbers.map(|number| self.numbers.of(number));
+        let whole = if population > 0 { population } else { size.saturating_add(space) };
+        interval.max(whole.checked_div(size).unwrap_or(0))
     }
 
     /// When its exporter began, in ms since 1970, where that is known.
     pub fn boot(&self) -> Option<u64> {
-        self.clock.boot
-    }
-
-    fn set_iana(&mut self, element: u16, value: &[u8], side: usize) {
-        let number = number(value);
-        let clock = self.clock;
-        let of = &mut self.flow.sides[side];
-        match element {
-            1 => of.packet_bytes = number,
-            2 => of.packets = number,
-            85 | 86 => self.totals[side][usize::from(element == 86)] = number,
-            352 => of.frame_bytes = number,
-            231 => self.flow.sides[0].payload_bytes = number,
-            232 => self.flow.sides[1].payload_bytes = number,
-            5 => of.tos = number as u8,
-            195 if of.tos == 0 => of.tos = (number as u8) << 2,
-            6 => of.tcp_flags = number as u8,
-            52 => of.ttl[0] = number as u8,
-            53 => of.ttl[1] = number as u8,
-            21 | 22 => self.since_boot[side][usize::from(element == 21)] = Some(number as u32),
-            150..=159 => {
-                let time = time(clock, element, number);
-                // Nanoseconds say more than what stands in front of them.
-                let is_last = element % 2 == 1;
-                let place = if is_last { &mut of.last } else { &mut of.first };
-                *place = time;
-            }
-            70..=73 => self.flow.mpls[side][usize::from(element - 70)] = (number as u32 >> 4) & 0xf_ffff,
-            184 => self.tcp().sides[side].isn = some(number as u32),
-            32 | 139 if side == 0 => {
-                self.icmp = value.first_chunk().copied();
-                // Some exporters leave the protocol out, as this says it.
-                let protocol = if element == 32 { registry::ICMP } else { registry::ICMPV6 };
-                self.flow.protocol = if self.has_protocol { self.flow.protocol } else { protocol };
-            }
-            _ if side == 0 => self.set_flow(element, number, value),
-            _ => {}
-        }
-    }
-
-    /// Elements of the flow, or of one end.
-    fn set_flow(&mut self, element: u16, number: u64, value: &[u8]) {
-        let flow = &mut self.flow;
-        match element {
-            3 => flow.flows = number,
-            4 => (flow.protocol, self.has_protocol) = (number as u8, true),
-            7 | 11 => flow.ends[usize::from(element == 11)].port = number as u16,
-            8 | 12 | 27 | 28 => {
-                let end = usize::from(element == 12 || element == 28);
-                if let Some(address) = address(value) {
-                    flow.ends[end].address = address;
-                    self.addresses[end] = true;
-                }
-            }
-            58 | 243 if flow.vlans[0] == 0 => flow.vlans[0] = number as u16,
-            245 => flow.vlans[1] = number as u16,
-            56 | 80 => {
-                if let Some(mac) = value.first_chunk() {
-                    self.macs[usize::from(element == 80)] = MacAddr(*mac);
-                }
-            }
-            160 => self.clock.boot = Some(number),
-            10 | 14 => self.exporter.interfaces[usize::from(element == 14)] = number as u32,
-            130 | 131 if value.iter().any(|byte| *byte != 0) => {
-                self.exporter.address = address(value).or(self.exporter.address)
-            }
-            149 => self.exporter.domain = number as u32,
-            136 => flow.end = EndReason::ALL.into_iter().find(|end| *end as u64 == number).unwrap_or(flow.end),
-            148 => flow.id = number,
-            161 => self.duration = Some(number),
-            239 => self.is_reversed = number == 2,
-            351 => self.tunnel.id = number as u32,
-            34 | 305 => self.sampling[0] = if element == 34 { 1 } else { number },
-            306 => self.sampling[1] = number,
-            _ => {}
-        }
-        if element == 34 {
-            self.sampling[1] = number.saturating_sub(1);
-        }
+        some(self.numbers.of(Number::Boot)).or(self.clock.boot)
     }
 
     fn tcp(&mut self) -> &mut Tcp {
@@ -193,7 +106,7 @@ impl Record {
     }
 
     fn set_own(&mut self, path: &str, value: &[u8], side: usize) {
-        let number = number(value);
+        let number = read_number(value);
         let of = &mut self.flow.sides[side];
         match path {
             "direction" => {
@@ -211,7 +124,7 @@ impl Record {
                 }
             }
             "tunnel.parent" => self.tunnel.parent = number,
-            "*.payload_bytes" => of.payload_bytes = number,
+            "*.payload_bytes" => self.numbers.offer(Number::PayloadBytes, side, 0, number),
             "*.dscp_changed" => of.dscp_changed = number == 1,
             "*.ect" => of.ect = number == 1,
             "*.ce" => of.ce = number == 1,
@@ -268,65 +181,164 @@ impl Record {
 
     /// The flow; `None` where it has no addresses.
     pub fn flow(mut self) -> Option<Flow> {
-        if self.addresses != [true; 2] {
-            return None;
-        }
-        let exported = Nanos(u64::from(self.clock.seconds) * 1_000_000_000);
-        for (side, [first, last]) in self.flow.sides.iter_mut().zip(self.since_boot) {
-            side.first = since_boot(self.clock, side.first, first);
-            side.last = since_boot(self.clock, side.last, last);
-        }
-        for (side, totals) in self.flow.sides.iter_mut().zip(self.totals) {
-            side.packet_bytes = if side.packet_bytes == 0 { totals[0] } else { side.packet_bytes };
-            side.packets = if side.packets == 0 { totals[1] } else { side.packets };
-            side.frame_bytes = if side.frame_bytes == 0 { side.packet_bytes } else { side.frame_bytes };
-            if side.packets == 0 {
-                (side.first, side.last) = (NO_TIME, NO_TIME);
-                continue;
-            }
-            if side.first == NO_TIME && side.last == NO_TIME {
-                (side.first, side.last) = (exported, exported);
-            } else if side.first == NO_TIME {
-                side.first = Nanos(side.last.0.saturating_sub(self.duration.unwrap_or(0).saturating_mul(1_000_000)));
-            } else if side.last == NO_TIME {
-                side.last = Nanos(side.first.0.saturating_add(self.duration.unwrap_or(0).saturating_mul(1_000_000)));
-            }
-            side.last = side.last.max(side.first);
-        }
+        self.set_ends()?;
+        self.set_headers();
+        self.set_sides();
+        let is_reversed = self.numbers.of(Number::BiflowDirection) == 2;
+        self.set_icmp(is_reversed);
         self.flow.names =
             Some(std::mem::take(&mut self.names)).filter(|names| *names != Names::default()).map(Arc::new);
         self.flow.exporter = Some(Arc::new(self.exporter));
         self.flow.tunnel = self.has_tunnel.then_some(self.tunnel);
-        self.flow.macs = Some(self.macs).filter(|macs| macs.iter().any(|mac| mac.0 != [0; 6]));
-        self.set_icmp();
-        self.turn();
+        if is_reversed {
+            self.turn();
+        }
         if self.flow.id == 0 && self.flow.flows == 1 {
             self.flow.id = id(&self.flow);
         }
-        if !self.has_quality && self.flow.sides.iter().any(|side| side.packets == 0) {
+        if !self.has_quality && self.flow.sides.iter().any(|side| !has_traffic(side)) {
             self.flow.quality = Quality::ONE_WAY;
         }
         Some(self.flow)
     }
 
-    /// The originator's port is the type of what it sends, the responder's the code.
-    fn set_icmp(&mut self) {
-        let Some([kind, code]) = self.icmp else { return };
-        let protocol = self.flow.protocol;
-        if matches!(protocol, registry::ICMP | registry::ICMPV6) {
-            let kind = if self.is_reversed { icmp_request(protocol, kind) } else { kind };
-            let ports: [u16; 2] = [kind.into(), code.into()];
-            // They are turned with the ends.
-            let ports = if self.is_reversed { [ports[1], ports[0]] } else { ports };
-            self.flow.ends.iter_mut().zip(ports).for_each(|(end, port)| end.port = port);
+    /// Addresses, of which exporters with one template for both versions of IP leave those of the other one 0, and ports.
+    fn set_ends(&mut self) -> Option<()> {
+        let [of_4, of_6] = [[0, 1], [2, 3]].map(|places| places.map(|place| self.addresses[place].map(|(_, it)| it)));
+        let is_there = |pair: [Option<IpAddr>; 2]| pair.iter().flatten().any(|address| !address.is_unspecified());
+        let is_whole = |pair: [Option<IpAddr>; 2]| pair.iter().all(Option::is_some);
+        let says_6 = self.numbers.of(Number::IpVersion) == 6 || self.numbers.of(Number::EtherType) == 0x86dd;
+        let is_6 = match [of_4, of_6].map(is_there) {
+            [false, true] => true,
+            [true, false] => false,
+            _ if is_whole(of_4) != is_whole(of_6) => is_whole(of_6),
+            _ => says_6,
+        };
+        let (best, rest) = if is_6 { (of_6, of_4) } else { (of_4, of_6) };
+        for (end, (best, rest)) in self.flow.ends.iter_mut().zip(best.into_iter().zip(rest)) {
+            end.address = best.or(rest)?;
         }
+        for (end, number) in self.flow.ends.iter_mut().zip([Number::SourcePort, Number::DestinationPort]) {
+            end.port = self.numbers.of(number) as u16;
+        }
+        self.flow.protocol = match self.numbers.of(Number::Protocol) {
+            0 => self.implied_protocol(is_6),
+            protocol => protocol as u8,
+        };
+        Some(())
+    }
+
+    /// Some exporters leave the protocol out, as other elements say it.
+    fn implied_protocol(&self, is_6: bool) -> u8 {
+        let ports = [Number::SourcePort, Number::DestinationPort];
+        let has = |rank| ports.iter().any(|number| self.numbers.rank(*number) == rank);
+        let icmp = if is_6 { registry::ICMPV6 } else { registry::ICMP };
+        let is_icmp =
+            |number| self.numbers.of(number) > 0 || self.numbers.has(number) && !self.numbers.has(Number::Protocol);
+        match () {
+            () if has(2) => registry::UDP,
+            () if has(3) => registry::TCP,
+            () if [Number::Icmp4, Number::IcmpType4, Number::Icmp6, Number::IcmpType6].into_iter().any(is_icmp) => icmp,
+            () => 0,
+        }
+    }
+
+    fn set_headers(&mut self) {
+        let (flow, numbers) = (&mut self.flow, &self.numbers);
+        flow.vlans = [(Number::Vlan, Number::PostVlan), (Number::InnerVlan, Number::PostInnerVlan)]
+            .map(|(number, post)| numbers.or_post(number, post, 0) as u16);
+        let macs = [Number::SourceMac, Number::DestinationMac].map(|number| numbers.of(number));
+        let mac = |mac: u64| mac.to_be_bytes().last_chunk().map_or(MacAddr([0; 6]), |bytes| MacAddr(*bytes));
+        flow.macs = macs.iter().any(|mac| *mac != 0).then(|| macs.map(mac));
+        flow.flows = numbers.of(Number::Flows).max(1);
+        flow.id = numbers.of(Number::Id);
+        let (reason, event) = (numbers.of(Number::EndReason), numbers.of(Number::FirewallEvent));
+        flow.end = match (EndReason::ALL.into_iter().find(|end| *end as u64 == reason), event) {
+            (Some(end), _) => end,
+            // Created, changed; deleted, denied.
+            (None, 1 | 5) => EndReason::Active,
+            (None, 2 | 3) => EndReason::End,
+            (None, _) => match numbers.of(Number::NatEvent) {
+                1 | 4 | 6 => EndReason::Active,
+                2 | 5 | 7 => EndReason::End,
+                _ => flow.end,
+            },
+        };
+        self.tunnel.id = numbers.of(Number::Segment) as u32;
+        self.exporter.interfaces = [Number::Ingress, Number::Egress].map(|number| numbers.of(number) as u32);
+        if numbers.has(Number::Domain) {
+            self.exporter.domain = numbers.of(Number::Domain) as u32;
+        }
+        let told = [4, 5].iter().filter_map(|place| self.addresses[*place]).map(|(_, address)| address);
+        self.exporter.address = told.filter(|address| !address.is_unspecified()).last().or(self.exporter.address);
+    }
+
+    /// Counts, times and what else is of each direction.
+    fn set_sides(&mut self) {
+        let numbers = &self.numbers;
+        for (of, side) in self.flow.sides.iter_mut().zip(0..) {
+            let number = |number| numbers.of_side(number, side);
+            of.packets = number(Number::Packets);
+            of.payload_bytes = number(Number::PayloadBytes);
+            // Who counts less than whole packets has seen so much of them.
+            of.packet_bytes = some(number(Number::PacketBytes)).unwrap_or(of.payload_bytes);
+            of.frame_bytes = some(number(Number::FrameBytes)).unwrap_or(of.packet_bytes);
+            of.tcp_flags = number(Number::TcpFlags) as u8;
+            of.tos = numbers.or_post(Number::Tos, Number::PostTos, side) as u8;
+            of.ttl =
+                [Number::TtlMin, Number::TtlMax].map(|least| some(number(least)).unwrap_or(number(Number::Ttl)) as u8);
+            self.flow.mpls[side] =
+                [Number::Label0, Number::Label1, Number::Label2, Number::Label3].map(|label| number(label) as u32);
+        }
+        let times = [0, 1].map(|side| {
+            let clock = Clock { boot: self.boot(), ..self.clock };
+            let up = [Number::UpFirst, Number::UpLast].map(|up| (numbers.has(up), numbers.of_side(up, side) as u32));
+            let told = [Number::First, Number::Last].map(|number| numbers.of_side(number, side));
+            times::told(clock, told, up)
+        });
+        let duration = numbers.of(Number::Duration).saturating_mul(1_000);
+        let otherwise = [numbers.of(Number::Observed), u64::from(self.clock.seconds) * 1_000_000_000];
+        let times = times::whole(times, self.flow.sides.each_ref().map(has_traffic), duration, otherwise);
+        for (of, [first, last]) in self.flow.sides.iter_mut().zip(times) {
+            (of.first, of.last) = (Nanos(first), Nanos(last));
+        }
+        for side in 0..2 {
+            if let isn @ 1.. = self.numbers.of_side(Number::Isn, side) {
+                self.tcp().sides[side].isn = some(isn as u32);
+            }
+        }
+    }
+
+    /// The originator's port is the type of what it sends, the responder's the code.
+    fn set_icmp(&mut self, is_reversed: bool) {
+        let protocol = self.flow.protocol;
+        let of_4 = [Number::Icmp4, Number::IcmpType4, Number::IcmpCode4];
+        let of_6 = [Number::Icmp6, Number::IcmpType6, Number::IcmpCode6];
+        let both = match protocol {
+            registry::ICMP => [of_4, of_6],
+            registry::ICMPV6 => [of_6, of_4],
+            _ => return,
+        };
+        let numbers = &self.numbers;
+        let [source, destination] = self.flow.ends.map(|end| end.port);
+        // Where nothing else says it, NetFlow v9 has it in the port of the destination.
+        let by_port = (source == 0 && destination > 0).then_some(destination.to_be_bytes());
+        let told = both.map(|[whole, kind, code]| match numbers.of(whole) as u16 {
+            0 => [numbers.of(kind) as u8, numbers.of(code) as u8],
+            whole => whole.to_be_bytes(),
+        });
+        let is_told = both.iter().flatten().any(|number| numbers.has(*number));
+        let found = told.into_iter().find(|told| *told != [0; 2]).or(by_port).or(is_told.then_some([0; 2]));
+        let Some([kind, code]) = found else { return };
+        let kind = if is_reversed { icmp_request(protocol, kind) } else { kind };
+        let ports: [u16; 2] = [kind.into(), code.into()];
+        // They are turned with the ends.
+        let ports = if is_reversed { [ports[1], ports[0]] } else { ports };
+        self.flow.ends.iter_mut().zip(ports).for_each(|(end, port)| end.port = port);
     }
 
     /// Where the source is the responder.
     fn turn(&mut self) {
-        if !self.is_reversed {
-            return;
-        }
         self.flow.ends.swap(0, 1);
         self.flow.sides.swap(0, 1);
         self.flow.mpls.swap(0, 1);
@@ -341,7 +353,7 @@ impl Record {
 }
 
 /// An unsigned number of any size (RFC 7011, 6.2), of longer values the lower bits.
-fn number(value: &[u8]) -> u64 {
+fn read_number(value: &[u8]) -> u64 {
     value.iter().fold(0, |number, byte| number << 8 | u64::from(*byte))
 }
 
@@ -359,30 +371,8 @@ fn some<T: Default + PartialEq>(number: T) -> Option<T> {
     Some(number).filter(|number| *number != T::default())
 }
 
-/// Milliseconds since the exporter began, which go round after 49 days: that nearest to the export. A time of itself says more.
-fn since_boot(clock: Clock, time: Nanos, millis: Option<u32>) -> Nanos {
-    let Some(number) = millis.filter(|_| time == NO_TIME) else { return time };
-    let exported = i64::from(clock.seconds) * 1000;
-    let ago = match (clock.uptime, clock.boot) {
-        (Some(uptime), _) => uptime.wrapping_sub(number),
-        (None, Some(boot)) => (exported.wrapping_sub(boot as i64) as u32).wrapping_sub(number),
-        (None, None) => return NO_TIME,
-    };
-    let millis = exported.saturating_sub((ago as i32).into());
-    Nanos(u64::try_from(millis).unwrap_or(0).saturating_mul(1_000_000))
-}
-
-/// Elements 150 to 159: seconds, milliseconds, micro- and nanoseconds as NTP has them, microseconds before the export.
-fn time(clock: Clock, element: u16, number: u64) -> Nanos {
-    match element {
-        150 | 151 => Nanos(number.saturating_mul(1_000_000_000)),
-        152 | 153 => Nanos(number.saturating_mul(1_000_000)),
-        154..=157 => {
-            let seconds = (number >> 32).saturating_sub(SINCE_1900);
-            Nanos(seconds * 1_000_000_000 + (((number & 0xffff_ffff) * 1_000_000_000) >> 32))
-        }
-        _ => Nanos((u64::from(clock.seconds) * 1_000_000_000).saturating_sub(number.saturating_mul(1_000))),
-    }
+fn has_traffic(side: &Side) -> bool {
+    side.packets > 0 || side.frame_bytes > 0
 }
 
 /// Made of the key where no exporter gives one.

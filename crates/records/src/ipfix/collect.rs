@@ -4,8 +4,8 @@
 //! more, is counted.
 
 use super::back::Record;
-use super::sessions::{Limits, Session, Sessions, Template};
-use linerate_burst::Nanos;
+use super::elements::Meaning;
+use super::sessions::{Field, Limits, Session, Sessions, Template};
 use linerate_meter::{ExportedBy, Flow};
 
 /// What came.
@@ -25,6 +25,8 @@ pub struct Found {
     pub unknown: u64,
     /// Templates that were learned, again or anew.
     pub templates: u64,
+    /// Elements of templates of flows that are not read, as nothing here says the same.
+    pub unread: u64,
     /// Templates that gave way to others for want of room.
     pub no_room: u64,
     /// Data records of IPFIX that did not come, by sequence numbers.
@@ -37,7 +39,7 @@ pub struct Found {
     pub sampling: u64,
 }
 
-/// A field of a template.
+/// A field of a template, as it is sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Spec {
     pub enterprise: u32,
@@ -50,6 +52,10 @@ pub struct Collector {
     enterprise: u32,
     sessions: Sessions,
     found: Found,
+    /// Is told which elements of a template are not read, and how often it was.
+    told: Option<fn(String)>,
+    times_told: usize,
+    steps: u64,
 }
 
 /// A header, and how much of the message it is.
@@ -74,6 +80,11 @@ pub(super) struct Clock {
 
 /// More than this is no gap.
 const FAR: u32 = 1 << 24;
+/// The most fields of a template; no exporter has as many.
+const MOST_FIELDS: usize = 1024;
+/// The most templates whose elements are named, and of one the most elements.
+const MOST_TOLD: usize = 64;
+const MOST_NAMED: usize = 16;
 
 /// A message is damaged.
 struct Malformed;
@@ -81,12 +92,23 @@ struct Malformed;
 impl Collector {
     /// Elements of `enterprise` are ours.
     pub fn new(limits: Limits, enterprise: u32) -> Self {
-        Collector { enterprise, sessions: Sessions::new(limits), found: Found::default() }
+        let sessions = Sessions::new(limits);
+        Collector { enterprise, sessions, found: Found::default(), told: None, times_told: 0, steps: 0 }
+    }
+
+    /// Has `told` called with the elements that are not read, once for each of the first templates that have any.
+    pub fn telling(self, told: fn(String)) -> Self {
+        Collector { told: Some(told), ..self }
     }
 
     /// What came so far.
     pub fn found(&self) -> Found {
         Found { sessions: self.sessions.begun, no_room: self.sessions.no_room, ..self.found }
+    }
+
+    /// How much was looked at so far: sets, records, fields, parts of templates. That is bounded by the bytes of messages.
+    pub fn steps(&self) -> u64 {
+        self.steps + self.sessions.walked
     }
 
     /// Takes one message of a session.
@@ -124,6 +146,7 @@ impl Collector {
                 result = Err(Malformed);
                 break;
             }
+            self.steps += 1;
             let (set, behind) = rest.split_at(length);
             rest = behind;
             let set = &set[4..];
@@ -180,7 +203,10 @@ impl Collector {
                 (true, 9) => (count / 4, count / 4 + usize::from(number()?) / 4),
                 (true, _) => (usize::from(number()?), count),
             };
-            let mut fields = Vec::new();
+            if count > MOST_FIELDS {
+                return Err(Malformed);
+            }
+            let (mut fields, mut unread) = (Vec::new(), Vec::new());
             for place in 0..count {
                 let (element, length) = (number()?, number()?);
                 let is_foreign = version == 10 && element & 1 << 15 != 0;
@@ -188,17 +214,47 @@ impl Collector {
                 let element = if is_foreign { element & !(1 << 15) } else { element };
                 // What scopes of NetFlow v9 are numbers of is something else.
                 let enterprise = if version == 9 && place < scopes { u32::MAX } else { enterprise };
-                fields.push(Spec { enterprise, element, length });
+                let spec = Spec { enterprise, element, length };
+                let meaning = Meaning::of(spec, self.enterprise);
+                // A field of no bytes says nothing: data would be walked for it without end.
+                if length > 0 {
+                    fields.push(Field { meaning, length });
+                }
+                if (length == 0 || meaning == Meaning::Unknown) && !is_options {
+                    unread.push(spec);
+                }
+                self.steps += 1;
             }
-            let shortest = |field: &Spec| if field.length == u16::MAX { 1 } else { usize::from(field.length) };
+            let shortest = |field: &Field| if field.length == u16::MAX { 1 } else { usize::from(field.length) };
             let least: usize = fields.iter().map(shortest).sum();
             if least == 0 {
                 return Err(Malformed);
             }
             self.found.templates += 1;
-            self.sessions.keep(session, domain, id, Template { fields, is_options, least });
+            if self.sessions.keep(session, domain, id, Template { fields, is_options, least }) {
+                self.name(session, domain, id, &unread);
+            }
         }
         Ok(())
+    }
+
+    /// Counts the elements of a new template that are not read, and names them.
+    fn name(&mut self, session: Session, domain: u32, id: u16, unread: &[Spec]) {
+        self.found.unread += unread.len() as u64;
+        let Some(told) = self.told.filter(|_| !unread.is_empty() && self.times_told < MOST_TOLD) else { return };
+        self.times_told += 1;
+        let of = session.exporter().map_or_else(String::new, |address| format!(" of {address}"));
+        let named = unread.iter().take(MOST_NAMED).map(|Spec { enterprise, element, .. }| match enterprise {
+            0 => element.to_string(),
+            enterprise => format!("{enterprise}/{element}"),
+        });
+        let named = named.collect::<Vec<_>>().join(", ");
+        let more = match unread.len().saturating_sub(MOST_NAMED) {
+            0 => String::new(),
+            more => format!(" and {more} more"),
+        };
+        let last = if self.times_told == MOST_TOLD { "; further templates are counted only" } else { "" };
+        told(format!("template {id}{of}, domain {domain}: elements not read: {named}{more}{last}"));
     }
 
     /// The records of a set, and how many there are; `None` where that is not known.
@@ -220,13 +276,15 @@ impl Collector {
         let (mut count, mut began) = (0, boot);
         // What is shorter than any record is padding.
         while set.len() >= template.least {
-            let mut record = Record::new(clock, self.enterprise, exporter);
+            let mut record = Record::new(clock, exporter);
+            self.steps += 1;
             for field in &template.fields {
+                self.steps += 1;
                 let Some(value) = value(field.length, &mut set) else {
                     self.found.malformed += 1;
                     return None;
                 };
-                record.set(*field, value);
+                record.set(field.meaning, value);
             }
             count += 1;
             self.found.sampling = self.found.sampling.max(record.sampling());
@@ -303,6 +361,3 @@ impl Head {
         }
     }
 }
-
-/// Nothing is known of a record's times.
-pub(super) const NO_TIME: Nanos = Nanos(0);

@@ -5,10 +5,10 @@
 //! full records. TCP flags are of one byte, as pmacct reads no other. VLANs are element 58 first, which everybody reads.
 
 use super::own::{RESPONDER, number};
+use super::times::{millis, ntp};
 use super::{Profile, Version};
 use crate::fields::{Field, Get, Part, REVERSE, fields};
-use linerate_burst::Nanos;
-use linerate_meter::{Direction, Flow, Level, Protocol};
+use linerate_meter::{Direction, Flow, Level, Protocol, Side};
 use linerate_wire::registry;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -63,7 +63,7 @@ impl Kind {
     pub fn of(flow: &Flow, profile: &Profile) -> Kind {
         Kind {
             ipv6: flow.ends.iter().any(|end| end.address.is_ipv6()),
-            biflow: profile.biflow && flow.sides.iter().all(|side| side.packets > 0),
+            biflow: profile.biflow && flow.sides.iter().all(Side::has_time),
             flood: flow.flows != 1,
             icmp: matches!(flow.protocol, registry::ICMP | registry::ICMPV6),
             tcp: profile.full && flow.tcp.is_some(),
@@ -385,16 +385,3 @@ pub(super) fn icmp_request(protocol: u8, kind: u8) -> u8 {
     let pairs = PAIRS[usize::from(protocol == registry::ICMPV6)];
     pairs.iter().find(|pair| pair[1] == kind).map_or(kind, |pair| pair[0])
 }
-
-pub(super) fn millis(time: Nanos) -> u64 {
-    time.0 / 1_000_000
-}
-
-/// Seconds since 1900 and a fraction (RFC 7011, 6.1.10), rounded up, so that the same nanoseconds come back.
-fn ntp(time: Nanos) -> u64 {
-    let (seconds, nanos) = (time.0 / 1_000_000_000 + SINCE_1900, time.0 % 1_000_000_000);
-    seconds << 32 | (nanos << 32).div_ceil(1_000_000_000)
-}
-
-/// From 1900 to 1970.
-pub(super) const SINCE_1900: u64 = 2_208_988_800;

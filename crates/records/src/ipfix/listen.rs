@@ -16,14 +16,16 @@ use rustix::net::{RecvFlags, sockopt};
 use std::fs::File;
 use std::io::{Error, ErrorKind, Read, Result};
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, ToSocketAddrs, UdpSocket};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// What the kernel is asked to keep of datagrams that wait; it gives what an administrator allows.
 const BUFFER: usize = 16 << 20;
 /// Datagrams that are taken in a row, before anybody else is looked at.
 const ROW: usize = 256;
-/// The same in the end: more than the kernel keeps.
-const LAST: usize = 1 << 17;
+/// How long they are taken in a row: so soon it is asked whether to go on.
+const ROW_TIME: Duration = Duration::from_millis(50);
+/// How long those are taken in the end that had arrived by then: more than the kernel keeps takes.
+const LAST_TIME: Duration = Duration::from_secs(2);
 /// How long is waited before it is asked whether to go on.
 const WAIT_NS: i64 = 50_000_000;
 
@@ -153,10 +155,17 @@ impl Listener {
     ) -> Result<()> {
         while goes_on(collector) {
             let ready = self.wait()?;
+            let mut asked = Instant::now();
             if ready.datagrams {
-                self.take_datagrams(ROW, collector, out)?;
+                self.take_datagrams(ROW, ROW_TIME, collector, out)?;
             }
             for place in ready.connections.into_iter().rev() {
+                if asked.elapsed() > ROW_TIME {
+                    asked = Instant::now();
+                    if !goes_on(collector) {
+                        break;
+                    }
+                }
                 if !self.take_stream(place, collector, out) {
                     self.leave(place, collector);
                 }
@@ -168,7 +177,7 @@ impl Listener {
             self.leave_slow(collector);
         }
         // What had arrived by then.
-        self.take_datagrams(LAST, collector, out)
+        self.take_datagrams(usize::MAX, LAST_TIME, collector, out)
     }
 
     fn wait(&self) -> Result<Ready> {
@@ -185,8 +194,18 @@ impl Listener {
         Ok(Ready { datagrams, listener: is_ready[0], connections })
     }
 
-    fn take_datagrams(&mut self, most: usize, collector: &mut Collector, out: &mut dyn FnMut(&Flow)) -> Result<()> {
+    fn take_datagrams(
+        &mut self,
+        most: usize,
+        time: Duration,
+        collector: &mut Collector,
+        out: &mut dyn FnMut(&Flow),
+    ) -> Result<()> {
+        let begun = Instant::now();
         for _ in 0..most {
+            if begun.elapsed() > time {
+                return Ok(());
+            }
             let Some(datagrams) = &self.datagrams else { return Ok(()) };
             let received = rustix::net::recvfrom(datagrams, self.buffer.as_mut_slice(), RecvFlags::DONTWAIT);
             let (bytes, from) = match received {

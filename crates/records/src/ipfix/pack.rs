@@ -1,6 +1,7 @@
 //! Records into messages no longer than they may be, and the templates that tell how to read them.
 
-use super::column::{Column, Kind, MOST_TEXTS, millis};
+use super::column::{Column, Kind, MOST_TEXTS};
+use super::times::millis;
 use super::types::types;
 use super::{Profile, Version};
 use linerate_burst::Nanos;
@@ -73,7 +74,7 @@ impl Packer {
                 self.layouts.insert(template, kind.columns(&self.profile));
                 out.push(self.template(template, now));
             }
-            let is_there = flow.sides.map(|side| side.packets > 0);
+            let is_there = flow.sides.map(|side| side.has_time());
             let sides: &[usize] = match is_there {
                 _ if kind.biflow => &[0],
                 [true, true] => &[0, 1],

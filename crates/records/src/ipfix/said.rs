@@ -1,16 +1,16 @@
 //! What a conversation said of itself, back from the elements that tell it. 0 and an empty text stand for what is absent.
 
-use crate::fields::{Part, fields};
+use crate::fields::names;
 use linerate_meter::Names;
 use linerate_meter::names::http::Request;
 use linerate_meter::names::quic;
 use linerate_meter::names::tls::{self, ClientHello, ServerHello};
 use linerate_meter::names::value::{Dns, Http, Tls, told};
 
-/// The field that an element of somebody else tells, if it is one of these.
-pub(super) fn field_of(enterprise: u32, element: u16) -> Option<&'static str> {
-    let mut names = fields().filter(|field| field.part == Part::Names);
-    names.find(|field| field.elements(0).any(|told| told == (enterprise, element))).map(|field| field.path)
+/// The place among [`names`] of the field that an element of somebody else tells, if it is one of these.
+pub(super) fn place_of(enterprise: u32, element: u16) -> Option<u8> {
+    let place = names().iter().position(|field| field.elements(0).any(|told| told == (enterprise, element)))?;
+    u8::try_from(place).ok()
 }
 
 /// Takes the value of a field.

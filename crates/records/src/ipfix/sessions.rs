@@ -3,11 +3,11 @@
 //! Room is bounded, whatever is sent, and nobody takes the room of others: who has too much, as a session or as a host, loses what
 //! of its own was used longest ago. Where all together have too much, whoever was heard longest ago is forgotten.
 
-use super::collect::Spec;
-use std::collections::{BTreeMap, HashMap};
+use super::elements::Meaning;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 
-/// How much is kept: in fields of templates, 12 bytes each. Any template and any domain is as much as 8 of them beside that, a session
+/// How much is kept: in fields of templates, 8 bytes each. Any template and any domain is as much as 8 of them beside that, a session
 /// as 24.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
@@ -63,9 +63,16 @@ impl Session {
     }
 }
 
+/// A field of a template: what its value says, and how long that is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Field {
+    pub meaning: Meaning,
+    pub length: u16,
+}
+
 #[derive(Debug)]
 pub(super) struct Template {
-    pub fields: Vec<Spec>,
+    pub fields: Vec<Field>,
     /// Whether it is of options: its records are about an exporter, not of flows.
     pub is_options: bool,
     /// The fewest bytes of a record.
@@ -94,6 +101,8 @@ struct Known {
     used: u64,
     size: usize,
     templates: HashMap<(u32, u16), (u64, Template)>,
+    /// The same by domain and kind (true: of options), so that all of a kind are found without a look at others.
+    kinds: BTreeSet<(u32, bool, u16)>,
     domains: HashMap<u32, (u64, Domain)>,
     order: BTreeMap<u64, Part>,
 }
@@ -118,12 +127,14 @@ pub(super) struct Sessions {
     pub begun: u64,
     /// Templates that gave way.
     pub no_room: u64,
+    /// Templates that were looked at to forget those of a kind.
+    pub walked: u64,
 }
 
 impl Sessions {
     pub fn new(limits: Limits) -> Self {
         let (known, hosts, order) = (HashMap::new(), HashMap::new(), BTreeMap::new());
-        Sessions { limits, known, hosts, order, size: 0, clock: 0, begun: 0, no_room: 0 }
+        Sessions { limits, known, hosts, order, size: 0, clock: 0, begun: 0, no_room: 0, walked: 0 }
     }
 
     /// A session says something.
@@ -157,18 +168,20 @@ impl Sessions {
         Some(template)
     }
 
-    /// Keeps a template; one that is known already is so for longer.
-    pub fn keep(&mut self, session: Session, domain: u32, id: u16, template: Template) {
+    /// Keeps a template; one that is known already is so for longer. Whether it was not.
+    pub fn keep(&mut self, session: Session, domain: u32, id: u16, template: Template) -> bool {
         let same = |known: &Template| known.fields == template.fields && known.is_options == template.is_options;
         if self.template(session, domain, id).is_some_and(same) {
-            return;
+            return false;
         }
         self.forget(session, domain, id);
-        let (Some(known), size) = (self.known.get_mut(&session), OF_PART + template.fields.len()) else { return };
+        let (Some(known), size) = (self.known.get_mut(&session), OF_PART + template.fields.len()) else { return false };
         self.clock += 1;
+        known.kinds.insert((domain, template.is_options, id));
         known.templates.insert((domain, id), (self.clock, template));
         known.order.insert(self.clock, Part::Template(domain, id));
         self.grow(session, size);
+        true
     }
 
     /// Forgets a template that is withdrawn.
@@ -176,6 +189,7 @@ impl Sessions {
         let Some(known) = self.known.get_mut(&session) else { return };
         if let Some((used, template)) = known.templates.remove(&(domain, id)) {
             known.order.remove(&used);
+            known.kinds.remove(&(domain, template.is_options, id));
             self.shrink(session, OF_PART + template.fields.len());
         }
     }
@@ -183,10 +197,8 @@ impl Sessions {
     /// Forgets all templates of a kind in a domain.
     pub fn forget_all(&mut self, session: Session, domain: u32, is_options: bool) {
         let Some(known) = self.known.get(&session) else { return };
-        let is_one = |(key, (_, template)): &(&(u32, u16), &(u64, Template))| {
-            key.0 == domain && template.is_options == is_options
-        };
-        let ids: Vec<u16> = known.templates.iter().filter(is_one).map(|(key, _)| key.1).collect();
+        let of_kind = known.kinds.range((domain, is_options, 0)..=(domain, is_options, u16::MAX));
+        let ids: Vec<u16> = of_kind.inspect(|_| self.walked += 1).map(|(_, _, id)| *id).collect();
         ids.into_iter().for_each(|id| self.forget(session, domain, id));
     }
 
@@ -304,7 +316,7 @@ mod tests {
     }
 
     fn template(fields: usize) -> Template {
-        let fields = vec![Spec { enterprise: 0, element: 8, length: 4 }; fields];
+        let fields = vec![Field { meaning: Meaning::Unknown, length: 4 }; fields];
         Template { fields, is_options: false, least: 4 }
     }
 
@@ -314,6 +326,7 @@ mod tests {
             let templates: usize = known.templates.values().map(|(_, one)| OF_PART + one.fields.len()).sum();
             assert_eq!(known.size, OF_SESSION + templates + known.domains.len() * OF_PART);
             assert_eq!(known.order.len(), known.templates.len() + known.domains.len());
+            assert_eq!(known.kinds.len(), known.templates.len());
             known.size
         });
         assert_eq!(sizes.sum::<usize>(), sessions.size);
@@ -330,7 +343,7 @@ mod tests {
         // Many templates of one session, of which one is used again and again, and another sent again.
         let noisy = from(2, 1);
         sessions.hear(noisy);
-        [300, 301].into_iter().for_each(|id| sessions.keep(noisy, 0, id, template(10)));
+        [300, 301].into_iter().for_each(|id| assert!(sessions.keep(noisy, 0, id, template(10))));
         for id in 400..2000 {
             sessions.keep(noisy, 7, id, template(20));
             assert!(sessions.template(noisy, 0, 300).is_some());

@@ -1,3 +1,5 @@
+mod foreign;
+
 use super::*;
 use crate::tests::flow;
 use linerate_burst::Nanos;
@@ -322,9 +324,9 @@ fn times_since_the_exporter_began_and_icmp_by_its_type_alone_are_understood() {
     // 50 days later the same clock has gone round once.
     let round = 1_u64 << 32;
     let clock = collect::Clock { seconds: (BEGAN / 1000 + round / 1000 + 100) as u32, uptime: None, boot: Some(BEGAN) };
-    let mut record = back::Record::new(clock, ENTERPRISE, Default::default());
+    let mut record = back::Record::new(clock, Default::default());
     for (element, value) in [(8, &[1; 4]), (12, &[2; 4]), (22, &first), (21, &last), (2, &[1; 4])] {
-        record.set(collect::Spec { enterprise: 0, element, length: 4 }, value);
+        record.set(elements::Meaning::of(collect::Spec { enterprise: 0, element, length: 4 }, ENTERPRISE), value);
     }
     assert_eq!(record.flow().unwrap().last().0, began + (round + 61_500) * millis);
 }

@@ -44,6 +44,9 @@ pub(super) fn run(args: &Args, from: &Collected) -> anyhow::Result<Exit> {
     args.check_places(&specs, how, from.listen.as_ref().is_some_and(|(_, is_secure)| *is_secure))?;
     let about = args.ask.shown(args.is_shown())?;
     let mut collector = Collector::new(Limits::default(), args.meter.enterprise()?);
+    if !args.show.quiet {
+        collector = collector.telling(|text| fail(shown(&text)));
+    }
     let identity = args.receive.identity_of(from.listen.is_some())?;
     let mut listener = match &from.listen {
         Some((at, true)) => Some(Listener::bind_secure(at, &args.meter.tls_files()?, |text| fail(shown(&text)))?),
@@ -187,7 +190,7 @@ fn account(subject: &str, found: Found) -> Ledger {
     ledger
 }
 
-fn notes(found: Found) -> [(Count, u64); 9] {
+fn notes(found: Found) -> [(Count, u64); 10] {
     [
         (Count::CollectSessions, found.sessions),
         (Count::CollectMessages, found.messages),
@@ -195,6 +198,7 @@ fn notes(found: Found) -> [(Count, u64); 9] {
         (Count::CollectMalformed, found.malformed),
         (Count::CollectRefused, found.refused),
         (Count::CollectUnknown, found.unknown),
+        (Count::CollectUnread, found.unread),
         (Count::CollectNoRoom, found.no_room),
         (Count::CollectMissing, found.lost),
         (Count::CollectMissingMessages, found.lost_messages),
