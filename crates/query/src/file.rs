@@ -50,6 +50,10 @@ pub(crate) type Show<'a, R> = dyn FnMut(&Batch, Option<&[bool]>, usize) -> R + '
 impl File {
     /// Opens a file; `read` counts the bytes that are read of it.
     pub fn open(path: &Path, read: &Arc<AtomicU64>) -> Result<Self, String> {
+        // A FIFO would be waited for.
+        if std::fs::metadata(path).is_ok_and(|data| !data.is_file()) {
+            return Err("not a regular file".to_owned());
+        }
         let file = std::fs::File::open(path).and_then(|file| Pieces::of(file, read));
         let file = file.map_err(|error| error.to_string())?;
         let options = ArrowReaderOptions::new().with_skip_arrow_metadata(true);

@@ -8,10 +8,11 @@ use crate::filter::{Filter, Memo};
 use crate::folder::Stored;
 use linerate_meter::Flow;
 use linerate_records::back::{self, Value};
+use std::cell::Cell;
 use std::collections::VecDeque;
-use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::panic::{self, AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, Once, PoisonError};
 
 /// What was read to answer, and what was not.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -333,7 +334,25 @@ fn locked(waiting: &Mutex<Waiting>) -> MutexGuard<'_, Waiting> {
     waiting.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// A damaged file may break an assumption of its reader; then the file is what is wrong.
+thread_local! {
+    /// Whether a panic of this thread is of a damaged file, and caught.
+    static IS_CAUGHT: Cell<bool> = const { Cell::new(false) };
+}
+
+/// A damaged file may break an assumption of its reader; then the file is what is wrong. That is told by the error alone: without a hook
+/// the place and the stack would be printed in front of it.
 fn survive<T>(work: impl FnOnce() -> Result<T, String>) -> Result<T, String> {
-    catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|_| Err("damaged: its reader gave up".to_owned()))
+    static HOOK: Once = Once::new();
+    HOOK.call_once(|| {
+        let before = panic::take_hook();
+        panic::set_hook(Box::new(move |panic| {
+            if !IS_CAUGHT.get() {
+                before(panic);
+            }
+        }));
+    });
+    let outer = IS_CAUGHT.replace(true);
+    let result = catch_unwind(AssertUnwindSafe(work));
+    IS_CAUGHT.set(outer);
+    result.unwrap_or_else(|_| Err("damaged: its reader gave up".to_owned()))
 }

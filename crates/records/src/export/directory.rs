@@ -6,9 +6,10 @@ use rustix::fs::{
 };
 use rustix::io::Errno;
 use std::ffi::OsStr;
-use std::fs::File;
+use std::fs::{DirBuilder, File};
 use std::io::{self, ErrorKind};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
 /// An open folder: everything in it is made and renamed relative to it, and links in it are not followed.
@@ -35,7 +36,7 @@ impl Directory {
 
     /// The folder of this name in it, which is made if it is not there.
     pub fn within(&self, name: &str) -> io::Result<Self> {
-        match mkdirat(&self.open, name, Mode::from_raw_mode(0o777)) {
+        match mkdirat(&self.open, name, Mode::RWXU) {
             Ok(()) => self.sync()?,
             Err(Errno::EXIST) => {}
             Err(error) => return Err(error.into()),
@@ -52,13 +53,18 @@ impl Directory {
     /// Makes a file; an error if there is anything of its name.
     pub fn new_file(&self, name: &OsStr) -> io::Result<File> {
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        Ok(openat(&self.open, name, flags, Mode::from_raw_mode(0o666))?.into())
+        Ok(openat(&self.open, name, flags, OWNER)?.into())
     }
 
-    /// Opens a file; no link is followed.
-    pub fn file(&self, name: &str, how: OFlags) -> io::Result<File> {
-        let flags = how | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        Ok(openat(&self.open, name, flags, Mode::from_raw_mode(0o666))?.into())
+    /// Opens a file. No link is followed, and a FIFO or a device, which could be waited for without end, is refused.
+    pub fn file(&self, name: impl AsRef<OsStr>, how: OFlags) -> io::Result<File> {
+        let flags = how | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
+        let file = File::from(openat(&self.open, name.as_ref(), flags, OWNER)?);
+        if !file.metadata()?.is_file() {
+            let path = self.path.join(name.as_ref());
+            return Err(io::Error::new(ErrorKind::InvalidInput, format!("{}: not a regular file", path.display())));
+        }
+        Ok(file)
     }
 
     /// Gives a file another name, in place of what has it.
@@ -89,6 +95,8 @@ impl AsFd for Directory {
     }
 }
 
+/// Records have addresses and names in them: what is made is for its owner alone.
+const OWNER: Mode = Mode::RUSR.union(Mode::WUSR);
 const FOLDER: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
 
 /// The folder that a path is in.
@@ -113,7 +121,7 @@ fn make_with(folder: &Path, sync: &mut dyn FnMut(&Path) -> io::Result<()>) -> io
 }
 
 fn make_one(folder: &Path, sync: &mut dyn FnMut(&Path) -> io::Result<()>) -> io::Result<()> {
-    match std::fs::create_dir(folder) {
+    match DirBuilder::new().mode(Mode::RWXU.bits()).create(folder) {
         Ok(()) => sync(parent(folder)),
         Err(_) if folder.is_dir() => Ok(()),
         Err(error) => Err(error),
@@ -167,6 +175,27 @@ mod tests {
         std::os::unix::fs::symlink(elsewhere.join("b"), moved.join("b")).unwrap();
         folder.new_file("b".as_ref()).unwrap_err();
         assert_eq!(std::fs::read_dir(&elsewhere).unwrap().count(), 0);
+        std::fs::remove_dir_all(root).unwrap();
+    }
+
+    #[test]
+    fn what_is_made_is_for_its_owner_alone_and_a_fifo_is_not_waited_for() {
+        use std::os::unix::fs::PermissionsExt;
+        let root = scratch("modes");
+        let folder = Directory::make(&root.join("a/b")).unwrap();
+        folder.within("c").unwrap().new_file("new".as_ref()).unwrap();
+        folder.file("lock", OFlags::RDWR | OFlags::CREATE).unwrap();
+        for (path, mode) in [("a", 0o700), ("a/b", 0o700), ("a/b/c", 0o700), ("a/b/c/new", 0o600), ("a/b/lock", 0o600)]
+        {
+            let found = std::fs::metadata(root.join(path)).unwrap().permissions().mode();
+            assert_eq!(found & 0o777, mode, "{path}");
+        }
+        rustix::fs::mknodat(&folder, "journal", rustix::fs::FileType::Fifo, OWNER, 0).unwrap();
+        for how in [OFlags::RDONLY, OFlags::RDWR, OFlags::WRONLY, OFlags::RDWR | OFlags::CREATE] {
+            let error = folder.file("journal", how).unwrap_err();
+            // Nobody reads it: to write is refused by the system.
+            assert!(error.raw_os_error() == Some(6) || error.to_string().contains("not a regular file"), "{error}");
+        }
         std::fs::remove_dir_all(root).unwrap();
     }
 

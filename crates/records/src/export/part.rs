@@ -2,6 +2,7 @@
 
 use super::directory::Directory;
 use linerate_record::numbered;
+use rustix::fs::{FlockOperation, OFlags, flock};
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io::{self, ErrorKind};
@@ -17,24 +18,31 @@ pub(super) struct Part {
     part: OsString,
     /// Once it is complete.
     pub name: OsString,
+    /// What a run that died had left of it, and where that is now, for people.
+    pub leftover: Option<String>,
 }
 
 impl Part {
-    /// Makes `name.part` in a folder.
+    /// Makes `name.part` in a folder, and holds a lock on it as long as it is written. One that a run has left that was killed goes
+    /// to a name with a number, so that nothing of it is lost and the next run need not wait for anybody.
     ///
     /// # Errors
-    /// It is there already: another run is writing it, or one was cut off, and what it wrote is not to be lost.
+    /// Another run is writing it.
     pub fn make(folder: Directory, name: &OsStr) -> io::Result<Self> {
         let mut part = name.to_owned();
         part.push(".part");
-        let file = folder.new_file(&part).map_err(|error| {
+        let told = |error: io::Error| {
             let advice = match error.kind() {
-                ErrorKind::AlreadyExists => ": another run is writing it, or one was cut off: move it away if none is",
+                ErrorKind::AlreadyExists => ": another run is writing it; wait for it to end, or write to another file",
                 _ => "",
             };
             io::Error::new(error.kind(), format!("{}: {error}{advice}", folder.path.join(&part).display()))
-        })?;
-        Ok(Part { file, folder, part, name: name.to_owned() })
+        };
+        let leftover = set_aside(&folder, &part, name).map_err(told)?;
+        let file = folder.new_file(&part).map_err(told)?;
+        // Where there are no locks a leftover is never moved.
+        let _ = flock(&file, FlockOperation::NonBlockingLockExclusive);
+        Ok(Part { file, folder, part, name: name.to_owned(), leftover })
     }
 
     /// Another handle to the same file and the same place in it.
@@ -105,6 +113,33 @@ impl Part {
     }
 }
 
+/// Gives what a run that died has left of a file another name; what is empty is removed. `AlreadyExists`: somebody writes it.
+fn set_aside(folder: &Directory, part: &OsStr, name: &OsStr) -> io::Result<Option<String>> {
+    let file = match folder.file(part, OFlags::RDONLY) {
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
+        file => file?,
+    };
+    flock(&file, FlockOperation::NonBlockingLockExclusive).map_err(|_| io::Error::from(ErrorKind::AlreadyExists))?;
+    // Another run may have moved it, and begun its own, before the lock was had.
+    let (data, there) = (file.metadata()?, folder.look(part)?);
+    if (there.st_dev, there.st_ino) != (data.dev(), data.ino()) {
+        return Err(ErrorKind::AlreadyExists.into());
+    }
+    if data.len() == 0 {
+        return folder.remove(part).map(|()| None);
+    }
+    let names = (1..).map(|number| OsString::from(format!("{}.{number}.part", name.to_string_lossy())));
+    let is_free = |name: &OsString| folder.look(name).is_err_and(|error| error.kind() == ErrorKind::NotFound);
+    let free = names.into_iter().take(MOST_LEFTOVERS).find(is_free).ok_or(ErrorKind::AlreadyExists)?;
+    folder.rename(part, &free)?;
+    folder.sync()?;
+    let [part, free] = [part, &free].map(|name| folder.path.join(name));
+    Ok(Some(format!("{}: left by a run that died; it is kept as {}", part.display(), free.display())))
+}
+
+/// Leftovers of one file that are kept beside it.
+const MOST_LEFTOVERS: usize = 10_000;
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -114,14 +149,21 @@ mod tests {
         let folder = std::env::temp_dir().join(format!("linerate-part-{}", std::process::id()));
         std::fs::create_dir_all(&folder).unwrap();
         let path = folder.join("flows.jsonl");
-        std::fs::write(folder.join("flows.jsonl.part"), "of a run before").unwrap();
         let make = || Part::make(Directory::open(&folder).unwrap(), "flows.jsonl".as_ref());
-        let error = make().unwrap_err().to_string();
-        assert!(error.contains("flows.jsonl.part") && error.contains("move it away"), "{error}");
-        assert_eq!(std::fs::read(folder.join("flows.jsonl.part")).unwrap(), b"of a run before");
-
-        std::fs::remove_file(folder.join("flows.jsonl.part")).unwrap();
+        for (number, text) in [(1, "of a run before"), (2, "of another")] {
+            std::fs::write(folder.join("flows.jsonl.part"), text).unwrap();
+            let part = make().unwrap();
+            let kept = folder.join(format!("flows.jsonl.{number}.part"));
+            assert!(part.leftover.as_ref().unwrap().ends_with(kept.to_str().unwrap()), "{part:?}");
+            assert_eq!(std::fs::read_to_string(&kept).unwrap(), text);
+            // As long as somebody writes it nobody else does, and it stays.
+            let error = make().unwrap_err().to_string();
+            assert!(error.contains("flows.jsonl.part") && error.contains("another run is writing it"), "{error}");
+        }
+        [1, 2].map(|number| std::fs::remove_file(folder.join(format!("flows.jsonl.{number}.part"))).unwrap());
+        // An empty one is nothing to keep.
         let part = make().unwrap();
+        assert_eq!((&part.leftover, std::fs::read_dir(&folder).unwrap().count()), (&None, 1));
         io::Write::write_all(&mut part.handle().unwrap(), b"all").unwrap();
         assert!(!path.exists());
         part.complete().unwrap();

@@ -138,6 +138,9 @@ pub(super) fn check(name: &str, options: &Options) -> Result<()> {
         ship if ship.sasl == Some(Sasl::Plain) && !is_secure(name) => {
             wrong("sasl=plain sends the password as it is: kafka+tls:// or sasl=scram-sha-256")
         }
+        ship if name.starts_with("clickhouse://") && !target.is_loopback() && clickhouse::has_secret(&target, ship) => {
+            wrong("HTTP sends user and password as they are: clickhouse+https://, or a ClickHouse on this machine")
+        }
         #[cfg(not(feature = "tls"))]
         ship if ship.sasl.is_some() || is_secure(name) => super::secure::without(),
         ship if ship.window.is_some() && name.starts_with("kafka") => {

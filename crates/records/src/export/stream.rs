@@ -81,6 +81,9 @@ pub(super) fn file(name: &str, options: &Options) -> Result<Box<dyn Exporter>> {
     let file = path.file_name().ok_or_else(none)?;
     let folder = parent(&path);
     let part = Part::make(Directory::open(folder).map_err(|error| at(folder, "cannot be opened", error))?, file)?;
+    if let (Some(leftover), Some(told)) = (&part.leftover, options.told) {
+        told(leftover.clone());
+    }
     let file = part.handle()?;
     Stream::over(name, how, Some(part), Box::new(file))
 }
@@ -164,8 +167,9 @@ impl Stream {
         self.files += 1;
         part = Part::make(part.folder, &part.name)?;
         self.begin(Box::new(part.handle()?))?;
+        let leftover = part.leftover.take().map_or_else(String::new, |leftover| format!("; {leftover}"));
         self.part = Some(part);
-        Ok(Some(format!("{done}: {records} records are complete")))
+        Ok(Some(format!("{done}: {records} records are complete{leftover}")))
     }
 
     /// Counts what went with a file that somebody removed.

@@ -82,6 +82,11 @@ pub(super) fn table(target: &Target) -> Result<String> {
     Ok(names.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join("."))
 }
 
+/// Whether anything is sent that only the other side is to know.
+pub(super) fn has_secret(target: &Target, ship: &Shipping) -> bool {
+    target.user.is_some() || ship.password.is_some() || std::env::var_os(PASSWORD).is_some()
+}
+
 impl ClickHouse {
     pub fn new(
         name: &str,

@@ -3,12 +3,22 @@
 use super::super::host::host_and_port;
 use super::crc32c;
 use std::io::{Error, ErrorKind, Result};
+use std::net::IpAddr;
 
 /// What a target says: `SCHEME://[USER@]HOST[:PORT][,HOST...]/PATH`.
 pub(super) struct Target {
     pub user: Option<String>,
     pub hosts: Vec<(String, u16)>,
     pub path: String,
+}
+
+impl Target {
+    /// Whether what is sent stays on this machine.
+    pub fn is_loopback(&self) -> bool {
+        self.hosts.iter().all(|(host, _)| {
+            host == "localhost" || host.parse::<IpAddr>().is_ok_and(|address| address.to_canonical().is_loopback())
+        })
+    }
 }
 
 /// Reads what a target says.
@@ -66,6 +76,17 @@ mod tests {
             assert!(of(wrong).unwrap_err().to_string().contains("write it as"), "{wrong}");
         }
         assert!(of("clickhouse://u:p@h/t").unwrap_err().to_string().contains("--ship password=FILE"));
+    }
+
+    #[test]
+    fn a_loopback_is_one_by_its_address() {
+        let is_loopback = |host: &str| target(&format!("clickhouse://{host}/t")).unwrap().is_loopback();
+        for host in ["127.0.0.1", "127.9.9.9:81", "[::1]", "[::ffff:127.0.0.1]", "localhost:8123"] {
+            assert!(is_loopback(host), "{host}");
+        }
+        for host in ["10.0.0.1", "localhost.example", "[2001:db8::1]", "127.example", "127.0.0.1,10.0.0.1"] {
+            assert!(!is_loopback(host), "{host}");
+        }
     }
 
     #[test]

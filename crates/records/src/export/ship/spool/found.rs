@@ -5,7 +5,7 @@ use super::super::journal::{Journal, Line, Outcome};
 use super::super::state::{State, is_batch, name_of};
 use super::aside::{DAMAGED, UNCLAIMED, ending};
 use super::{Directory, Spool};
-use rustix::fs::{FlockOperation, OFlags, flock};
+use rustix::fs::{FlockOperation, Mode, OFlags, fchmod, flock};
 use rustix::io::Errno;
 use std::collections::BTreeSet;
 use std::io::{Error, ErrorKind, Result};
@@ -34,6 +34,8 @@ impl Spool {
     /// Another process uses it (`ResourceBusy`); the system's; the journal is none.
     pub fn open(folder: Directory, terms: Terms) -> Result<Self> {
         let lock = folder.file(LOCK, OFlags::RDWR | OFlags::CREATE)?;
+        // Whoever may open it may hold it; one of an earlier version is open to all. Of another user's it stays as it is.
+        let _ = fchmod(&lock, Mode::RUSR | Mode::WUSR);
         flock(&lock, FlockOperation::NonBlockingLockExclusive).map_err(|error| match error {
             Errno::WOULDBLOCK => Error::new(
                 ErrorKind::ResourceBusy,
