@@ -2,6 +2,8 @@
 
 #[path = "follow/cases.rs"]
 mod cases;
+#[path = "follow/cut.rs"]
+mod cut;
 #[path = "follow/forged.rs"]
 mod forged;
 #[path = "follow/hostile.rs"]

@@ -2,7 +2,9 @@
 
 use linerate_burst::{Desc, Flags, Nanos};
 use linerate_wire::{Layer, Layers, Link, Protocol, Pseudo, Role, Stop};
-use linerate_wire::{dissect, geneve, gre, ipv4, ipv6, ipv6_fragment, registry, tcp, vxlan};
+use linerate_wire::{
+    dissect, ethernet, geneve, gre, gtp_u, ipv4, ipv6, ipv6_fragment, pppoe, registry, tcp, vlan, vxlan,
+};
 use std::hash::{Hash, Hasher};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
@@ -121,10 +123,9 @@ pub(super) fn look<'a>(link: Link, desc: &Desc, frame: &'a [u8], checksums: bool
         return Found::Malformed;
     };
     let payload = layers.payload(frame);
-    // What the packet says, as far as the frame had room for it.
-    let room = (desc.wire as usize).saturating_sub(last.end() as usize).max(payload.len());
-    let said = ip.end.map_or(room, |end| end.saturating_sub(last.end() as usize));
-    let cut = said.min(room).min(LONGEST).saturating_sub(payload.len());
+    // Of a frame that is there whole nothing is missing, whatever its headers say.
+    let is_cut = frame.len() < desc.wire as usize;
+    let cut = if is_cut { missing(desc.wire as usize, frame, all, payload.len()) } else { 0 };
     let is_known = desc.flags.contains(Flags::CHECKSUM_PARTIAL) || desc.flags.contains(Flags::CHECKSUM_VALID);
     if checksums && !is_known && cut == 0 && ip.is_wrong(frame, last, payload) {
         return Found::BadChecksum;
@@ -144,6 +145,37 @@ pub(super) fn look<'a>(link: Link, desc: &Desc, frame: &'a [u8], checksums: bool
     })
 }
 
+/// How many bytes of the payload were sent and not captured: as far as the frame went, and all headers say that it goes.
+#[cold]
+fn missing(wire: usize, frame: &[u8], layers: &[Layer], payload: usize) -> usize {
+    let said = layers.iter().filter_map(|layer| said_end(frame, layer));
+    let end = said.fold(wire, usize::min);
+    let start = layers.last().map_or(0, |last| last.end() as usize);
+    end.saturating_sub(start).min(LONGEST).saturating_sub(payload)
+}
+
+/// Where what a header covers ends, from the start of the frame, if it says so.
+fn said_end(frame: &[u8], header: &Layer) -> Option<usize> {
+    let word = |at: usize| {
+        let bytes = frame.get(header.offset as usize + at..)?.first_chunk()?;
+        Some(usize::from(u16::from_be_bytes(*bytes)))
+    };
+    let is_length = |length: &usize| *length <= usize::from(ethernet::MAX_LENGTH);
+    // 0 means that it does not fit, or that a card sets it later.
+    let is_set = |length: &usize| *length > 0;
+    let (length, from) = match header.protocol {
+        Protocol::Ethernet => (word(ethernet::LEN - 2).filter(is_length)?, ethernet::LEN),
+        Protocol::Vlan => (word(vlan::LEN - 2).filter(is_length)?, vlan::LEN),
+        Protocol::Pppoe => (word(4)?, pppoe::LEN),
+        Protocol::Ipv4 => (word(2).filter(is_set)?, 0),
+        Protocol::Ipv6 => (word(4).filter(is_set)?, ipv6::LEN),
+        Protocol::Udp => (word(4).filter(is_set)?, 0),
+        Protocol::GtpU => (word(2)?, gtp_u::LEN),
+        _ => return None,
+    };
+    Some(header.offset as usize + from + length)
+}
+
 /// Whether an IP or TCP header was announced, and is not there as it should be.
 fn is_broken(stop: Stop) -> bool {
     let (Stop::Truncated(protocol) | Stop::Malformed(protocol, _)) = stop else { return false };
@@ -157,8 +189,6 @@ struct Ip {
     destination: u128,
     /// Of what is behind all IP headers.
     protocol: u8,
-    /// Where the packet ends, from the start of the frame; `None` where it does not say.
-    end: Option<usize>,
     is_fragment: bool,
     /// None where the final destination stands in a routing header.
     pseudo: Option<Pseudo>,
@@ -175,7 +205,6 @@ impl Ip {
                 source: u32::from(view.source()).into(),
                 destination: u32::from(view.destination()).into(),
                 protocol: view.protocol(),
-                end: Some(usize::from(view.total_len())).filter(|length| *length > 0).map(|length| offset + length),
                 is_fragment: view.is_fragment(),
                 pseudo: Some(view.pseudo()),
             });
@@ -184,13 +213,11 @@ impl Ip {
         let extensions = || behind.iter().take_while(|layer| layer.protocol.role() == Role::Extension);
         let last = extensions().last().and_then(|layer| frame.get(layer.offset as usize));
         let routed = extensions().any(|layer| layer.protocol == Protocol::Routing);
-        let length = usize::from(view.payload_len());
         Some(Ip {
             version: 6,
             source: view.source().into(),
             destination: view.destination().into(),
             protocol: last.copied().unwrap_or(view.next_header()),
-            end: Some(length).filter(|length| *length > 0).map(|length| offset + ipv6::LEN + length),
             is_fragment: extensions().any(|layer| is_part(frame, layer)),
             pseudo: (!routed).then(|| view.pseudo()),
         })
