@@ -11,7 +11,6 @@
 
 mod dispatch;
 mod meters;
-mod time;
 pub mod watch;
 mod worker;
 
@@ -19,8 +18,8 @@ pub use self::meters::Meters;
 pub use self::worker::Load;
 
 use self::dispatch::Dispatch;
-use self::time::Arrivals;
 use self::worker::{Shared, finish};
+use crate::arrivals::Arrivals;
 use crate::consumer::{Consumer, Demand, End, Look, Order, Round, Start};
 use crate::control::Progress;
 use crate::error::ReceiveError;
@@ -151,12 +150,7 @@ impl<R: Records + Send + 'static> Metering<R> {
     fn hand(&mut self, round: &Round<'_>) {
         let Metering { selector, work, picks, handed, arrivals, .. } = self;
         let frames = round.frames();
-        if let [burst] = round.bursts {
-            arrivals.note(burst.descs().iter().rev().map(|desc| desc.time), round.elapsed);
-        } else {
-            let time = |pick: &Pick| round.bursts[pick.lane()].descs()[pick.index()].time;
-            arrivals.note(round.picks.iter().rev().map(time), round.elapsed);
-        }
+        arrivals.see(round);
         match work {
             Work::InPlace(metering) if selector.is_everything() => {
                 selector.take_all(frames);

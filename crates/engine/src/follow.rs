@@ -14,6 +14,7 @@ pub use self::conversation::{Conversation, Form};
 pub use self::files::{Files, FilesOptions, Gaps};
 pub use self::records::Records;
 
+use crate::arrivals::Arrivals;
 use crate::consumer::{Consumer, Demand, End, Look, Order, Round};
 use crate::control::Progress;
 use crate::error::ReceiveError;
@@ -86,6 +87,7 @@ impl Outlet for Nowhere {
 pub struct Following {
     selector: Selector,
     follow: Follow,
+    arrivals: Arrivals,
     out: Watched,
     progress: Arc<Progress>,
     picks: Vec<Pick>,
@@ -158,6 +160,7 @@ impl Following {
         Following {
             selector: Selector::new(Selection { slice: None, ..selection }),
             follow: Follow::new(config),
+            arrivals: Arrivals::default(),
             out: Watched { out, longest: Vec::new() },
             progress: Progress::new(),
             picks: Vec::new(),
@@ -232,10 +235,13 @@ impl Consumer for Following {
 
     fn take(&mut self, round: &mut Round<'_>) -> Result<(), ReceiveError> {
         let learned = self.selector.learn(round.interfaces);
+        self.arrivals.see(round);
         self.follow(round);
         if round.frames() == 0 {
             if round.complete != Nanos::MAX {
-                self.follow.pause(round.complete.min(round.now), &mut self.out);
+                // Of a pipe that is the newest time of a frame, which may be wrong.
+                let now = self.arrivals.bound(round.complete.min(round.now), round.elapsed);
+                self.follow.pause(now, &mut self.out);
             }
             self.out.out.flush();
         }

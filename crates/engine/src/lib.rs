@@ -113,6 +113,7 @@
 
 mod acceptor;
 pub mod answer;
+mod arrivals;
 pub mod capture;
 pub mod check;
 pub mod clock;

@@ -6,13 +6,15 @@
 //!
 //! - `segment`: what a frame says;
 //! - `table`: the connections, and which of them gives way;
+//! - `generations`: which connection of the same ends a segment belongs to;
 //! - `side`: one direction; `held`: what waits behind a gap; [`Overlap`]: which bytes count where two segments differ;
 //! - `clock`: the time by the frames.
 //!
 //! # What is taken for what
 //!
 //! A connection begins with a SYN, or in its middle with whatever is seen of it first but a reset. A SYN of another sequence number begins
-//! another one. It ends when both sides have said so or one has reset it (and goes on no
+//! another one. Such a SYN may be stale or forged, so the connection before stays, and each segment goes to the one of the two that its numbers
+//! fit: `generations`. A connection ends when both sides have said so or one has reset it (and goes on no
 //! more); what comes for it within a minute (repeats, as a rule) is still
 //! its own. An offset counts from the byte behind the SYN, or from the first one seen. A segment more than a window (1 GiB) away from all
 //! that is known is not believed in, until sixteen in a row are. Payload of a reset is no part of the stream, nor is what lies behind a FIN.
@@ -25,6 +27,7 @@
 
 mod clock;
 mod contract;
+mod generations;
 mod held;
 mod overlap;
 mod segment;
@@ -35,7 +38,7 @@ pub use self::contract::{About, Began, Config, Counts, Ending, Output, Summary, 
 pub use self::overlap::Overlap;
 pub use self::side::Tally;
 
-use self::clock::Clock;
+use self::clock::{Clock, Correction};
 use self::segment::{Found, Segment, look};
 use self::side::{GAP, Side};
 use self::table::{List, Table};
@@ -76,6 +79,8 @@ struct Waiting {
     number: u64,
     side: usize,
     since: Nanos,
+    /// How far its receiver had all then.
+    acked: u64,
 }
 
 /// What handing on takes.
@@ -136,7 +141,9 @@ impl Follow {
 
     /// Takes a frame.
     pub fn take(&mut self, link: Link, desc: &Desc, frame: &[u8], out: &mut impl Output) -> Taken {
-        self.clock.advance(desc.time);
+        if let Some(correction) = self.clock.advance(desc.time) {
+            self.correct(correction);
+        }
         let found = look(link, desc, frame, self.config.checksums, &mut self.layers);
         let taken = match &found {
             Found::Segment(segment) => match self.segment(segment, out) {
@@ -169,9 +176,18 @@ impl Follow {
         }
     }
 
+    /// Stamps of frames in doubt are corrected. State that was touched since stands at the ends of its lists.
+    #[cold]
+    fn correct(&mut self, correction: Correction) {
+        let Correction { above, most } = correction;
+        let in_doubt = self.waiting.iter_mut().rev().take_while(|waiting| waiting.since > above);
+        in_doubt.for_each(|waiting| waiting.since = waiting.since.min(most));
+        self.table.correct(above, most);
+    }
+
     fn segment(&mut self, segment: &Segment<'_>, out: &mut impl Output) -> bool {
         let Some(place) = self.place_of(segment, out) else { return true };
-        let now = self.clock.now();
+        let own = self.clock.own();
         let Follow { table, config, memory, listed, streams, waiting, .. } = self;
         let Some(connection) = table.get_mut(place) else { return true };
         let (key, number) = (&connection.key, connection.number);
@@ -192,34 +208,25 @@ impl Follow {
         let (is_taken, side) = (context.is_taken, &mut connection.sides[from]);
         if side.is_waiting() && !side.is_queued {
             side.is_queued = true;
-            waiting.push_back(Waiting { place, number, side: from, since: now });
+            waiting.push_back(Waiting { place, number, side: from, since: own, acked: side.acked() });
         }
-        let list = match &connection.sides {
-            _ if connection.reset_by.is_some() => List::Closed,
-            [one, other] if one.is_over() && other.is_over() => List::Closed,
-            [one, other] if one.has_data() || other.has_data() => List::Open,
-            _ => List::Fresh,
-        };
+        let list = connection.state();
         self.counts.most_memory = self.counts.most_memory.max(self.memory);
-        self.table.touch(place, list, now);
+        self.table.touch(place, list, own);
         is_taken
     }
 
     /// The connection of a segment, a new one if there is none; `None` if it is not worth one.
     fn place_of(&mut self, segment: &Segment<'_>, out: &mut impl Output) -> Option<u32> {
-        if let Some(place) = self.table.find(&segment.key) {
-            // A reset begins nothing, whatever else it says.
-            if !segment.has(tcp::Flags::SYN) || segment.has(tcp::Flags::RST) {
-                return Some(place);
-            }
-            let side = &self.table.get(place)?.sides[segment.side];
-            if side.agrees(segment.sequence) {
-                return Some(place);
-            }
-            self.end(place, Ending::Reused, out);
+        if let Some(place) = self.table.choose(segment) {
+            return Some(place);
         }
+        // A reset begins nothing, whatever else it says.
         if segment.has(tcp::Flags::RST) {
             return None;
+        }
+        if let Some(one_too_many) = self.table.least_of(&segment.key) {
+            self.end(one_too_many, Ending::Reused, out);
         }
         while self.table.len() >= self.config.connections.max(1) {
             let lists = [List::Closed, List::Fresh, List::Open];
@@ -228,7 +235,7 @@ impl Follow {
             self.counts.evicted += u64::from(list == List::Open);
             self.end(oldest, Ending::Evicted, out);
         }
-        let place = self.table.add(segment.key, self.clock.now());
+        let place = self.table.add(segment.key, self.clock.own());
         self.counts.most_connections = self.counts.most_connections.max(self.table.len() as u64);
         Some(place)
     }
@@ -272,14 +279,14 @@ impl Follow {
 
     /// Gives up the first gap of a stream, if its receiver has the bytes or there `is_need`.
     fn look_at(&mut self, waiting: Waiting, is_need: bool, out: &mut impl Output) {
-        let Waiting { place, number, side, .. } = waiting;
-        let now = self.clock.now();
+        let Waiting { place, number, side, acked, .. } = waiting;
         let Some(connection) = self.table.get_mut(place).filter(|connection| connection.number == number) else {
             return;
         };
         let key = connection.key;
         let one = &mut connection.sides[side];
-        if is_need || one.is_acknowledged() {
+        // Not by what is acknowledged now: that may have come just before.
+        if is_need || one.gap_end().is_some_and(|end| acked >= end) {
             let mut context = Context {
                 out,
                 config: &self.config,
@@ -296,13 +303,15 @@ impl Follow {
         }
         one.is_queued = one.is_waiting();
         if one.is_queued {
-            self.waiting.push_back(Waiting { since: now, ..waiting });
+            self.waiting.push_back(Waiting { since: self.clock.own(), acked: one.acked(), ..waiting });
         }
     }
 
     /// A connection is over.
     fn end(&mut self, place: u32, ending: Ending, out: &mut impl Output) {
-        let Some(mut connection) = self.table.remove(place) else { return };
+        let Some((mut connection, has_successor)) = self.table.remove(place) else { return };
+        let is_replaced = has_successor && matches!(ending, Ending::Silent | Ending::Stopped);
+        let ending = if is_replaced { Ending::Reused } else { ending };
         let (key, number, is_inner) = (connection.key, connection.number, connection.key.is_inner());
         for side in 0..2 {
             let ends = Ends { from: key.end(side), to: key.end(1 - side) };
@@ -349,6 +358,7 @@ impl Follow {
 #[inline]
 fn apply(connection: &mut table::Connection, segment: &Segment<'_>, context: &mut Context<'_, impl Output>) {
     let [from, to] = [segment.side, 1 - segment.side];
+    connection.has_sent[from] = true;
     let mut sequence = segment.sequence;
     if segment.has(tcp::Flags::SYN) && !segment.has(tcp::Flags::RST) {
         connection.sides[from].begin(sequence);

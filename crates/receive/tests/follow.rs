@@ -12,3 +12,7 @@ mod hostile;
 mod hosts;
 #[path = "follow/model.rs"]
 mod model;
+#[path = "follow/pauses.rs"]
+mod pauses;
+#[path = "follow/replaced.rs"]
+mod replaced;

@@ -8,10 +8,18 @@ const STEP: u64 = 10_000_000_000;
 const AGREEING: u32 = 64;
 
 /// `now` never goes back, so that spans can be told by it: where stamps turn out to be of another time, it goes on from where it was.
+///
+/// A frame far ahead does not move `now` alone, but state that it touches is stamped with the frame's own time. So nothing looks older than it
+/// is once the clock follows such frames. Stamps of frames that it does not follow are corrected, see [`Correction`].
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Clock {
     now: Nanos,
-    /// The stamp that it stands for.
+    /// The time of the latest frame, on the scale of `now`, and that of the frame before.
+    own: Nanos,
+    before: Nanos,
+    /// No time on that scale up to this one is in doubt.
+    sure: Nanos,
+    /// The stamp that `now` stands for.
     stamp: Nanos,
     /// The earliest of those in a row that were far ahead, and how many there were.
     ahead: (Nanos, u32),
@@ -19,10 +27,22 @@ pub(super) struct Clock {
     behind: (Nanos, u32),
 }
 
+/// It was decided whether frames far ahead are right: of state stamped later than `above`, what is later than `most` is stamped with that.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Correction {
+    pub above: Nanos,
+    pub most: Nanos,
+}
+
 impl Clock {
     /// For spans.
     pub fn now(&self) -> Nanos {
         self.now
+    }
+
+    /// What state is stamped with: the time of the latest frame, later than `now` if that is in doubt.
+    pub fn own(&self) -> Nanos {
+        self.own
     }
 
     /// For whoever compares it with stamps of frames.
@@ -32,13 +52,14 @@ impl Clock {
 
     /// A frame came.
     #[inline]
-    pub fn advance(&mut self, time: Nanos) {
+    pub fn advance(&mut self, time: Nanos) -> Option<Correction> {
         let gone = time.0.saturating_sub(self.stamp.0);
         if gone > STEP || self.stamp.0 - time.0.min(self.stamp.0) > STEP {
             return self.leap(time);
         }
         self.go_on(gone);
-        (self.ahead.1, self.behind.1) = (0, 0);
+        self.behind.1 = 0;
+        if self.ahead.1 > 0 { self.refute() } else { None }
     }
 
     /// No frame comes, and none that will is older than `time`.
@@ -50,28 +71,100 @@ impl Clock {
     fn go_on(&mut self, gone: u64) {
         self.now = Nanos(self.now.0.saturating_add(gone));
         self.stamp = Nanos(self.stamp.0 + gone);
+        self.own = self.now;
     }
 
     #[cold]
-    fn leap(&mut self, time: Nanos) {
+    fn leap(&mut self, time: Nanos) -> Option<Correction> {
         if self.stamp == Nanos::ZERO {
-            return self.go_on(time.0);
+            self.go_on(time.0);
+            return None;
         }
         if time > self.stamp {
-            let (earliest, frames) = self.ahead;
-            self.ahead = if frames == 0 { (time, 1) } else { (earliest.min(time), frames + 1) };
             self.behind.1 = 0;
-            if self.ahead.1 >= AGREEING {
-                self.go_on(self.ahead.0.0.saturating_sub(self.stamp.0));
-                self.ahead.1 = 0;
+            return self.doubt(time);
+        }
+        let (latest, frames) = self.behind;
+        self.behind = if frames == 0 { (time, 1) } else { (latest.max(time), frames + 1) };
+        self.own = self.now;
+        let correction = if self.ahead.1 > 0 { self.refute() } else { None };
+        if self.behind.1 >= AGREEING {
+            self.stamp = self.behind.0;
+            self.behind.1 = 0;
+        }
+        correction
+    }
+
+    /// A frame far ahead. The last of many in a row begins the next row if it is far ahead of the others too.
+    fn doubt(&mut self, time: Nanos) -> Option<Correction> {
+        self.before = self.own;
+        self.own = Nanos(self.now.0.saturating_add(time.0 - self.stamp.0));
+        let (earliest, frames) = self.ahead;
+        self.ahead = if frames == 0 { (time, 1) } else { (earliest.min(time), frames + 1) };
+        if self.ahead.1 < AGREEING {
+            return None;
+        }
+        let (above, own) = (self.now, self.own);
+        self.sure = own.min(self.before);
+        self.go_on(self.ahead.0.0.saturating_sub(self.stamp.0));
+        self.own = own;
+        self.ahead = (time, u32::from(time.since(self.stamp).as_nanos() > STEP.into()));
+        Some(Correction { above, most: self.sure })
+    }
+
+    #[cold]
+    fn refute(&mut self) -> Option<Correction> {
+        self.ahead.1 = 0;
+        Some(Correction { above: self.now, most: self.sure.max(self.now) })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SECOND: u64 = 1_000_000_000;
+    const START: u64 = 1_000_000 * SECOND;
+
+    /// Times of frames, seconds after the start, and what they are stamped with in the end.
+    fn stamped(times: &[u64]) -> (Clock, Vec<u64>) {
+        let (mut clock, mut stamps) = (Clock::default(), Vec::new());
+        for time in times {
+            if let Some(Correction { above, most }) = clock.advance(Nanos(START + time * SECOND)) {
+                for stamp in stamps.iter_mut().filter(|stamp| **stamp > above) {
+                    *stamp = most.min(*stamp);
+                }
             }
-        } else {
-            let (latest, frames) = self.behind;
-            self.behind = if frames == 0 { (time, 1) } else { (latest.max(time), frames + 1) };
-            self.ahead.1 = 0;
-            if self.behind.1 >= AGREEING {
-                self.stamp = self.behind.0;
-                self.behind.1 = 0;
+            stamps.push(clock.own());
+        }
+        (clock, stamps.iter().map(|stamp| (stamp.0 - START) / SECOND).collect())
+    }
+
+    #[test]
+    fn frames_after_a_pause_are_stamped_with_their_own_time() {
+        for pause in [1, 10, 11, 60, 100_000] {
+            for before in [1, 40, 200] {
+                let times: Vec<u64> = (0..before).chain((0..200).map(|frame| before + pause + frame)).collect();
+                let (clock, stamps) = stamped(&times);
+                assert_eq!(stamps, times, "{pause}");
+                assert!(clock.now().0 >= START + (before + pause) * SECOND, "{pause}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_wrong_time_stamps_nothing_for_good() {
+        for place in 1..190 {
+            for pause in [0, 100] {
+                let mut times: Vec<u64> = (0..200).map(|frame| frame + if frame < 70 { 0 } else { pause }).collect();
+                times[place] = 900_000;
+                let (clock, stamps) = stamped(&times);
+                assert!(stamps.iter().all(|stamp| *stamp <= 300), "{place} {pause}: {stamps:?}");
+                assert!(clock.now().0 <= START + 300 * SECOND && clock.now().0 >= START + (70 + pause) * SECOND);
+                // What was stamped before a pause is not made later, and what was stamped after it not earlier than the pause.
+                for (frame, stamp) in stamps.iter().enumerate().filter(|(frame, _)| *frame != place) {
+                    assert!(stamp.abs_diff(times[frame]) <= 1, "{place} {pause} {frame}: {stamp}");
+                }
             }
         }
     }

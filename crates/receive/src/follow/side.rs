@@ -11,6 +11,8 @@ use std::ops::Range;
 const RANGES: usize = 4096;
 /// No window is larger (RFC 7323, 2.3), so what lies further ahead belongs elsewhere.
 const WINDOW: i64 = 1 << 30;
+/// What is so near to where a stream is belongs to it: the largest window without scaling.
+const NEAR: u64 = 1 << 16;
 /// Unless so many segments in a row say the same: then much was not captured.
 const INSISTING: u32 = 16;
 /// Lists of gaps may take this part of the memory, as the rest is for what waits.
@@ -23,6 +25,8 @@ pub(super) const GAP: usize = size_of::<Range<u64>>();
 pub(super) struct Side {
     /// Sequence number of the first byte, once one is known.
     base: Option<u32>,
+    /// Until then, what the other side acknowledged last.
+    heard: Option<u32>,
     pub began: Began,
     ranges: Ranges,
     held: Held,
@@ -81,9 +85,32 @@ impl Side {
         }
     }
 
+    /// Whether it is known where it begins.
+    pub fn is_begun(&self) -> bool {
+        self.base.is_some()
+    }
+
     /// Whether a SYN with this sequence number is that of this stream, or could be.
     pub fn agrees(&self, sequence: u32) -> bool {
-        self.base.is_none_or(|base| base == sequence.wrapping_add(1))
+        let first = sequence.wrapping_add(1);
+        self.base.map_or_else(|| self.is_near(first), |base| base == first)
+    }
+
+    /// Whether a sequence number is near to where the stream is, and neither before its first byte nor after its end, as far as that is known.
+    pub fn is_near(&self, sequence: u32) -> bool {
+        // A keep-alive repeats the byte before the first one.
+        let is_within = |at: i64| at >= -1 && self.fin.is_none_or(|fin| at <= fin as i64 + 1);
+        self.distance(sequence) <= NEAR && (self.base.is_none() || is_within(self.at(sequence)))
+    }
+
+    /// How far a sequence number is from where the stream is; 0 if that is not known.
+    pub fn distance(&self, sequence: u32) -> u64 {
+        if self.base.is_some() {
+            let (at, first) = (self.at(sequence), self.ranges.edge().min(self.acked) as i64);
+            let last = self.ranges.end().max(self.acked) as i64;
+            return (first - at).max(at - last).max(0).unsigned_abs();
+        }
+        self.heard.map_or(0, |heard| (sequence.wrapping_sub(heard) as i32).unsigned_abs().into())
     }
 
     /// Whether a byte was seen.
@@ -106,9 +133,14 @@ impl Side {
         !self.ranges.beyond().is_empty()
     }
 
-    /// Whether its receiver has what is missing here.
-    pub fn is_acknowledged(&self) -> bool {
-        self.ranges.gap_end().is_some_and(|end| self.acked >= end)
+    /// Where the first gap ends, if there is one.
+    pub fn gap_end(&self) -> Option<u64> {
+        self.ranges.gap_end()
+    }
+
+    /// How far the receiver has all.
+    pub fn acked(&self) -> u64 {
+        self.acked
     }
 
     /// Bytes at its end that were sent, by what either side said, and not seen.
@@ -121,6 +153,7 @@ impl Side {
 
     /// The other side has everything before this, unless that is further than it can have come.
     pub fn acknowledge(&mut self, acknowledgement: u32) {
+        self.heard = Some(acknowledgement);
         if self.base.is_some()
             && let Ok(acked) = u64::try_from(self.at(acknowledgement))
             && acked <= self.ranges.end() + WINDOW as u64

@@ -27,16 +27,34 @@ pub(super) struct Connection {
     pub sides: [Side; 2],
     /// Which side has reset it.
     pub reset_by: Option<usize>,
+    /// Which sides have sent anything.
+    pub has_sent: [bool; 2],
     /// When it was last heard of.
     pub seen: Nanos,
     pub list: List,
     earlier: u32,
     later: u32,
+    /// The connections of the same ends before it and after it. There are two at the most.
+    pub predecessor: Option<u32>,
+    successor: Option<u32>,
+}
+
+impl Connection {
+    /// The list where it belongs.
+    pub fn state(&self) -> List {
+        match &self.sides {
+            _ if self.reset_by.is_some() => List::Closed,
+            [one, other] if one.is_over() && other.is_over() => List::Closed,
+            [one, other] if one.has_data() || other.has_data() => List::Open,
+            _ => List::Fresh,
+        }
+    }
 }
 
 /// All connections.
 #[derive(Debug, Default)]
 pub(super) struct Table {
+    /// The latest connection of the same ends.
     places: HashMap<Key, u32>,
     connections: Vec<Option<Box<Connection>>>,
     free: Vec<u32>,
@@ -49,7 +67,7 @@ pub(super) struct Table {
 
 impl Table {
     pub fn len(&self) -> usize {
-        self.places.len()
+        self.connections.len() - self.free.len()
     }
 
     /// How many there were.
@@ -78,8 +96,10 @@ impl Table {
         self.connections.get_mut(place as usize)?.as_deref_mut()
     }
 
-    /// Adds one; there is none of this key.
+    /// Adds one; there is one of this key at the most.
     pub fn add(&mut self, key: Key, now: Nanos) -> u32 {
+        let predecessor = self.find(&key);
+        self.last = None;
         let place = self.free.pop().unwrap_or_else(|| {
             self.connections.push(None);
             self.connections.len() as u32 - 1
@@ -89,11 +109,17 @@ impl Table {
             number: self.begun,
             sides: Default::default(),
             reset_by: None,
+            has_sent: [false; 2],
             seen: now,
             list: List::Fresh,
             earlier: NONE,
             later: NONE,
+            predecessor,
+            successor: None,
         };
+        if let Some(predecessor) = predecessor.and_then(|place| self.get_mut(place)) {
+            predecessor.successor = Some(place);
+        }
         self.begun += 1;
         self.connections[place as usize] = Some(Box::new(connection));
         self.places.insert(key, place);
@@ -101,13 +127,34 @@ impl Table {
         place
     }
 
-    pub fn remove(&mut self, place: u32) -> Option<Box<Connection>> {
+    /// Removes one; says too whether it had a successor.
+    pub fn remove(&mut self, place: u32) -> Option<(Box<Connection>, bool)> {
         self.unlink(place);
         let connection = self.connections.get_mut(place as usize)?.take()?;
-        self.places.remove(&connection.key);
+        let Connection { predecessor, successor, .. } = *connection;
+        if let Some(successor) = successor.and_then(|place| self.get_mut(place)) {
+            successor.predecessor = None;
+        } else if let Some(before) = predecessor {
+            self.places.insert(connection.key, before);
+        } else {
+            self.places.remove(&connection.key);
+        }
+        if let Some(predecessor) = predecessor.and_then(|place| self.get_mut(place)) {
+            predecessor.successor = None;
+        }
         self.last = None;
         self.free.push(place);
-        Some(connection)
+        Some((connection, successor.is_some()))
+    }
+
+    /// Of those of each list that were seen after `above`, which are the last, none was seen after `most`.
+    pub fn correct(&mut self, above: Nanos, most: Nanos) {
+        for mut place in self.ends.map(|ends| ends.map_or(NONE, |(_, last)| last)) {
+            while let Some(connection) = self.get_mut(place).filter(|connection| connection.seen > above) {
+                connection.seen = connection.seen.min(most);
+                place = connection.earlier;
+            }
+        }
     }
 
     /// It was heard of now.
@@ -129,7 +176,8 @@ impl Table {
 
     /// All places, by the number of their connections.
     pub fn all(&self) -> Vec<u32> {
-        let mut places: Vec<u32> = self.places.values().copied().collect();
+        let is_there = |place: &u32| self.get(*place).is_some();
+        let mut places: Vec<u32> = (0..self.connections.len() as u32).filter(is_there).collect();
         places.sort_unstable_by_key(|place| self.get(*place).map(|connection| connection.number));
         places
     }

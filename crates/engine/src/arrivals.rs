@@ -1,6 +1,7 @@
 //! How far packet time may go while no frame comes.
 
-use linerate_burst::Nanos;
+use crate::consumer::Round;
+use linerate_burst::{Nanos, Pick};
 use std::time::Duration;
 
 /// Frames whose times are compared with when they came.
@@ -11,15 +12,25 @@ const FRAMES: usize = 16;
 /// Where no frame comes a port says which time is over. Of an interface that is the clock; of a pipe it is the newest time that a frame
 /// had, which may be any. So it counts as far as time has passed since frames came, by the median of the last sixteen.
 #[derive(Debug, Default)]
-pub(super) struct Arrivals {
+pub(crate) struct Arrivals {
     /// By how much their times are beyond the time of the run then, in nanoseconds.
     ahead: [i64; FRAMES],
     frames: usize,
 }
 
 impl Arrivals {
-    /// Frames have come in a round, the last one first; the run lasts for `elapsed`.
-    pub fn note(&mut self, times: impl Iterator<Item = Nanos>, elapsed: Duration) {
+    /// Frames have come in a round.
+    pub fn see(&mut self, round: &Round<'_>) {
+        if let [burst] = round.bursts {
+            self.note(burst.descs().iter().rev().map(|desc| desc.time), round.elapsed);
+        } else {
+            let time = |pick: &Pick| round.bursts[pick.lane()].descs()[pick.index()].time;
+            self.note(round.picks.iter().rev().map(time), round.elapsed);
+        }
+    }
+
+    /// Frames have come, the last one first; the run lasts for `elapsed`.
+    fn note(&mut self, times: impl Iterator<Item = Nanos>, elapsed: Duration) {
         for time in times.take(FRAMES) {
             self.ahead[self.frames % FRAMES] = signed(time.0).saturating_sub(signed_of(elapsed));
             self.frames += 1;
