@@ -14,6 +14,11 @@ fn scene() -> (Scratch, String, String) {
     let scratch = Scratch::new();
     let (file, folder) = (scratch.file("sample.pcap"), scratch.file("roots"));
     records::write(&file, &frames::sample());
+    run(&["flows", "-r", &file, "--write", &format!("{file}.parquet"), "-q"]).good();
+    // Files of others are read with the rights of the start.
+    for own in [file.clone(), format!("{file}.parquet")] {
+        fs::set_permissions(own, fs::Permissions::from_mode(0o600)).unwrap();
+    }
     fs::create_dir(&folder).unwrap();
     fs::set_permissions(&folder, fs::Permissions::from_mode(0o755)).unwrap();
     let secret = format!("{folder}/secret");
@@ -28,15 +33,17 @@ fn of_nobody(path: &str) -> String {
     path.to_owned()
 }
 
-/// Every way to write a file, to these names.
-fn writers(file: &str, to: &str) -> [Vec<String>; 5] {
-    let words = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect();
+/// Every way to write a file, to these names. `file` is a capture, and beside it lie flow records of it.
+fn writers(file: &str, to: &str) -> [Vec<String>; 7] {
+    let stored = format!("{file}.parquet");
     [
-        words(&["capture", "-r", file, "-w", to]),
-        words(&["flows", "-r", file, "--write", to, "--format", "jsonl"]),
-        words(&["flows", "-r", file, "--write", &format!("{to}.d/")]),
-        words(&["generate", "--replay", file, "--rate", "top", "--to", &format!("pcap:{to}")]),
-        words(&["generate", "--udp", "--count", "3", "--rate", "top", "--to", &format!("pcap:{to}")]),
+        words_of(&["find", file, "-w", to]),
+        words_of(&["flows", "-r", &stored, "--write", to, "--format", "jsonl"]),
+        words_of(&["capture", "-r", file, "-w", to]),
+        words_of(&["flows", "-r", file, "--write", to, "--format", "jsonl"]),
+        words_of(&["flows", "-r", file, "--write", &format!("{to}.d/")]),
+        words_of(&["generate", "--replay", file, "--rate", "top", "--to", &format!("pcap:{to}")]),
+        words_of(&["generate", "--udp", "--count", "3", "--rate", "top", "--to", &format!("pcap:{to}")]),
     ]
 }
 
@@ -88,7 +95,7 @@ fn what_is_made_belongs_to_whoever_the_program_becomes() {
         return skip("becoming another user needs root");
     }
     let (scratch, file, _) = scene();
-    for (writer, way) in (0..5).flat_map(|writer| (0..4).map(move |way| (writer, way))) {
+    for (writer, way) in (0..7).flat_map(|writer| (0..4).map(move |way| (writer, way))) {
         let mine = of_nobody(&scratch.file(&format!("nobodys{writer}-{way}")));
         let words = &writers(&file, &format!("{mine}/out"))[writer];
         Ended::of(as_nobody(words)[way].output().unwrap()).good();
@@ -247,4 +254,69 @@ fn a_run_over_files_keeps_no_more_than_it_needs() {
 /// The sample as a capture file.
 fn sample_bytes() -> Vec<u8> {
     [records::header(), records::body(&frames::sample())].concat()
+}
+
+/// A search opens its files as they come: it keeps the right to read those of all users, and no other.
+#[test]
+fn a_search_keeps_the_right_to_read_and_no_other() {
+    if !is_root() || !has_tools(&["strace"]) {
+        return skip("capabilities are root's to give up");
+    }
+    let (scratch, file, _) = scene();
+    let index = words_of(&["find", &file, "--make-index"]);
+    for words in [&writers(&file, &scratch.file("out"))[..2], &[index]].concat() {
+        let calls = scratch.file("calls");
+        let mut traced = Command::new("strace");
+        traced.args(["-f", "-e", "trace=capset,seccomp", "-o", &calls]).arg(program()).args(&words);
+        Ended::of(traced.stdin(Stdio::null()).stdout(Stdio::null()).output().unwrap()).good();
+        let calls = fs::read_to_string(&calls).unwrap();
+        let last = calls.lines().rfind(|line| line.contains("capset(")).unwrap_or_default();
+        let left = "{effective=1<<CAP_DAC_READ_SEARCH, permitted=1<<CAP_DAC_READ_SEARCH, inheritable=0}";
+        assert!(last.contains(left), "{words:?}: {calls}");
+        assert!(calls.lines().last().is_some_and(|line| !line.contains("capset(")), "{words:?}: {calls}");
+    }
+}
+
+/// What a search does not name it may not read, whoever breaks its parsers.
+#[test]
+fn a_search_reads_below_its_places_alone() {
+    if !is_root() || !has_tools(&["strace"]) {
+        return skip("becoming another user needs root");
+    }
+    let (scratch, file, _) = scene();
+    let calls = scratch.file("calls");
+    let mut traced = Command::new("strace");
+    traced.args(["-f", "-e", "trace=landlock_create_ruleset,landlock_restrict_self", "-o", &calls]);
+    Ended::of(traced.arg(program()).args(["find", &file, "--count"]).output().unwrap()).good();
+    let calls = fs::read_to_string(&calls).unwrap();
+    assert!(calls.contains("landlock_restrict_self"), "{calls}");
+    assert!(calls.contains("LANDLOCK_ACCESS_FS_READ_FILE"), "{calls}");
+}
+
+/// It opens its ports again for each trial: only the rights for that are left, of all its threads.
+#[test]
+fn a_measurement_keeps_only_the_rights_to_open_its_ports() {
+    // CAP_NET_ADMIN, NET_RAW, IPC_LOCK, PERFMON, BPF, by linux/capability.h.
+    const OPENING: u64 = 1 << 12 | 1 << 13 | 1 << 14 | 1 << 38 | 1 << 39;
+    if !is_root() {
+        return skip("becoming another user needs root");
+    }
+    let soak = ["--method", "soak", "--size", "128", "--rate", "1kpps", "-t", "600", "-Z", "nobody"];
+    let ports = ["measure", "--to", "mem:rights", "--check", "mem:rights"];
+    let running = spawn(linerate(&[&ports[..], &soak].concat()).stdout(Stdio::null()));
+    running.wait_until_open();
+    let tasks = fs::read_dir(format!("/proc/{}/task", running.pid())).unwrap().flatten();
+    let statuses: Vec<String> = tasks.filter_map(|task| fs::read_to_string(task.path().join("status")).ok()).collect();
+    for status in &statuses {
+        let field = |name: &str| status.lines().find_map(|line| line.strip_prefix(name)).unwrap().trim().to_owned();
+        assert_eq!(field("Uid:"), format!("{NOBODY}\t{NOBODY}\t{NOBODY}\t{NOBODY}"), "{status}");
+        assert_eq!(u64::from_str_radix(&field("CapPrm:"), 16).unwrap() & !OPENING, 0, "{status}");
+    }
+    assert!(!statuses.is_empty());
+    running.signal(rustix::process::Signal::TERM);
+    let _ = running.end();
+}
+
+fn words_of(words: &[&str]) -> Vec<String> {
+    words.iter().map(|word| (*word).to_owned()).collect()
 }

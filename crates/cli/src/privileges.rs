@@ -1,11 +1,15 @@
 //! Giving privileges up: ports are opened, then the program becomes somebody else, then that user opens what is
-//! written, then ([`confine()`]) the program keeps no more of the kernel than a run needs.
+//! written, then ([`Assumed::confine`]) the program keeps no more of the kernel than a run needs.
+//!
+//! Every run takes both steps, or states with [`keep`] why it does not: [`settled`] fails otherwise, and without it no
+//! run handles signals.
 
 mod calls;
 mod confine;
+mod threads;
 mod users;
 
-pub use confine::{confine, socket_folder};
+pub use confine::{read_places, socket_folder};
 pub use users::group_number;
 
 use self::users::User;
@@ -13,7 +17,32 @@ use crate::exit::told;
 use anyhow::{Context, anyhow, bail};
 use rustix::process::{Gid, Uid, geteuid};
 use rustix::thread::{CapabilitySet, CapabilitySets, capabilities, set_capabilities, set_no_new_privs};
-use rustix::thread::{set_thread_gid, set_thread_groups, set_thread_uid};
+use rustix::thread::{set_keep_capabilities, set_thread_gid, set_thread_groups, set_thread_uid};
+use std::os::fd::OwnedFd;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// Capability to read files of any user: a search opens its files one after the other.
+pub const READING: CapabilitySet = CapabilitySet::DAC_READ_SEARCH;
+
+/// Capabilities to open interfaces again during a run.
+pub const OPENING: CapabilitySet = CapabilitySet::NET_RAW
+    .union(CapabilitySet::NET_ADMIN)
+    .union(CapabilitySet::BPF)
+    .union(CapabilitySet::PERFMON)
+    .union(CapabilitySet::IPC_LOCK);
+
+/// Whether this run has dropped its rights, or has stated why it keeps them.
+static SETTLED: AtomicBool = AtomicBool::new(false);
+
+/// Keeps the rights of this run, which reads nothing that others have written: `_why` is for the reader of the code.
+pub fn keep(_why: &str) {
+    SETTLED.store(true, Ordering::Relaxed);
+}
+
+/// Fails where neither [`Assumed::confine`] nor [`keep`] came first.
+pub fn settled() -> anyhow::Result<()> {
+    if SETTLED.load(Ordering::Relaxed) { Ok(()) } else { bail!("privileges were not dropped before the run (a bug)") }
+}
 
 /// Takes up the capabilities that this process may have: those of the program's file need not be in effect when it starts,
 /// so that it starts all the same where some of them may not be had.
@@ -74,29 +103,39 @@ impl Identity {
 
     /// Drops every capability of this thread and of threads it starts from now on, and becomes that user. Call it while
     /// this is the only thread, with all ports open, and before what is written is opened.
-    pub fn assume(&self) -> anyhow::Result<()> {
+    pub fn assume(&self) -> anyhow::Result<Assumed<'_>> {
+        self.assume_keeping(CapabilitySet::empty())
+    }
+
+    /// The same, but keeps those capabilities of `kept` that the process has.
+    pub fn assume_keeping(&self, kept: CapabilitySet) -> anyhow::Result<Assumed<'_>> {
+        let kept = self.become_user(kept)?;
+        #[cfg(feature = "serve")]
+        crate::view::metrics::bind_path().map_err(|error| self.explain(error))?;
+        Ok(Assumed { identity: self, kept })
+    }
+
+    /// Changes the user and the capabilities of this thread; returns the capabilities that are left.
+    fn become_user(&self, kept: CapabilitySet) -> anyhow::Result<CapabilitySet> {
         set_no_new_privs(true).context("cannot give up privileges (no_new_privs)")?;
+        let kept = capabilities(None).context("cannot read capabilities")?.permitted & kept;
         if let Some(user) = self.user.as_ref().filter(|_| geteuid().is_root()) {
             let (uid, gid) = (Uid::from_raw(user.uid), Gid::from_raw(user.gid));
             let told = |what: &str| format!("cannot become {}: {what}; -Z root stays root", user.name);
             set_thread_groups(&[gid]).with_context(|| told("supplementary groups cannot be given up"))?;
             set_thread_gid(gid).with_context(|| told("the group cannot be changed"))?;
+            // The kernel clears all of them where root becomes another user.
+            set_keep_capabilities(!kept.is_empty()).context("cannot keep capabilities")?;
             set_thread_uid(uid).with_context(|| told("the user cannot be changed"))?;
         }
-        let nothing = CapabilitySets {
-            effective: CapabilitySet::empty(),
-            permitted: CapabilitySet::empty(),
-            inheritable: CapabilitySet::empty(),
-        };
-        set_capabilities(None, nothing).context("cannot give up capabilities")?;
-        #[cfg(feature = "serve")]
-        crate::view::metrics::bind_path().map_err(|error| self.explain(error))?;
-        Ok(())
+        let left = CapabilitySets { effective: kept, permitted: kept, inheritable: CapabilitySet::empty() };
+        set_capabilities(None, left).context("cannot give up capabilities")?;
+        Ok(kept)
     }
 
     /// Does something with the rights of that user: a thread becomes it, and no more.
     pub fn by<T: Send>(&self, act: impl FnOnce() -> anyhow::Result<T> + Send) -> anyhow::Result<T> {
-        let become_it = || self.assume().and_then(|()| act());
+        let become_it = || self.become_user(CapabilitySet::empty()).and_then(|_| act());
         let done = std::thread::scope(|scope| scope.spawn(become_it).join());
         done.unwrap_or_else(|panic| std::panic::resume_unwind(panic))
     }
@@ -110,8 +149,46 @@ impl Identity {
                 "{text}; linerate goes on as {name}: name a folder that the user {name} may write to, or another user: \
                  -Z USER (-Z root stays root)"
             ),
+            None if geteuid().is_root() && text.contains(DENIED) => anyhow!(
+                "{text}; linerate drops root's right to write to files of other users: -Z USER names the owner of the \
+                 folder"
+            ),
             _ => error,
         }
+    }
+}
+
+/// The rights of a run that has dropped those of its start, before it is confined.
+#[must_use = "a run is confined before it reads what others have written"]
+pub struct Assumed<'a> {
+    identity: &'a Identity,
+    kept: CapabilitySet,
+}
+
+impl Assumed<'_> {
+    /// Confines this thread and those it starts from now on: files are made, replaced and removed beneath `folders` alone,
+    /// what is open stays open. Call it while this is the only thread. Returns notes for the user: the new identity,
+    /// what could not be done, and threads that have more rights than this one.
+    pub fn confine(self, folders: &[OwnedFd]) -> Vec<String> {
+        self.settle(|| confine::confine(folders, None))
+    }
+
+    /// The same, and files are read beneath `places` alone.
+    pub fn confine_reading(self, folders: &[OwnedFd], places: &[OwnedFd]) -> Vec<String> {
+        self.settle(|| confine::confine(folders, Some(places)))
+    }
+
+    /// Leaves the run unconfined, for this reason.
+    pub fn unconfined(self, reason: &str) -> Vec<String> {
+        self.settle(|| vec![format!("not confined in system calls and files: {reason}")])
+    }
+
+    fn settle(self, confine: impl FnOnce() -> Vec<String>) -> Vec<String> {
+        // Afterwards /proc may be out of reach.
+        let threads = threads::beyond(self.kept);
+        let notes = self.identity.note().into_iter().chain(threads).chain(confine()).collect();
+        SETTLED.store(true, Ordering::Relaxed);
+        notes
     }
 }
 

@@ -2,7 +2,8 @@
 //!
 //! The first signal asks the run to stop. Those that come within a second are the same request: timeout(1), which sends its
 //! signal to the program and to its group, sends it twice. A second request has the run wait for nobody any more (frames
-//! that are still to come, readers that are slow), and says so; a third one ends the program at once.
+//! that are still to come, readers that are slow), and says so; a third one ends the program at once. A run that has not ended
+//! [`GRACE`] after the second request is ended by a watchdog, which reports the threads that still run.
 //!
 //! SIGHUP has a run that writes files complete them and go on in new ones of the same names; a run that was started at a terminal
 //! which is gone, and one that writes no files, is asked to stop as by the others.
@@ -14,6 +15,7 @@
 //! ends at once, and leaves its outputs and its report. Only where it waits for others, [`waiting`] for a reader of a FIFO or an
 //! answer of a neighbour, a signal ends the program as usual: nothing is there yet that could be lost.
 
+use crate::privileges::settled;
 use crate::view::terminal::fail;
 use anyhow::Context;
 use linerate_engine::Stop;
@@ -23,6 +25,7 @@ use signal_hook::flag;
 use signal_hook::low_level::{emulate_default_handler, pipe, unregister};
 use std::io::{PipeReader, Read};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::mpsc::channel;
 use std::sync::{Arc, LazyLock};
 use std::thread::{Builder, JoinHandle};
 use std::time::{Duration, Instant};
@@ -31,6 +34,15 @@ use std::time::{Duration, Instant};
 const ONE_REQUEST: Duration = Duration::from_secs(1);
 /// And so soon after the second.
 const ONE_REPEAT: Duration = Duration::from_millis(100);
+/// Time from the second request until the program is ended.
+const GRACE: Duration = Duration::from_secs(10);
+/// Time to report why; standard error may be what a thread waits for.
+const LAST_WORDS: Duration = Duration::from_secs(1);
+/// Names of threads that wait by design; the kernel keeps 15 bytes.
+const OWN_THREADS: [&str; 5] =
+    ["linerate-end", "linerate-watchd", "linerate-signal", "linerate-so-far", "linerate-hangup"];
+/// Threads that are reported at most.
+const MAX_REPORTED: usize = 8;
 /// Signals that come together are one: so many bytes at the most are read of a pipe.
 const TOGETHER: usize = 64;
 
@@ -117,6 +129,7 @@ pub fn reopen_on_hangup(stop: &Stop, mut reopen: impl FnMut() + Send + 'static) 
 }
 
 fn stop_on(signals: Vec<i32>, stop: &Stop) -> anyhow::Result<()> {
+    settled()?;
     let (told, tells) = std::io::pipe().context("cannot handle signals")?;
     let last = Arc::new(AtomicUsize::new(0));
     for signal in signals {
@@ -185,6 +198,9 @@ fn watch(mut told: PipeReader, last: &AtomicUsize, stop: &Stop) {
         match requests.take(Instant::now()) {
             Reply::Nothing => {}
             Reply::Hurry => {
+                // Before anything that may wait.
+                let signal = last.load(Ordering::Relaxed) as i32;
+                watchdog(GRACE, fail, move || _ = emulate_default_handler(signal));
                 stop.hurry();
                 HURRIED.store(true, Ordering::Relaxed);
                 fail("only what was begun is finished now; one more signal ends it at once, as it is");
@@ -195,6 +211,47 @@ fn watch(mut told: PipeReader, last: &AtomicUsize, stop: &Stop) {
             }
         }
     }
+}
+
+/// Ends the program after `grace`: reports the threads that still run, then calls `end` whether or not that was possible.
+fn watchdog(grace: Duration, report: impl FnOnce(String) + Send + 'static, end: impl FnOnce() + Send + 'static) {
+    let watch = move || {
+        std::thread::sleep(grace);
+        let (done, is_done) = channel();
+        let speak = move || {
+            report(format!("not stopped {} s after the second request; {}", grace.as_secs(), threads()));
+            let _ = done.send(());
+        };
+        if Builder::new().name(OWN_THREADS[0].into()).spawn(speak).is_ok() {
+            let _ = is_done.recv_timeout(LAST_WORDS);
+        }
+        end();
+    };
+    // Without it a third signal still ends the program.
+    let _ = Builder::new().name(OWN_THREADS[1].into()).spawn(watch);
+}
+
+/// Describes the threads of this process, except those of this module: name, state, and where the kernel has them wait (proc(5)).
+fn threads() -> String {
+    let Ok(tasks) = std::fs::read_dir("/proc/self/task") else { return "its threads are unknown".to_owned() };
+    let mut found = Vec::new();
+    for task in tasks.flatten() {
+        let read = |name: &str| std::fs::read_to_string(task.path().join(name)).unwrap_or_default();
+        let (name, stat, place) = (read("comm"), read("stat"), read("wchan"));
+        let state = match stat.rsplit_once(") ").and_then(|(_, fields)| fields.chars().next()) {
+            Some('R') => "running",
+            Some('D') => "waiting for a device",
+            _ => "waiting",
+        };
+        let place = Some(&*place).filter(|place| !matches!(*place, "" | "0")).map(|place| format!(" in {place}"));
+        if !OWN_THREADS.iter().any(|own| name.trim_end() == *own) {
+            found.push(format!("{}: {state}{}", name.trim_end(), place.unwrap_or_default()));
+        }
+    }
+    let more = found.len().saturating_sub(MAX_REPORTED);
+    found.truncate(MAX_REPORTED);
+    let more = if more > 0 { format!(", and {more} more") } else { String::new() };
+    format!("threads: {}{more}", found.join(", "))
 }
 
 /// How often the program was asked to end.
@@ -264,6 +321,25 @@ fn is_ignored(signal: i32) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_thread_that_does_not_stop_is_named_and_the_program_ends() {
+        let (release, wait) = channel::<()>();
+        let stuck = Builder::new().name("stands-still".into()).spawn(move || wait.recv()).unwrap();
+        let (said, hear) = channel();
+        let (ended, end) = channel();
+        watchdog(Duration::ZERO, move |text| _ = said.send(text), move || _ = ended.send(()));
+        let text = hear.recv_timeout(Duration::from_secs(60)).unwrap();
+        assert!(text.contains("stands-still: "), "{text}");
+        end.recv_timeout(Duration::from_secs(60)).unwrap();
+        // Standard error may be what the thread waits for.
+        let (ended, end) = channel();
+        let (never, report) = channel::<()>();
+        watchdog(Duration::ZERO, move |_| _ = report.recv(), move || _ = ended.send(()));
+        end.recv_timeout(Duration::from_secs(60)).unwrap();
+        drop((never, release));
+        let _ = stuck.join().unwrap();
+    }
 
     #[test]
     fn a_signal_sent_twice_is_one_request_and_the_third_request_ends() {

@@ -1,6 +1,6 @@
 //! What a confined process can still do, and what not. Each case is a process of its own, as there is no way back.
 
-use linerate_cli::privileges::confine;
+use linerate_cli::privileges::{Identity, read_places};
 use rustix::fs::{CWD, Mode, OFlags, openat};
 use std::fs::{self, File};
 use std::net::UdpSocket;
@@ -37,9 +37,40 @@ fn a_panic_in_a_confined_process_is_told() {
 }
 
 #[test]
+fn a_search_reads_the_files_of_its_places_alone() {
+    let (good, said) = in_a_process("searching");
+    let _ = fs::remove_dir_all(folder().join("search"));
+    assert!(good, "{said}");
+}
+
+/// Drops rights, and stays the same user.
+fn itself() -> Identity {
+    let uid = rustix::process::geteuid().as_raw().to_string();
+    Identity::choose(Some(&uid), false).unwrap()
+}
+
+#[test]
+#[ignore = "run by a test above, in a process of its own"]
+fn searching() {
+    let root = PathBuf::from(std::env::var_os("LINERATE_FOLDER").expect("the test above")).join("search");
+    let (own, other) = (root.join("own"), root.join("other"));
+    for folder in [&own, &other] {
+        fs::create_dir_all(folder).unwrap();
+        fs::write(folder.join("file"), "text").unwrap();
+    }
+    std::os::unix::fs::symlink(other.join("file"), own.join("link")).unwrap();
+    let identity = itself();
+    let _ = identity.assume().unwrap().confine_reading(&[], &read_places([&*own.join("file")]));
+    let read = [own.join("file"), own.join("link"), other.join("file"), "/etc/passwd".into()].map(fs::read_to_string);
+    let is_read = read.map(|text| text.is_ok());
+    // A link is followed to where it was when the search began: here it was not named.
+    assert_eq!(is_read, [true, false, false, false]);
+}
+
+#[test]
 #[ignore = "run by a test above, in a process of its own"]
 fn panicking() {
-    confine(&[]);
+    let _ = itself().assume().unwrap().confine(&[]);
     panic!("told in spite of it");
 }
 
@@ -52,7 +83,8 @@ fn confined() {
     fs::create_dir_all(&other).unwrap();
     let mut open = File::create(other.join("open")).unwrap();
     let folder = openat(CWD, &own, OFlags::PATH | OFlags::DIRECTORY, Mode::empty()).unwrap();
-    assert_eq!(confine(&[folder]), Vec::<String>::new());
+    let notes = itself().assume().unwrap().confine(&[folder]);
+    assert!(!notes.iter().any(|note| note.starts_with("not confined")), "{notes:?}");
 
     // No program, no socket, no signal to others, no other user's files by a new name.
     Command::new("/bin/true").spawn().unwrap_err();

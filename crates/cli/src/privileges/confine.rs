@@ -10,14 +10,15 @@ use landlock::{
 };
 use rustix::fs::{CWD, Mode, OFlags, openat};
 use seccompiler::{BpfProgram, SeccompAction, SeccompFilter, TargetArch, apply_filter_all_threads};
+use std::collections::BTreeSet;
 use std::os::fd::OwnedFd;
 use std::path::Path;
 
-/// Confines this thread and those it starts from now on: files are made, replaced and removed beneath `folders` alone, what is
-/// open stays open. Call it while this is the only thread. Returns what could not be done, for people: nothing usually.
-pub fn confine(folders: &[OwnedFd]) -> Vec<String> {
+/// Lets this thread and those it starts make, replace and remove files beneath `folders` alone, and read them beneath `places`
+/// alone if these are given. Returns what could not be done: nothing usually.
+pub(super) fn confine(folders: &[OwnedFd], places: Option<&[OwnedFd]>) -> Vec<String> {
     let mut lacking = Vec::new();
-    match confine_files(folders) {
+    match confine_files(folders, places) {
         // What older ones do not know is cutting files by name, which is no call of the list either.
         Ok(RulesetStatus::FullyEnforced | RulesetStatus::PartiallyEnforced) => {}
         Ok(RulesetStatus::NotEnforced) => lacking.push("files: this kernel has no Landlock".to_owned()),
@@ -29,18 +30,41 @@ pub fn confine(folders: &[OwnedFd]) -> Vec<String> {
     lacking.into_iter().map(|what| format!("not confined in {what}")).collect()
 }
 
-/// The folder of the socket that a ring has, which is removed in the end, for [`confine`]; none of a ring with a name alone.
+/// The folder of the socket that a ring has, which is removed in the end, for [`Assumed::confine`](super::Assumed::confine); none of a ring with a name alone.
 pub fn socket_folder(ring: &str) -> anyhow::Result<Option<OwnedFd>> {
     let Some(folder) = Path::new(ring).parent().filter(|_| ring.contains('/')) else { return Ok(None) };
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
     openat(CWD, folder, flags, Mode::empty()).map(Some).with_context(|| folder.display().to_string())
 }
 
-fn confine_files(folders: &[OwnedFd]) -> Result<RulesetStatus, RulesetError> {
+/// The folders of these files, and of those that they are links to, for
+/// [`Assumed::confine_reading`](super::Assumed::confine_reading).
+pub fn read_places<'a>(files: impl IntoIterator<Item = &'a Path>) -> Vec<OwnedFd> {
+    let mut folders = BTreeSet::new();
+    for file in files {
+        for path in [Some(file.to_owned()), file.canonicalize().ok()].into_iter().flatten() {
+            folders.insert(
+                path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new(".")).to_owned(),
+            );
+        }
+    }
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    // A folder that cannot be opened is reported when its files are.
+    folders.iter().filter_map(|folder| openat(CWD, folder, flags, Mode::empty()).ok()).collect()
+}
+
+fn confine_files(folders: &[OwnedFd], places: Option<&[OwnedFd]>) -> Result<RulesetStatus, RulesetError> {
     let writing = AccessFs::from_write(ABI::V3);
     let beneath: BitFlags<AccessFs> =
         AccessFs::WriteFile | AccessFs::MakeReg | AccessFs::MakeDir | AccessFs::RemoveFile | AccessFs::Truncate;
-    let mut rules = Ruleset::default().handle_access(writing | AccessFs::Execute)?.create()?;
+    let reading: BitFlags<AccessFs> = AccessFs::ReadFile | AccessFs::ReadDir;
+    let handled = if places.is_some() { writing | reading } else { writing };
+    let mut rules = Ruleset::default().handle_access(handled | AccessFs::Execute)?.create()?;
+    // The threads of the process are reported when it does not stop.
+    let threads = openat(CWD, "/proc/self/task", OFlags::PATH | OFlags::CLOEXEC, Mode::empty()).ok();
+    for place in places.into_iter().flat_map(|places| places.iter().chain(&threads)) {
+        rules = rules.add_rule(PathBeneath::new(place, reading))?;
+    }
     let sockets = linerate_backends::memif::socket_folders();
     #[cfg(feature = "serve")]
     let own = crate::view::metrics::folder();

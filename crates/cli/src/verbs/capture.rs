@@ -22,7 +22,7 @@ use super::inputs::{InputArgs, Inputs, Needs, ReceiveArgs, check_output, is_file
 use super::ports;
 use super::show::ShowArgs;
 use crate::exit::{Exit, usage};
-use crate::privileges::{Identity, confine};
+use crate::privileges::Identity;
 use crate::signals::{opening, reopen_on_hangup, stop_on_signals};
 use crate::view::ledger::is_void;
 use crate::view::live::{Live, answer, reopened};
@@ -178,7 +178,7 @@ pub fn run(args: &Args) -> anyhow::Result<Exit> {
         notes.extend(lines);
         sharing
     });
-    identity.assume()?;
+    let assumed = identity.assume()?;
     let (mut sinks, mut folders): (Vec<Box<dyn Sink>>, _) = (Vec::new(), Vec::new());
     if let Some(path) = &args.write {
         let (writer, folder) = args.open_output(&asked, path, &identity)?;
@@ -188,8 +188,7 @@ pub fn run(args: &Args) -> anyhow::Result<Exit> {
     folders.extend(beside.open().map_err(|error| identity.explain(error))?);
     let has_files = !folders.is_empty();
     folders.extend(args.share.folder()?);
-    notes.extend(identity.note());
-    notes.extend(confine(&folders));
+    notes.extend(assumed.confine(&folders));
     let stop = Stop::new();
 
     if !args.show.quiet && !args.json {

@@ -14,7 +14,6 @@ use self::json::{SoFarJson, SummaryJson};
 use super::inputs::{InputArgs, Inputs, Needs, ReceiveArgs};
 use super::show::ShowArgs;
 use crate::exit::{Exit, usage};
-use crate::privileges::confine;
 use crate::signals::{Answers, answer_requests, stop_on_signals};
 use crate::view::ledger::{self, is_void};
 use crate::view::live::Live;
@@ -102,9 +101,7 @@ pub fn run(args: &Args) -> anyhow::Result<Exit> {
         ..Needs::default()
     };
     let (ports, mut notes) = args.receive.open(&inputs, needs)?;
-    identity.assume()?;
-    notes.extend(identity.note());
-    notes.extend(confine(&[]));
+    notes.extend(identity.assume()?.confine(&[]));
     let stop = Stop::new();
     stop_on_signals(&stop)?;
 

@@ -87,6 +87,7 @@ struct Outcome {
 pub fn run(args: &Args) -> anyhow::Result<Exit> {
     let started = Instant::now();
     let stop = Stop::new();
+    crate::privileges::keep("its frames are its own, in a lab that it makes and removes");
     stop_on_signals(&stop)?;
     let workplace = Workplace::new(args.keep.as_deref())?;
     let made = workplace.file("made.pcap")?;

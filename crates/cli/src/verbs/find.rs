@@ -9,7 +9,7 @@ use self::report::FindJson;
 use super::capture::FileFormat;
 use super::inputs::{check_filter, check_output};
 use crate::exit::{Exit, usage};
-use crate::privileges::confine;
+use crate::privileges::{Identity, READING, read_places};
 use crate::signals::{opening, stop_on_signals};
 use crate::view::terminal::{fail, result, result_document, show, shown, tell};
 use anyhow::Context;
@@ -80,6 +80,9 @@ pub struct Args {
     /// Say nothing but errors
     #[arg(short = 'q', long, conflicts_with = "json")]
     quiet: bool,
+    /// Drop privileges to USER before reading [default: the sudo, doas or pkexec user]
+    #[arg(short = 'Z', long, value_name = "USER")]
+    user: Option<String>,
 }
 
 /// What is looked for, checked.
@@ -95,12 +98,16 @@ struct Asked {
 /// Searches.
 pub fn run(args: &Args) -> anyhow::Result<Exit> {
     let asked = args.check()?;
+    let identity = Identity::choose(args.user.as_deref(), false)?;
+    let places = read_places(asked.found.files.iter().map(Path::new));
+    let assumed = identity.assume_keeping(READING)?;
     if args.make_index {
-        return index::make_all(&asked.found, args.quiet, args.json);
+        let notes = assumed.confine_reading(&places, &places);
+        return index::make_all(&asked.found, &identity, &notes, args.quiet, args.json);
     }
     let began = Instant::now();
-    let (mut writer, folder) = args.open_writer(&asked)?;
-    let lacking = confine(&folder.into_iter().collect::<Vec<_>>());
+    let (mut writer, folder) = args.open_writer(&asked).map_err(|error| identity.explain(error))?;
+    let lacking = assumed.confine_reading(&folder.into_iter().collect::<Vec<_>>(), &places);
     let stop = Stop::new();
     stop_on_signals(&stop)?;
     let mut say = report::Notes::new(args.quiet);

@@ -39,7 +39,6 @@ use self::json::SummaryJson;
 use super::inputs::{InputArgs, Needs, ReceiveArgs, check_output};
 use super::show::ShowArgs;
 use crate::exit::{Exit, usage};
-use crate::privileges::confine;
 use crate::signals::{reopen_on_hangup, stop_on_signals};
 use crate::view::ledger::{self, is_void};
 use crate::view::live::{Live, answer, reopened};
@@ -140,12 +139,12 @@ pub fn run(args: &Args) -> anyhow::Result<Exit> {
     let meters = args.meter.meters(&mut config, args.show.quiet)?;
     let snap = if inputs.filter.is_empty() { args.meter.snap() } else { 0 };
     let (ports, mut notes) = args.receive.open(&inputs, Needs { snap, ..Needs::default() })?;
-    identity.assume()?;
+    let assumed = identity.assume()?;
     let observed = Arc::default();
     let exporters = args.meter.exporters_of(args.targets(), how, &observed).map_err(|error| identity.explain(error))?;
     let mut drawing = args.ask.drawing()?;
     let folders = made_in(&exporters)?;
-    notes.extend(identity.note().into_iter().chain(confine(&folders)));
+    notes.extend(assumed.confine(&folders));
     let stop = Stop::new();
 
     for exporter in exporters.iter().filter(|_| !args.show.quiet) {

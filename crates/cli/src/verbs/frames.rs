@@ -6,7 +6,7 @@ use super::receive::report::{StreamJson, summary, ticker};
 use super::rings::ring_name;
 use super::show::ShowArgs;
 use crate::exit::Exit;
-use crate::privileges::{Identity, confine};
+use crate::privileges::Identity;
 use crate::signals::{answer_requests, stop_on_signals};
 use crate::view::ledger::{self, RunJson, is_void};
 use crate::view::live::Live;
@@ -75,9 +75,9 @@ pub fn run(args: &Args) -> anyhow::Result<Exit> {
         error => error.into(),
     })?;
     let (frames, bytes) = reader.frames();
-    identity.assume()?;
+    let assumed = identity.assume()?;
     let (mut destination, made_in) = args.go.destination(bytes).map_err(|error| identity.explain(error))?;
-    let notes: Vec<String> = identity.note().into_iter().chain(confine(&made_in)).collect();
+    let notes = assumed.confine(&made_in);
     let stop = Stop::new();
     stop_on_signals(&stop)?;
     if !args.show.quiet && !args.json {

@@ -14,7 +14,7 @@ mod what;
 
 use self::answer::AnswerArgs;
 use crate::exit::{Exit, usage};
-use crate::privileges::{Identity, confine, socket_folder};
+use crate::privileges::{Assumed, Identity, socket_folder};
 use crate::verbs::inputs::{are_live, check_output};
 use crate::verbs::show::ShowArgs;
 use crate::view::terminal::{shown, tell};
@@ -160,13 +160,13 @@ impl Args {
     }
 
     /// Leaves the run what it needs, and says what there is to say of it.
-    fn confine<'a>(&self, identity: &Identity, specs: impl IntoIterator<Item = &'a Spec>) -> anyhow::Result<()> {
+    fn confine<'a>(&self, assumed: Assumed<'_>, specs: impl IntoIterator<Item = &'a Spec>) -> anyhow::Result<()> {
         let ports = specs.into_iter().filter_map(|spec| REGISTRY.innermost(spec).ok());
         let rings = ports.filter(|(backend, _)| matches!(backend.target, Target::Ring));
         let mut folders = rings.map(|(_, ring)| socket_folder(&ring.target)).collect::<Result<Vec<_>, _>>()?;
         folders.push(self.control.as_deref().map(control::Socket::folder).transpose()?.flatten());
-        let notes = identity.note().into_iter().chain(confine(&folders.into_iter().flatten().collect::<Vec<_>>()));
-        for note in notes.filter(|_| !self.end.show.quiet && !self.end.json) {
+        let notes = assumed.confine(&folders.into_iter().flatten().collect::<Vec<_>>());
+        for note in notes.into_iter().filter(|_| !self.end.show.quiet && !self.end.json) {
             tell(format_args!("{}\n", shown(&note)));
         }
         Ok(())

@@ -7,7 +7,7 @@ use super::inputs::notes_of;
 use super::joined::{JoinArgs, ends, receive_whole, send_as};
 use super::rings::ring_name;
 use crate::exit::{Exit, usage};
-use crate::privileges::{confine, socket_folder};
+use crate::privileges::socket_folder;
 use crate::signals::stop_on_signals;
 use crate::view::live::{Live, answer};
 use crate::view::terminal::{shown, tell};
@@ -67,10 +67,9 @@ pub fn run(args: &Args) -> anyhow::Result<Exit> {
     let (sharing, mut notes) = share(&identity, options)?;
     let progress = Progress::new();
     let mut inline = Inline::new([&ports[0].name, &ports[1].name], to, sharing, policy, progress.clone());
-    identity.assume()?;
+    let assumed = identity.assume()?;
     notes.extend(ports.iter().flat_map(notes_of));
-    notes.extend(identity.note());
-    notes.extend(confine(&socket_folder(&args.share)?.into_iter().collect::<Vec<_>>()));
+    notes.extend(assumed.confine(&socket_folder(&args.share)?.into_iter().collect::<Vec<_>>()));
     let stop = Stop::new();
     stop_on_signals(&stop)?;
     if args.join.is_told() {

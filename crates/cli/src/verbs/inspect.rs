@@ -3,7 +3,7 @@
 use super::inputs::span;
 use super::show::MetricsArgs;
 use crate::exit::{Exit, usage};
-use crate::privileges::{Identity, confine};
+use crate::privileges::Identity;
 use crate::signals::stop_on_signals;
 use crate::view::rates::grouped;
 use crate::view::terminal::{fail, show, show_document, shown, tell};
@@ -129,8 +129,7 @@ pub fn run(args: &Args) -> anyhow::Result<Exit> {
         }
         error => error.into(),
     })?;
-    identity.assume()?;
-    let notes = identity.note().into_iter().chain(confine(&[]));
+    let notes = identity.assume()?.confine(&[]);
     let stop = Stop::new();
     stop_on_signals(&stop)?;
     if !args.quiet && !args.json {
@@ -139,7 +138,7 @@ pub fn run(args: &Args) -> anyhow::Result<Exit> {
         let what: Vec<String> = what.into_iter().flatten().collect();
         let what = if what.is_empty() { "every frame passes".into() } else { what.join("; ") };
         tell(format_args!("{}\n", shown(&format!("deciding on {spec}: {what}"))));
-        notes.for_each(|note| tell(format_args!("  {}\n", shown(&note))));
+        notes.iter().for_each(|note| tell(format_args!("  {}\n", shown(note))));
     }
     let said = args.decide(engine, &asked, duration, &stop);
     args.conclude(&said)

@@ -10,6 +10,7 @@ mod recovery;
 mod report;
 pub mod reset;
 mod rfc2544;
+mod rights;
 mod search;
 #[cfg(feature = "serve")]
 pub mod served;
@@ -23,22 +24,23 @@ pub use self::options::Args;
 use self::options::{Method, Test};
 use self::plan::{Plan, SPAN, seconds};
 use self::report::{Files, Report, Row, SizeReport, clock, head, line};
+use self::reset::Helper;
 use self::traffic::Frames;
-use self::trial::{Bench, Beside, Direction, Trials};
+use self::trial::{Bench, Beside, Trials};
 use crate::exit::{Exit, usage};
 use crate::privileges::Identity;
 use crate::signals::stop_on_signals;
 use crate::verbs::generate::guard;
-use crate::verbs::inputs::{are_live, check_take};
+use crate::verbs::inputs::are_live;
 use crate::view::rates::grouped;
 use crate::view::terminal::{fail, show, show_document, shown, tell};
-use linerate_backends::REGISTRY;
+use anyhow::Context;
 use linerate_engine::Stop;
 use linerate_generate::Rate;
 use linerate_generate::rate::Asked;
 use linerate_generate::stream::{Mark, StreamSet};
 use linerate_measure::{Ask, Limits, Verdict};
-use linerate_port::Spec;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// The warm-up asks what the tester can do, for so long.
@@ -75,7 +77,7 @@ struct Sized<'a> {
 /// Measures.
 pub fn run(args: &Args) -> anyhow::Result<Exit> {
     let plan = Plan::new(args)?;
-    let directions = directions(args)?;
+    let directions = trial::directions(args)?;
     let (to, check) = (&directions[0].from, &directions[0].to);
     let duration = args.duration.map(|limit| seconds("--duration", limit)).transpose()?;
     let found = guard::interface(to);
@@ -87,11 +89,14 @@ pub fn run(args: &Args) -> anyhow::Result<Exit> {
     guard::check_length(found.as_ref(), longest.map(|variant| variant.frame.len()).max().unwrap_or_default())?;
     let identity = Identity::choose(args.end.user.as_deref(), are_live([to, check]))?;
     let files = Files::create(&args.end.write, &identity)?;
+    let resets = args.method.reset_with.as_deref().map(Helper::start).transpose();
+    let resets = resets.context("--reset-with: there is no shell")?.map(Arc::new);
+    rights::drop_rights(args, &identity, &directions)?;
     let stop = Stop::new();
     stop_on_signals(&stop)?;
     let report = Report::new(args, &plan, &directions, report::Environment::find(&directions));
-    let bench =
-        Bench { directions, take: args.take, threads: args.threads, learn: args.learn, quiet: plan.quiet, stop: &stop };
+    let (take, threads, learn, quiet) = (args.take, args.threads, args.learn, plan.quiet);
+    let bench = Bench { directions, take, threads, learn, quiet, stop: &stop, resets };
     let until = duration.map(|duration| Instant::now() + duration);
     let mut measurement = Measurement { args, plan, bench: &bench, until, report, files, number: 0 };
     let line = args.line.or(guard::line_of(found.as_ref()));
@@ -99,29 +104,6 @@ pub fn run(args: &Args) -> anyhow::Result<Exit> {
     measurement.foretell(sizes.len())?;
     measurement.run(services.as_deref(), &sizes, &sets, line)?;
     measurement.conclude()
-}
-
-/// Where frames go: there, and back if that is asked for.
-fn directions(args: &Args) -> anyhow::Result<Vec<Direction>> {
-    let [to, check] = [&args.to, &args.check].map(|port| Spec::parse(port).map_err(usage));
-    let (to, check) = (to?, check?);
-    for spec in [&to, &check] {
-        if REGISTRY.file(spec).is_some() {
-            return Err(usage(format!("{spec}: a device stands between two ports that frames leave and come from")));
-        }
-    }
-    guard::check_route(&to, args.end.yes)?;
-    check_take(args.take, &Some(check.clone()))?;
-    args.answer.check(&to, Some(&check))?;
-    let mut directions = vec![Direction { from: to.clone(), to: check.clone(), answer: args.answer.clone() }];
-    if args.both || args.learn {
-        guard::check_route(&check, args.end.yes)?;
-    }
-    if args.both {
-        let answer = args.answer.turned()?;
-        directions.push(Direction { from: REGISTRY.for_sending(&check)?, to, answer });
-    }
-    Ok(directions)
 }
 
 /// The frames of each direction.

@@ -14,7 +14,7 @@ use self::udp::{UdpArgs, locals};
 use super::inputs::{are_live, link, span};
 use super::show::ShowArgs;
 use crate::exit::{Exit, usage};
-use crate::privileges::{Identity, confine};
+use crate::privileges::Identity;
 use crate::signals::{answer_requests, stop_on_signals};
 use crate::view::ledger::{self, is_void};
 use crate::view::live::Live;
@@ -169,7 +169,7 @@ pub fn run(args: &Args) -> anyhow::Result<Exit> {
         **endpoint = args.endpoint(&own, &spec)?;
     }
     let folder = args.share.folder()?;
-    identity.assume()?;
+    let assumed = identity.assume()?;
     notes.extend(ring.iter().flat_map(|ring| ring.notes().to_vec()));
     notes.push(copies);
     let is_apart = args.frames.go.is_looked_at() || device.is_some();
@@ -179,11 +179,10 @@ pub fn run(args: &Args) -> anyhow::Result<Exit> {
         notes.push(note);
     }
     made_in.extend(folder);
-    notes.extend(identity.note());
-    match args.device.is_gpu() {
-        true => notes.push("not confined in system calls and files: the driver of the GPU needs its own".to_owned()),
-        false => notes.extend(confine(&made_in)),
-    }
+    notes.extend(match args.device.is_gpu() {
+        true => assumed.unconfined("the driver of the GPU needs its own"),
+        false => assumed.confine(&made_in),
+    });
     let stop = Stop::new();
     stop_on_signals(&stop)?;
     if !args.show.quiet && !args.json {

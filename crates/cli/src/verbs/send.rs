@@ -9,7 +9,7 @@ use self::source::{Bytes, Pattern};
 use super::inputs::span;
 use super::show::{MetricsArgs, Told};
 use crate::exit::{Exit, usage};
-use crate::privileges::{Identity, confine};
+use crate::privileges::Identity;
 use crate::signals::{answer_requests, stop_on_signals, waiting};
 use crate::view::live::Live;
 use crate::view::rates::{bits_per_second, grouped};
@@ -245,8 +245,7 @@ impl Args {
     }
 
     fn confine(&self, identity: &Identity) -> anyhow::Result<()> {
-        identity.assume()?;
-        for note in identity.note().into_iter().chain(confine(&[])) {
+        for note in identity.assume()?.confine(&[]) {
             self.say(&note);
         }
         Ok(())

@@ -5,7 +5,7 @@ mod files;
 use super::generate::answer::beside;
 use super::generate::guard;
 use crate::exit::{Exit, usage};
-use crate::privileges::{Identity, confine};
+use crate::privileges::Identity;
 use crate::signals::stop_on_signals;
 use crate::verbs::inputs::are_live;
 use crate::verbs::measure::reset::Helper;
@@ -128,8 +128,7 @@ pub fn run(args: &Args) -> anyhow::Result<Exit> {
     // The call for it is not left to a run.
     listener.set_nonblocking(true).with_context(listening)?;
     let seed = u64::from_le_bytes(random()?);
-    identity.assume()?;
-    for note in identity.note().into_iter().chain(confine(&[])).filter(|_| !args.quiet) {
+    for note in identity.assume()?.confine(&[]).into_iter().filter(|_| !args.quiet) {
         tell(format_args!("{}\n", shown(&note)));
     }
     let stop = Stop::new();

@@ -6,7 +6,7 @@ use self::report::{SummaryJson, summary};
 use super::inputs::{InputArgs, Needs, ReceiveArgs, check_output, span};
 use super::show::ShowArgs;
 use crate::exit::{Exit, usage};
-use crate::privileges::{Identity, confine};
+use crate::privileges::Identity;
 use crate::signals::stop_on_signals;
 use crate::view::ledger::{self, is_void};
 use crate::view::live::{Live, answer};
@@ -124,9 +124,9 @@ pub fn run(args: &Args) -> anyhow::Result<Exit> {
     let identity = args.receive.identity(&inputs)?;
     args.write.iter().try_for_each(|target| check_output(&inputs.specs, target))?;
     let (ports, mut notes) = args.receive.open(&inputs, Needs::default())?;
-    identity.assume()?;
+    let assumed = identity.assume()?;
     let (out, folder) = args.outlet(&identity)?;
-    notes.extend(identity.note().into_iter().chain(confine(&folder.into_iter().collect::<Vec<_>>())));
+    notes.extend(assumed.confine(&folder.into_iter().collect::<Vec<_>>()));
     let stop = Stop::new();
     stop_on_signals(&stop)?;
 

@@ -10,7 +10,7 @@ use super::decide::{DecideArgs, share};
 use super::joined::JoinArgs;
 use super::rings::ring_name;
 use crate::exit::{Exit, usage};
-use crate::privileges::{Identity, confine, socket_folder};
+use crate::privileges::{Identity, socket_folder};
 use crate::signals::stop_on_signals;
 use crate::verbs::inputs::{notes_of, span};
 use crate::view::live::{Live, answer};
@@ -126,16 +126,15 @@ pub fn run(args: &Args) -> anyhow::Result<Exit> {
     let live = joined.open_tx(false)?;
     let control = args.control.as_deref().map(Control::listen).transpose()?;
     let (rings, mut notes) = args.rings(&identity)?;
-    identity.assume()?;
+    let assumed = identity.assume()?;
     let to = joined.add_files(live)?;
     notes.extend(from.iter().flat_map(notes_of));
-    notes.extend(identity.note());
     notes.extend(args.control.iter().map(|path| format!("asked and changed by linerate ctl {path}")));
     let mut folders: Vec<_> = control.as_ref().and_then(Control::folder).into_iter().collect();
     for ring in &args.inspect {
         folders.extend(socket_folder(ring)?);
     }
-    notes.extend(confine(&folders));
+    notes.extend(assumed.confine(&folders));
     let progress = Progress::new();
     let stop = Stop::new();
     stop_on_signals(&stop)?;

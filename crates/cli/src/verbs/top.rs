@@ -20,7 +20,6 @@ use self::source::{Looking, Seen, Source};
 use super::inputs::{InputArgs, Needs, ReceiveArgs, is_file, span};
 use super::snapshot::{Ask, Gatherer, Sort, check};
 use crate::exit::{Exit, usage};
-use crate::privileges::confine;
 use crate::signals::stop_on_signals;
 use crate::view::live::watch;
 use crate::view::screen::{Screen, View};
@@ -136,6 +135,7 @@ impl Args {
             .ok_or_else(|| usage(format!("--from {from}: an address and port, or the path of a socket")))?;
         let ask = self.ask(filter)?;
         let stop = Stop::new();
+        crate::privileges::keep("the socket of a run is its user's, and is opened for each look");
         stop_on_signals(&stop)?;
         let until = duration.map(|duration| Instant::now() + duration);
         let is_over = || stop.is_requested() || until.is_some_and(|until| Instant::now() >= until);
@@ -245,8 +245,7 @@ impl Args {
         let snap =
             if self.names.is_empty() && inputs.filter.is_empty() { linerate_meter::Spread::HEADERS as u32 } else { 0 };
         let (ports, mut notes) = self.receive.open(&inputs, Needs { snap, ..Needs::default() })?;
-        identity.assume()?;
-        notes.extend(identity.note().into_iter().chain(confine(&[])));
+        notes.extend(identity.assume()?.confine(&[]));
         // They stand on the screen that comes back.
         if !self.once && !self.json {
             notes.iter().for_each(|note| tell(format_args!("{}\n", shown(note))));

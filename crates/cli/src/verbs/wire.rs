@@ -3,7 +3,6 @@
 use super::inputs::notes_of;
 use super::joined::{JoinArgs, ends, receive_whole, send_as};
 use crate::exit::{Exit, usage};
-use crate::privileges::confine;
 use crate::signals::stop_on_signals;
 use crate::view::ledger::RunJson;
 use crate::view::live::{Live, answer};
@@ -92,8 +91,7 @@ pub fn run(args: &Args) -> anyhow::Result<Exit> {
     let progress = Progress::new();
     let join = |(mut from, to): (RxPort, TxPort)| (Forward::new(&mut from, to, progress.clone()), from);
     let joined: Vec<_> = receiving.into_iter().zip(sending).map(join).collect();
-    identity.assume()?;
-    let notes = said.into_iter().chain(identity.note()).chain(confine(&[]));
+    let notes = said.into_iter().chain(identity.assume()?.confine(&[]));
     let stop = Stop::new();
     stop_on_signals(&stop)?;
     if args.join.is_told() {

@@ -83,6 +83,7 @@ impl Way {
         let options = RxOptions { promiscuous: true, lossless: true, ..RxOptions::default() };
         let from = open_rx(&self.from, &options)?;
         let to = open_tx(&self.to, &TxOptions { stamped: true, ..TxOptions::default() })?;
+        crate::privileges::keep("its frames are its own");
         stop_on_signals(&stop)?;
         let checking =
             Checking::new(Check::new(Key::default(), Options { streams: 1, verify: true }), Selection::default());

@@ -2,22 +2,19 @@
 
 use super::files::Found;
 use super::report::Notes;
-use crate::exit::Exit;
-use crate::privileges::confine;
+use crate::exit::{Exit, told};
+use crate::privileges::Identity;
 use crate::view::rates::grouped;
 use crate::view::terminal::{fail, result_line, shown, tell};
 use linerate_index::parts::choose;
 use linerate_index::{ENDING, NotMade, make};
 use linerate_record::ReadError;
 use linerate_record::recording::PARTIAL_ENDING;
-use rustix::fs::{CWD, Mode, OFlags, openat};
+use rustix::fs::OFlags;
 use serde::Serialize;
-use std::collections::BTreeSet;
 use std::fs::{File, Metadata, OpenOptions, TryLockError, remove_file, rename};
 use std::io::{self, BufReader, BufWriter, ErrorKind};
-use std::os::fd::OwnedFd;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
-use std::path::Path;
 use std::sync::Arc;
 
 /// Why a file is passed over.
@@ -47,18 +44,19 @@ enum Made {
 }
 
 /// Makes what is not there.
-pub(super) fn make_all(found: &Found, is_quiet: bool, is_json: bool) -> anyhow::Result<Exit> {
-    let folders: BTreeSet<&Path> = found.files.iter().filter_map(|file| Path::new(file).parent()).collect();
-    let open = |folder: &&Path| -> Option<OwnedFd> {
-        let folder = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
-        openat(CWD, folder, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty()).ok()
-    };
+pub(super) fn make_all(
+    found: &Found,
+    identity: &Identity,
+    notes: &[String],
+    is_quiet: bool,
+    is_json: bool,
+) -> anyhow::Result<Exit> {
     let mut say = Notes::new(is_quiet || is_json);
-    confine(&folders.iter().filter_map(open).collect::<Vec<_>>()).iter().for_each(|what| say.line(what));
+    notes.iter().for_each(|what| say.line(what));
     say.others(found);
     let mut has_failed = say.has_failed();
     for file in &found.files {
-        let result = make_one(file);
+        let result = make_one(file).map_err(|error| told(&identity.explain(error)));
         has_failed |= result.is_err();
         if is_json {
             let (made, frames, failure) = match &result {
@@ -66,7 +64,7 @@ pub(super) fn make_all(found: &Found, is_quiet: bool, is_json: bool) -> anyhow::
                 Ok(Made::Before) => (false, None, None),
                 Ok(Made::NotYet) => (false, None, Some(NOT_YET.to_owned())),
                 Ok(Made::Elsewhere) => (false, None, Some(ELSEWHERE.to_owned())),
-                Err(error) => (false, None, Some(error.to_string())),
+                Err(error) => (false, None, Some(error.clone())),
             };
             result_line(&MadeJson { schema: "linerate/find-index/1", file, made, frames, failure }, false)?;
             continue;

@@ -6,7 +6,6 @@ use super::output::{Tee, Totals};
 use super::text::{lost, talkers, undelivered, written};
 use super::{Args, Written, locked, made_in};
 use crate::exit::{Exit, usage};
-use crate::privileges::confine;
 use crate::signals::{Answers, answer_requests, reopen_on_hangup, stop_on_signals};
 use crate::view::ledger::LedgerJson;
 use crate::view::live::{Live, reopened};
@@ -54,11 +53,11 @@ pub(super) fn run(args: &Args, from: &Collected) -> anyhow::Result<Exit> {
         None => None,
     };
     let scheme = if matches!(from.listen, Some((_, true))) { "ipfix+tls" } else { "ipfix" };
-    identity.assume()?;
+    let assumed = identity.assume()?;
     let exporters = args.meter.exporters(args.targets(), how).map_err(|error| identity.explain(error))?;
     let mut drawing = args.ask.drawing()?;
     let folders = made_in(&exporters)?;
-    let notes: Vec<String> = identity.note().into_iter().chain(confine(&folders)).collect();
+    let notes = assumed.confine(&folders);
     let is_mixed = args.write.iter().any(|target| target == "-");
     let names: Vec<String> = match &listener {
         Some(listener) => vec![format!("{scheme}://{}", listener.address()?)],

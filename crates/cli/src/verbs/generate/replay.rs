@@ -92,10 +92,10 @@ pub(super) fn run(args: &Args, path: &str, spec: &Spec, duration: Option<Duratio
     let open = |spec: &Spec| open_tx(spec, &options).map_err(|error| identity.explain(error));
     let early = specs.iter().map(|spec| (!is_file(spec)).then(|| open(spec)).transpose());
     let early = early.collect::<Result<Vec<_>, _>>()?;
-    identity.assume()?;
+    let assumed = identity.assume()?;
     let ports = specs.iter().zip(early).map(|(spec, port)| port.map_or_else(|| open(spec), Ok));
     let ports = ports.collect::<Result<Vec<_>, _>>()?;
-    args.confine(&identity, &specs)?;
+    args.confine(assumed, &specs)?;
     let stop = Stop::new();
     stop_on_signals(&stop)?;
     let progress = Progress::new();

@@ -71,12 +71,12 @@ pub fn run(args: &Args, spec: &Spec, duration: Option<Duration>) -> anyhow::Resu
     };
     let socket = args.control.as_deref().map(|path| Socket::new(path, identity.owner())).transpose()?;
     let early = (!is_file(spec)).then(&open).transpose()?;
-    identity.assume()?;
+    let assumed = identity.assume()?;
     let streams = early.map_or_else(&open, Ok)?;
     if let Some(note) = streams.note().filter(|_| !args.end.show.quiet) {
         tell(format_args!("{}\n", shown(note)));
     }
-    args.confine(&identity, [spec])?;
+    args.confine(assumed, [spec])?;
     let stop = Stop::new();
     stop_on_signals(&stop)?;
 

@@ -4,9 +4,10 @@ use super::account::{Account, Counts, Way};
 use super::options::Args;
 use super::plan::Plan;
 use super::report::{Environment, Files, Report, SizeReport};
+use super::reset::Helper;
 use super::traffic::Frames;
-use super::trial::{Beside, Trials};
-use super::{Measurement, Sized, directions};
+use super::trial::{Beside, Trials, directions};
+use super::{Measurement, Sized};
 use clap::Parser;
 use linerate_engine::Stop;
 use linerate_generate::stream::StreamSet;
@@ -35,6 +36,10 @@ impl<F: FnMut(u64, u64) -> (u64, u64)> Trials for Device<F> {
         let lost = sent - received;
         let counts = Counts { intended: sent, sent, received, lost, loss_ratio, lost_by_tester, ..Counts::default() };
         Ok(Account::new(vec![Way { counts, seconds: 1.0, ..Way::default() }]))
+    }
+
+    fn resets(&self) -> Option<&Helper> {
+        None
     }
 
     fn stop(&self) -> &Stop {

@@ -202,8 +202,7 @@ impl EndArgs {
         self.quiet || self.json
     }
 
-    /// Answers those who collect counters, if that is asked for. Each trial opens its ports anew, so this process keeps its rights; who
-    /// answers has none of them.
+    /// Answers those who collect counters, if that is asked for, in a thread without the rights to open ports.
     pub fn tell_counters(&self, identity: &Identity) -> anyhow::Result<Option<Told>> {
         let tell = || identity.by(|| Ok(self.metrics.tell(self.is_silent())));
         self.metrics.is_given().then(tell).transpose()

@@ -2,7 +2,7 @@
 
 use super::plan::AFTER;
 use super::report::{Recovery, RecoveryRun, Reset, ResetRun};
-use super::reset::{Resetter, Resetting};
+use super::reset::Helper;
 use super::traffic::{Frames, Phase};
 use super::trial::{Beside, Looks};
 use super::{Measurement, Sized};
@@ -68,12 +68,14 @@ impl Measurement<'_> {
         };
         let (span, command) = (self.plan.reset, self.args.method.reset_with.clone().unwrap_or_default());
         let frames = Frames::Phases(vec![Phase::lasting(load, span.seconds)]);
-        let resetter = self.bench.resetter(&command);
+        let Some(resetter) = self.bench.resets() else {
+            return self.left_out("reset", "no shell runs the command that resets the device");
+        };
         let mut test = Reset::new(load, &command);
         for _ in 0..span.times {
             let seen = Mutex::new(Seen::default());
             let does = Box::new(|looks: &Looks| {
-                let found = watch(looks, &resetter, span.seconds * BEFORE);
+                let found = watch(looks, resetter, span.seconds * BEFORE);
                 *seen.lock().unwrap_or_else(std::sync::PoisonError::into_inner) = found;
             });
             let beside = Beside { does, is_reset: true };
@@ -116,9 +118,9 @@ fn slots(load: f64, seconds: f64) -> Vec<Phase> {
 }
 
 /// Resets the device, and looks how long no frame comes.
-fn watch(looks: &Looks, resetter: &Resetter, before: f64) -> Seen {
+fn watch(looks: &Looks, resetter: &Helper, before: f64) -> Seen {
     let began = Instant::now();
-    let (mut child, mut seen): (Option<Resetting<'_>>, Seen) = (None, Seen::default());
+    let (mut has_begun, mut seen) = (false, Seen::default());
     let mut last: Vec<(u64, f64)> = looks.ways.iter().map(|_| (0, 0.0)).collect();
     while !looks.is_sent() {
         let now = began.elapsed().as_secs_f64();
@@ -128,28 +130,25 @@ fn watch(looks: &Looks, resetter: &Resetter, before: f64) -> Seen {
                 continue;
             }
             let is_longer = seen.silence.is_none_or(|(from, to)| now - last.1 > to - from);
-            if last.0 > 0 && is_longer && child.is_some() {
+            if last.0 > 0 && is_longer && has_begun {
                 seen.silence = Some((last.1, now));
             }
             *last = (ours, now);
         }
-        match &mut child {
-            None if now >= before && seen.ended.is_empty() => match resetter.begin() {
-                Ok(started) => child = Some(started),
-                Err(error) => seen.ended = format!("cannot be run: {error}"),
-            },
-            Some(running) if seen.took.is_none() => {
-                if let Some(how) = running.ended() {
-                    (seen.took, seen.ended) = (Some(now - before), how);
-                }
+        if has_begun && seen.took.is_none() {
+            if let Some(how) = resetter.ended() {
+                (seen.took, seen.ended) = (Some(now - before), how);
             }
-            _ => {}
+        } else if now >= before && seen.ended.is_empty() {
+            match resetter.begin() {
+                Ok(()) => has_begun = true,
+                Err(error) => seen.ended = format!("cannot be run: {error}"),
+            }
         }
         std::thread::sleep(LOOK);
     }
-    if let Some(running) = child.filter(|_| seen.took.is_none()) {
-        // It was to end before the trial.
-        running.give_up().clone_into(&mut seen.ended);
+    if has_begun && seen.took.is_none() {
+        seen.ended = "it did not end before the trial".to_owned();
     }
     seen
 }

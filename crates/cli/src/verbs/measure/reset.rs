@@ -1,27 +1,11 @@
-//! Who resets the device that is measured: a command of the shell, begun once a trial.
+//! A command of the shell that resets the device under test, once per trial.
 
 use std::io::{self, Read, Write};
 use std::os::fd::AsFd;
-use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::process::{ChildStdin, ChildStdout, Command, Stdio};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// Whoever resets it.
-pub enum Resetter {
-    /// A command that is run when it is needed.
-    Command(String),
-    /// One that waits.
-    Helper(Arc<Helper>),
-}
-
-/// A reset that goes on.
-pub enum Resetting<'a> {
-    /// A process of this one.
-    Child(Child),
-    /// What the shell that waits does.
-    Helper(&'a Helper),
-}
-
-/// A shell that is started while the program may start others, and runs its command whenever it is told to: a server gives that right up.
+/// A shell that is started while the program has all its rights, and runs its command for each reset.
 pub struct Helper(Mutex<Waiting>);
 
 struct Waiting {
@@ -35,48 +19,6 @@ struct Waiting {
 
 /// Runs its first argument for each line that comes, and says its status.
 const LOOP: &str = r#"while read -r go; do sh -c "$1" </dev/null >/dev/null; echo "$?"; done"#;
-
-impl Resetter {
-    /// Begins a reset.
-    ///
-    /// # Errors
-    /// Why there is none.
-    pub fn begin(&self) -> io::Result<Resetting<'_>> {
-        Ok(match self {
-            Resetter::Command(command) => {
-                let mut shell = Command::new("sh");
-                shell.args(["-c", command]).stdin(Stdio::null()).stdout(Stdio::null());
-                Resetting::Child(shell.spawn()?)
-            }
-            Resetter::Helper(helper) => {
-                helper.begin()?;
-                Resetting::Helper(helper)
-            }
-        })
-    }
-}
-
-impl Resetting<'_> {
-    /// How it ended, once it has.
-    pub fn ended(&mut self) -> Option<String> {
-        match self {
-            Resetting::Child(child) => child.try_wait().ok().flatten().map(|status| status.to_string()),
-            Resetting::Helper(helper) => helper.ended().map(|status| format!("exit status: {status}")),
-        }
-    }
-
-    /// Nobody waits for it any more.
-    pub fn give_up(self) -> &'static str {
-        match self {
-            Resetting::Child(mut child) => {
-                let _ = child.kill();
-                let _ = child.wait();
-                "it did not end before the trial and was killed"
-            }
-            Resetting::Helper(_) => "it did not end before the trial",
-        }
-    }
-}
 
 impl Helper {
     /// Starts the shell, which waits. It ends with this process.
@@ -94,7 +36,11 @@ impl Helper {
         Ok(Helper(Mutex::new(Waiting { ask, told, said: String::new(), is_busy: false })))
     }
 
-    fn begin(&self) -> io::Result<()> {
+    /// Starts a reset.
+    ///
+    /// # Errors
+    /// The previous reset goes on, or there is no shell any more.
+    pub fn begin(&self) -> io::Result<()> {
         self.ended();
         let mut waiting = self.waiting();
         if waiting.is_busy {
@@ -105,8 +51,8 @@ impl Helper {
         Ok(())
     }
 
-    /// The status of the run, once it has ended.
-    fn ended(&self) -> Option<String> {
+    /// Returns how the reset ended, once it has.
+    pub fn ended(&self) -> Option<String> {
         let mut waiting = self.waiting();
         let mut bytes = [0; 64];
         // Nothing to be read is an error too, and means that it goes on.
@@ -115,7 +61,7 @@ impl Helper {
         }
         let status = waiting.said.strip_suffix('\n')?.to_owned();
         (waiting.is_busy, waiting.said) = (false, String::new());
-        Some(status)
+        Some(format!("exit status: {status}"))
     }
 
     fn waiting(&self) -> MutexGuard<'_, Waiting> {
@@ -130,12 +76,12 @@ mod tests {
 
     #[test]
     fn a_shell_that_waits_resets_as_often_as_it_is_told() {
-        let resetter = Resetter::Helper(Arc::new(Helper::start("exit 3").unwrap()));
+        let resetter = Helper::start("exit 3").unwrap();
         for _ in 0..3 {
-            let mut running = resetter.begin().unwrap();
+            resetter.begin().unwrap();
             let began = Instant::now();
             let how = loop {
-                if let Some(how) = running.ended() {
+                if let Some(how) = resetter.ended() {
                     break how;
                 }
                 assert!(began.elapsed() < Duration::from_secs(30));
@@ -147,10 +93,9 @@ mod tests {
 
     #[test]
     fn one_reset_goes_on_at_a_time() {
-        let resetter = Resetter::Helper(Arc::new(Helper::start("sleep 3").unwrap()));
-        let mut running = resetter.begin().unwrap();
-        assert_eq!(running.ended(), None);
+        let resetter = Helper::start("sleep 3").unwrap();
+        resetter.begin().unwrap();
+        assert_eq!(resetter.ended(), None);
         assert!(resetter.begin().is_err());
-        assert_eq!(running.give_up(), "it did not end before the trial");
     }
 }

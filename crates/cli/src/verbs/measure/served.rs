@@ -7,7 +7,7 @@ use super::account::{Account, Made, Way};
 use super::options::{Args, Method};
 use super::plan::Plan;
 use super::report::{Environment, Files, Report};
-use super::reset::{Helper, Resetter};
+use super::reset::Helper;
 use super::services::{self, Tested};
 use super::soak::LONGEST;
 use super::traffic::Frames;
@@ -308,8 +308,8 @@ impl Trials for At<'_> {
         &self.bench.stop
     }
 
-    fn resetter(&self, command: &str) -> Resetter {
-        self.resets.clone().map_or_else(|| Resetter::Command(command.to_owned()), Resetter::Helper)
+    fn resets(&self) -> Option<&Helper> {
+        self.resets.as_deref()
     }
 }
 

@@ -1,10 +1,13 @@
 //! One trial: ports opened, frames sent in one direction or two at once, what came counted once nothing comes any more.
 
 use super::account::{Account, Made, Way};
-use super::reset::Resetter;
+use super::reset::Helper;
 use super::traffic::{self, Frames};
+use crate::exit::usage;
 use crate::verbs::generate::answer::{self, AnswerArgs};
+use crate::verbs::generate::guard;
 use crate::verbs::generate::sending::{check, open_check, open_tx, route};
+use crate::verbs::inputs::check_take;
 use anyhow::bail;
 use linerate_backends::REGISTRY;
 use linerate_backends::carrier::Carrier;
@@ -48,10 +51,8 @@ pub trait Trials {
     /// Asked for, nothing more is begun.
     fn stop(&self) -> &Stop;
 
-    /// Whoever resets the device, by a command of the shell.
-    fn resetter(&self, command: &str) -> Resetter {
-        Resetter::Command(command.to_owned())
-    }
+    /// The shell that resets the device.
+    fn resets(&self) -> Option<&Helper>;
 }
 
 /// The ports, and what is done at them.
@@ -65,6 +66,8 @@ pub struct Bench<'a> {
     /// Nothing came for so long: nothing more will.
     pub quiet: Duration,
     pub stop: &'a Stop,
+    /// The shell that resets the device.
+    pub resets: Option<Arc<Helper>>,
 }
 
 /// Where frames of one direction leave and come.
@@ -74,6 +77,29 @@ pub struct Direction {
     pub to: Spec,
     /// Who is answered and asked there.
     pub answer: AnswerArgs,
+}
+
+/// Where frames go: there, and back if that is asked for.
+pub(super) fn directions(args: &super::Args) -> anyhow::Result<Vec<Direction>> {
+    let [to, check] = [&args.to, &args.check].map(|port| Spec::parse(port).map_err(usage));
+    let (to, check) = (to?, check?);
+    for spec in [&to, &check] {
+        if REGISTRY.file(spec).is_some() {
+            return Err(usage(format!("{spec}: a device stands between two ports that frames leave and come from")));
+        }
+    }
+    guard::check_route(&to, args.end.yes)?;
+    check_take(args.take, &Some(check.clone()))?;
+    args.answer.check(&to, Some(&check))?;
+    let mut directions = vec![Direction { from: to.clone(), to: check.clone(), answer: args.answer.clone() }];
+    if args.both || args.learn {
+        guard::check_route(&check, args.end.yes)?;
+    }
+    if args.both {
+        let answer = args.answer.turned()?;
+        directions.push(Direction { from: REGISTRY.for_sending(&check)?, to, answer });
+    }
+    Ok(directions)
 }
 
 /// Something that goes on beside a trial.
@@ -203,6 +229,10 @@ impl Trials for Bench<'_> {
 
     fn stop(&self) -> &Stop {
         self.stop
+    }
+
+    fn resets(&self) -> Option<&Helper> {
+        self.resets.as_deref()
     }
 }
 
