@@ -43,14 +43,14 @@ rate = "1gbps"
 burst = { frames = 4, gap = "50us" }
 count = 31
 check = "no"
-next = "goto connect x3"
+next = "goto connect x4"
 [[stream]]
 name = "aside"
 packet = "udp(sport=9..1, dport=[53:3, 80:1])"
 rate = "top"
 count = 5
 check = "no"
-next = "goto talk x2"
+next = "goto talk x3"
 [[stream]]
 packet = "arp(spa=198.18.0.1, tpa=198.18.0.2)"
 rate = "1kpps"
@@ -143,7 +143,7 @@ size = "imix"
 rate = "100mbps"
 id = 4000000
 count = 111
-next = "goto a x4"
+next = "goto a x5"
 "#,
         live: true,
         stamped: true,

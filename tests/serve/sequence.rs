@@ -17,7 +17,7 @@ fn rows(server: &Server) -> Vec<Value> {
 fn a_sequence_goes_round_and_ends_as_a_whole() {
     let Some(server) = Server::start() else { return };
     let plain = json!({"name": "plain", "tx": "p1", "rx": ["p2"], "packet": "ip/udp", "size": "100", "rate": "500pps"});
-    let all = json!([stream("a", 3, "next"), plain, stream("b", 2, "goto a x4"), stream("c", 1, "stop")]);
+    let all = json!([stream("a", 3, "next"), plain, stream("b", 2, "goto a x5"), stream("c", 1, "stop")]);
     server.post("/api/v1/streams", &json!({"streams": all}));
     server.post("/api/v1/capture", &json!({"port": "p2", "do": "start", "filter": "udp portrange 1001-1003"}));
     // One of them means all.

@@ -17,6 +17,7 @@
 //! # Ok::<(), linerate_generate::file::FileError>(())
 //! ```
 
+mod effect;
 pub mod keys;
 mod read;
 
@@ -131,8 +132,8 @@ fn set(table: &Table<'_>, setup: &Setup<'_>) -> Result<StreamSet, Fault> {
     }
     numbered(&tables, &mut streams)?;
     let names: Vec<String> = streams.iter().map(|stream| stream.name.clone()).collect();
-    for (table, stream) in tables.iter().zip(&mut streams) {
-        stream.next = next(table, &names)?;
+    for (index, (table, stream)) in tables.iter().zip(&mut streams).enumerate() {
+        stream.next = next(table, index, &names)?;
     }
     for (table, stream) in tables.iter().zip(&mut streams) {
         stream.span = span(table, (order, rate, stream.rate))?;
@@ -144,13 +145,13 @@ fn set(table: &Table<'_>, setup: &Setup<'_>) -> Result<StreamSet, Fault> {
         return Err(tables[index].fault("rate", tables[index].at.clone(), what));
     }
     let endless = streams.iter().position(|stream| stream.count.is_none());
-    match endless.filter(|index| order == Order::Sequential && index + 1 < streams.len()) {
-        Some(index) => {
-            let what = "in a sequence this stream has no end, so the next never begins: give it a count".to_owned();
-            Err(tables[index].fault("count", tables[index].at.clone(), what))
-        }
-        None => Ok(StreamSet { streams, order, rate, key }),
+    if let Some(index) = endless.filter(|index| order == Order::Sequential && index + 1 < streams.len()) {
+        let what = "in a sequence this stream has no end, so the next never begins: give it a count".to_owned();
+        return Err(tables[index].fault("count", tables[index].at.clone(), what));
     }
+    let set = StreamSet { streams, order, rate, key };
+    effect::check(table, &tables, &set)?;
+    Ok(set)
 }
 
 fn stream(table: &Table<'_>, index: usize, usual: Rate, seed: u64, setup: &Setup<'_>) -> Result<Stream, Fault> {
@@ -274,7 +275,7 @@ fn nanos(text: &str) -> Option<u64> {
     (0.0..1e18).contains(&nanos).then_some(nanos.round() as u64)
 }
 
-fn next(table: &Table<'_>, names: &[String]) -> Result<Next, Fault> {
+fn next(table: &Table<'_>, own: usize, names: &[String]) -> Result<Next, Fault> {
     let Some(text) = table.text("next") else { return Ok(Next::Following) };
     match text.value.trim() {
         "next" => return Ok(Next::Following),
@@ -293,8 +294,9 @@ fn next(table: &Table<'_>, names: &[String]) -> Result<Next, Fault> {
         table.fault("next", text.at.clone(), format!("no stream is called {name:?}; {names}"))
     };
     let stream = index(name).ok_or_else(unknown)?;
-    let times = times.ok_or_else(|| illegal(table, "next", &text))?;
-    Ok(Next::Goto { stream, times: Some(times) })
+    let times: u64 = times.filter(|times| *times > 0).ok_or_else(|| illegal(table, "next", &text))?;
+    // Back to where it was once already: all passes together are that many.
+    Ok(Next::Goto { stream, times: Some(if stream <= own { times - 1 } else { times }) })
 }
 
 fn illegal(table: &Table<'_>, name: &str, value: &At<&str>) -> Fault {

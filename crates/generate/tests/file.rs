@@ -33,6 +33,7 @@ next = "goto dns x3"
 [[stream]]
 name = "last"
 packet = "arp"
+count = 1
 next = "stop"
 "#;
 
@@ -46,9 +47,9 @@ fn a_file_says_what_streams_there_are() {
     assert_eq!((dns.shape.clone(), dns.mark), (Shape::Bursts { frames: 10, gap: 1500 }, Mark::Trailer));
     assert_eq!((dns.variants.len(), dns.selectors.len(), dns.variants[0].frame.len()), (3, 1, 60));
     assert_eq!((syn.rate, syn.mark, syn.id), (Rate::Frames(1000.0), Mark::Count, 77));
-    assert_eq!(syn.next, Next::Goto { stream: 0, times: Some(3) });
+    assert_eq!(syn.next, Next::Goto { stream: 0, times: Some(2) }, "three times in all");
     assert!(matches!(syn.shape, Shape::Poisson { .. }) && syn.name == "stream 2");
-    assert_eq!((last.next, last.id, last.count), (Next::Stop, 3, None));
+    assert_eq!((last.next, last.id, last.count), (Next::Stop, 3, Some(1)));
     let frames: Vec<_> = (0..9).map(|n| dns.frame(n, 0, &set.key)).collect();
     assert!(frames.iter().all(|frame| frame[29] == frame[35]), "linked: 10.0.0.n from port 1024 + n");
 }
@@ -74,6 +75,15 @@ fn what_is_wrong_is_told_with_its_place() {
         ("id = 77", "id = 16777216", "stream 2, id: write a number below 16777216"),
         ("\"last\"", "\"dns\"", "stream 3, name: another stream is called \"dns\""),
         ("goto dns", "goto dsn", "stream 2, next: no stream is called \"dsn\"; did you mean dns?"),
+        ("goto dns x3", "goto dns x0", "stream 2, next: \"goto dns x0\": write \"next\""),
+        ("goto dns x3", "goto dns", "stream 3: no stream leads to this one"),
+        ("goto dns x3", "stop", "stream 3: no stream leads to this one"),
+        (
+            "packet = \"arp\"\ncount = 1",
+            "packet = \"arp\"",
+            ":26:8: stream 3, next: a stream without an end has no next",
+        ),
+        ("seed = 7", "rate = \"1gbps\"", ":9:8: stream 1, rate: in a sequence each stream has the rate of all"),
         ("goto dns x3", "again", "stream 2, next: \"again\": write \"next\""),
         ("\"tcp(flags=syn)\"", "\"tcp(flags=sin)\"", ":14:21: stream 2, packet: \"sin\": write names of flags"),
         ("size = 128", "size = 73", ":15:8: stream 2, size: frames of 73 bytes are too small"),
@@ -107,6 +117,27 @@ fn what_is_wrong_is_told_with_its_place() {
     ] {
         let error = streams("timed.toml", &timed.replace(from, to), &Setup::default()).unwrap_err().to_string();
         assert!(error.contains(says), "{to}: {error}");
+    }
+    let plain = "[[stream]]\npacket = \"udp\"\nrate = \"1kpps\"\ncount = 5\n";
+    for (from, to, says) in [
+        ("count = 5\n", "next = \"stop\"\n", ":4:8: stream 1, next: streams that are sent all at once have no next"),
+        ("count = 5\n", "next = \"next\"\n", ":4:8: stream 1, next: streams that are sent all at once"),
+        ("count = 5\n", "next = \"goto stream 1 x3\"\n", "stream 1, next: streams that are sent all at once"),
+        ("[[stream]]", "order = \"interleaved\"\n[[stream]]\nnext = \"stop\"", ":3:8: stream 1, next: streams"),
+        ("[[stream]]", "key = 7\n[[stream]]\ncheck = \"no\"", ":1:7: key: no stream has a trailer"),
+        ("[[stream]]", "key = 7\n[[stream]]\ncheck = \"count\"", ":1:7: key: no stream has a trailer"),
+        ("[[stream]]", "rate = \"1gbps\"\n[[stream]]", ":4:8: stream 1, rate: the only stream has the rate of all"),
+        (
+            "[[stream]]\npacket = \"udp\"\nrate = \"1kpps\"\n",
+            "rate = \"1gbps\"\n[[stream]]\npacket = \"udp\"\nburst = { frames = 3, gap = \"1s\" }\n",
+            ":4:9: stream 1, burst: the only stream has the rate of all",
+        ),
+        ("rate = \"1kpps\"", "poisson = true", ":3:11: stream 1, poisson: it shapes a rate of the stream"),
+        ("rate = \"1kpps\"", "rate = \"top\"\npoisson = true", ":4:11: stream 1, poisson: it shapes a rate"),
+    ] {
+        let text = plain.replace(from, to);
+        let error = streams("plain.toml", &text, &Setup::default()).err().unwrap_or_else(|| panic!("{to} is right"));
+        assert!(error.to_string().contains(says), "{to}: {error}");
     }
     let timed = streams("timed.toml", timed, &Setup::default()).unwrap();
     assert_eq!(timed.streams[0].span, Span { start: 2_000_000_000, length: Some(1_500_000) });

@@ -72,7 +72,7 @@ pub const STREAM: &[Key] = &[
     key(
         "next",
         &[Type::Text],
-        "What follows in a sequence.",
+        "What follows in a sequence. Back to NAME with x3, the streams from NAME to this one are sent 3 times in all.",
         r#""next" (the usual), "stop", "goto NAME" or "goto NAME x3""#,
     ),
     key(

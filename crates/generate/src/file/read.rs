@@ -81,6 +81,11 @@ impl<'a> Table<'a> {
         Ok(Some(At { value: read, at: value.span() }))
     }
 
+    /// Where the value of a key stands, if there is one.
+    pub fn given(&self, name: &str) -> Option<Range<usize>> {
+        self.value(name).map(Spanned::span)
+    }
+
     /// Whether a key is true.
     pub fn flag(&self, name: &str) -> bool {
         self.value(name).is_some_and(|value| matches!(value.get_ref(), DeValue::Boolean(true)))
