@@ -16,6 +16,7 @@ const UNSAFE_FILES: &[&str] = &[
     "crates/burst/src/helper.rs",
     "crates/burst/src/memory.rs",
     "crates/burst/src/pool.rs",
+    "crates/cli/src/main.rs",
     "crates/device/src/cuda.rs",
     "crates/device/src/cuda/driver.rs",
     "crates/device/src/cuda/host.rs",

@@ -35,15 +35,18 @@ pub mod streams;
 pub mod switch;
 #[cfg(feature = "tui")]
 pub mod top;
+mod units;
 pub mod wire;
 
 #[cfg(feature = "serve")]
 pub(crate) use self::socket::listen_at;
 
 use crate::about;
-use crate::exit::Exit;
+use crate::exit::{Exit, usage};
 use crate::signals::remember_requests;
-use clap::{ArgMatches, CommandFactory, FromArgMatches, Parser, Subcommand};
+use crate::view::terminal;
+use anyhow::Context;
+use clap::{ArgMatches, Command, CommandFactory, FromArgMatches, Parser, Subcommand};
 use std::ffi::OsStr;
 
 /// Line-rate packet work on an ordinary Linux machine.
@@ -120,11 +123,16 @@ pub enum Verb {
     Completions(pages::CompletionArgs),
 }
 
+/// The program with all verbs and options.
+fn command() -> Command {
+    Program::command().mut_subcommands(units::accept)
+}
+
 /// What the user asks for: options that can be read, and then whether they mean something together. `commit` is for `--version`.
 pub fn read(commit: Option<&str>) -> Result<anyhow::Result<Verb>, clap::Error> {
     // It is read once, and stays as long as the program.
     let version: &str = about::version(commit).leak();
-    let mut command = Program::command().long_version(version);
+    let mut command = command().long_version(version);
     let matches = match command.try_get_matches_from_mut(std::env::args_os()) {
         Ok(matches) => matches,
         Err(error) => {
@@ -134,7 +142,26 @@ pub fn read(commit: Option<&str>) -> Result<anyhow::Result<Verb>, clap::Error> {
         }
     };
     let program = Program::from_arg_matches(&matches).map_err(|error| error.format(&mut command))?;
-    Ok(meaning::check(&command, &matches).and_then(|()| listen(&matches)).map(|()| program.verb))
+    let checked = meaning::check(&command, &matches).and_then(|()| check_output(&matches));
+    Ok(checked.and_then(|()| listen(&matches)).map(|()| program.verb))
+}
+
+/// Refuses to write frames to a terminal, and frames or records to a closed standard output.
+fn check_output(matches: &ArgMatches) -> anyhow::Result<()> {
+    let Some((verb, own)) = matches.subcommand() else { return Ok(()) };
+    let is_output = |option: &str| {
+        let mut values = own.try_get_raw(option).ok().flatten().into_iter().flatten();
+        values.any(|value| value == "-" || value.as_encoded_bytes().ends_with(b"pcap:-"))
+    };
+    if !["write", "to", "flows"].into_iter().any(is_output) {
+        return Ok(());
+    }
+    terminal::check_output().context("standard output")?;
+    let is_binary = ["write", "to"].into_iter().any(is_output) && ["capture", "find", "generate"].contains(&verb);
+    if is_binary && terminal::is_output_terminal() {
+        return Err(usage("standard output is a terminal; write frames to a file (> FILE) or a program (| tshark -r -)"));
+    }
+    Ok(())
 }
 
 /// Listens where a run is to answer those who collect counters.

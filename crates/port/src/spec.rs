@@ -202,18 +202,31 @@ pub(crate) fn parse_offset(text: &str) -> Option<i64> {
     (nanos.is_finite() && nanos.abs() < 365.0 * 86_400.0 * 1e9).then_some(nanos.round() as i64)
 }
 
-/// A size with an optional binary unit: `65536`, `64KiB`, `64MiB`, `1GiB` (`K`, `M`, `G` mean the same).
+/// A size with an optional unit: `65536`, `64KiB`, `1.5GiB` in binary units (`K`, `M`, `G`, `T` mean the same), `64KB`, `1MB`
+/// in decimal ones.
 pub fn parse_size(text: &str) -> Option<u64> {
-    let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
-    let number: u64 = text[..digits].parse().ok()?;
-    let shift = match text[digits..].to_ascii_lowercase().as_str() {
-        "" => 0,
-        "k" | "kib" => 10,
-        "m" | "mib" => 20,
-        "g" | "gib" => 30,
+    let digits = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
+    let unit: u64 = match text[digits..].to_ascii_lowercase().as_str() {
+        "" | "b" => 1,
+        "kb" => 1_000,
+        "mb" => 1_000_000,
+        "gb" => 1_000_000_000,
+        "tb" => 1_000_000_000_000,
+        "k" | "kib" => 1 << 10,
+        "m" | "mib" => 1 << 20,
+        "g" | "gib" => 1 << 30,
+        "t" | "tib" => 1 << 40,
         _ => return None,
     };
-    number.checked_mul(1 << shift)
+    let (whole, fraction) = text[..digits].split_once('.').unwrap_or((&text[..digits], ""));
+    let bytes = whole.parse::<u64>().ok()?.checked_mul(unit)?;
+    if fraction.is_empty() {
+        return Some(bytes).filter(|_| whole.len() == digits);
+    }
+    // To the byte below; nine digits are more than a unit has.
+    let parts: u64 = fraction.parse().ok().filter(|_| fraction.len() <= 9 && unit > 1)?;
+    let more = u128::from(parts) * u128::from(unit) / 10u128.pow(fraction.len() as u32);
+    bytes.checked_add(u64::try_from(more).ok()?)
 }
 
 /// A scheme and what it is of; without one, an interface.
@@ -316,11 +329,22 @@ mod tests {
     }
 
     #[test]
-    fn sizes_have_binary_units() {
-        assert_eq!(parse_size("64KiB"), Some(65536));
-        assert_eq!(parse_size("2m"), Some(2 << 20));
-        assert_eq!(parse_size("7"), Some(7));
-        for wrong in ["", "x", "1x", "-1", "99999999999999999999", "18446744073709551615g"] {
+    fn sizes_have_binary_or_decimal_units() {
+        for (text, bytes) in [
+            ("64KiB", 65536),
+            ("2m", 2 << 20),
+            ("7", 7),
+            ("7B", 7),
+            ("1MB", 1_000_000),
+            ("64kb", 64_000),
+            ("1.5GiB", 3 << 29),
+            ("0.5KB", 500),
+            ("2T", 2 << 40),
+        ] {
+            assert_eq!(parse_size(text), Some(bytes), "{text}");
+        }
+        let wrong = ["", "x", "1x", "-1", "+1", "1.", ".5K", "1.5", "1.2.3K", "99999999999999999999", "18446744073709551615g"];
+        for wrong in wrong {
             assert_eq!(parse_size(wrong), None, "{wrong}");
         }
     }

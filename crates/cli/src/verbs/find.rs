@@ -8,6 +8,7 @@ use self::files::{Found, files};
 use self::report::FindJson;
 use super::capture::FileFormat;
 use super::inputs::{check_filter, check_output};
+use super::units::count;
 use crate::exit::{Exit, usage};
 use crate::privileges::{Identity, READING, read_places};
 use crate::signals::{opening, stop_on_signals};
@@ -59,7 +60,7 @@ pub struct Args {
     #[arg(short = 'f', long, value_name = "TEXT")]
     filter: Option<String>,
     /// Stop after this many frames
-    #[arg(short = 'c', long, value_name = "N")]
+    #[arg(short = 'c', long, value_name = "N", value_parser = count)]
     frames: Option<u64>,
     /// Write frames to a file (- for standard output): pcap for *.pcap and -, else pcapng; compressed if .gz or .zst
     /// follows

@@ -17,6 +17,7 @@ use crate::exit::{Exit, usage};
 use crate::privileges::{Assumed, Identity, socket_folder};
 use crate::verbs::inputs::{are_live, check_output};
 use crate::verbs::show::ShowArgs;
+use crate::verbs::units::count;
 use crate::view::terminal::{shown, tell};
 use clap::builder::RangedU64ValueParser;
 use linerate_backends::REGISTRY;
@@ -92,13 +93,13 @@ pub struct Args {
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = RangedU64ValueParser::<usize>::new().range(1..=1024))]
     threads: usize,
     /// Make the first N frames of each stream once, and send them again and again
-    #[arg(long, value_name = "N", conflicts_with = "check")]
+    #[arg(long, value_name = "N", value_parser = count, conflicts_with = "check")]
     keep: Option<u64>,
     /// Let linerate ctl PATH tell streams something while they run: rate, pause, resume, stop, start (a socket, for its owner alone)
     #[arg(long, value_name = "PATH")]
     control: Option<PathBuf>,
     /// Send nothing: print the first N frames, layer by layer, and what changes in them
-    #[arg(long, value_name = "N", num_args = 0..=1, default_missing_value = "1")]
+    #[arg(long, value_name = "N", num_args = 0..=1, default_missing_value = "1", value_parser = count)]
     dry_run: Option<u64>,
     #[command(flatten)]
     what: what::StreamArgs,

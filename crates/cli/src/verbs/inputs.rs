@@ -5,6 +5,7 @@ mod told;
 
 pub(super) use self::collected::{Collected, Held};
 pub use self::told::notes_of;
+use super::units::count;
 use crate::exit::{Exit, usage};
 use crate::privileges::Identity;
 use crate::view::reading::Reading;
@@ -38,10 +39,10 @@ pub(super) struct InputArgs {
     /// Filter text as tcpdump takes it, instead of trailing arguments
     #[arg(short = 'f', long, value_name = "TEXT")]
     filter: Option<String>,
-    /// Stop after this many frames
-    #[arg(short = 'c', long, value_name = "N")]
+    /// Stop after this many frames, as in 1000 or 10k; 0 for no limit
+    #[arg(short = 'c', long, value_name = "N", value_parser = count)]
     frames: Option<u64>,
-    /// Stop after this many seconds
+    /// Stop after this many seconds, or as in 500ms, 5m, 1h
     #[arg(short = 't', long = "duration", alias = "seconds", value_name = "S")]
     duration: Option<f64>,
 }
@@ -100,7 +101,7 @@ impl InputArgs {
             ports_and_filter(&self.words, &self.ports, &self.read, self.filter.as_deref(), &mut left_out)?;
         check_filter(&filter, &specs)?;
         let duration = self.duration.map(|s| span("--duration", s)).transpose()?;
-        Ok(Inputs { specs, filter, frames: self.frames, duration, left_out })
+        Ok(Inputs { specs, filter, frames: self.frames.filter(|frames| *frames > 0), duration, left_out })
     }
 
     /// The number that stands where filter text begins, or a port: perhaps it was meant for the option in front of it.
@@ -209,7 +210,8 @@ pub(super) fn size(option: &str, text: &str) -> anyhow::Result<u64> {
     }
     match parse_size(text) {
         Some(bytes) if bytes >= LEAST_SIZE => Ok(bytes),
-        _ => Err(usage(format!("{option} {text}: not a size of 1KiB or more (as in 512KiB, 100MiB, 1GiB)"))),
+        Some(_) => Err(usage(format!("{option} {text}: too small; at least 1KiB"))),
+        None => Err(usage(format!("{option} {text}: invalid size; expected a number and a unit, such as 512KiB, 100MB, 1GiB"))),
     }
 }
 

@@ -70,7 +70,7 @@ fn render(page: &Man, command: &Command) -> std::io::Result<Vec<u8>> {
     page.render_name_section(&mut text)?;
     page.render_synopsis_section(&mut text)?;
     page.render_description_section(&mut text)?;
-    page.render_options_section(&mut text)?;
+    text.extend(options(page, command)?.into_bytes());
     if command.get_subcommands().next().is_some() {
         page.render_subcommands_section(&mut text)?;
     }
@@ -86,4 +86,36 @@ fn render(page: &Man, command: &Command) -> std::io::Result<Vec<u8>> {
         notes.to_writer(&mut text)?;
     }
     Ok(text)
+}
+
+/// The options under their headings. The library writes headings in capitals: `-w` would become another option.
+fn options(page: &Man, command: &Command) -> std::io::Result<String> {
+    let mut options = Vec::new();
+    page.render_options_section(&mut options)?;
+    let mut options = String::from_utf8_lossy(&options).into_owned();
+    for heading in command.get_arguments().filter_map(|option| option.get_help_heading()) {
+        let section = |heading: &str| Roff::new().control("SH", [heading]).to_roff();
+        options = options.replace(&section(&heading.to_uppercase()), &section(heading));
+    }
+    Ok(options)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn headings_keep_their_case() {
+        let mut program = Program::command();
+        program.build();
+        for verb in program.get_subcommands() {
+            let page = options(&Man::new(verb.clone()), verb).unwrap();
+            let headings: Vec<_> = verb.get_arguments().filter_map(|option| option.get_help_heading()).collect();
+            let shown: Vec<_> = page.lines().filter_map(|line| line.strip_prefix(".SH ")).collect();
+            for heading in shown.iter().map(|shown| shown.trim_matches('"')).filter(|shown| *shown != "OPTIONS") {
+                let is_ours = headings.iter().any(|ours| heading.replace('\\', "").contains(&ours.replace('\\', "")));
+                assert!(is_ours, "{}: {heading}", verb.get_name());
+            }
+        }
+    }
 }

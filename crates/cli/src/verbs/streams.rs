@@ -5,6 +5,7 @@ mod report;
 use self::report::{SummaryJson, summary};
 use super::inputs::{InputArgs, Needs, ReceiveArgs, check_output, span};
 use super::show::ShowArgs;
+use super::units::count;
 use crate::exit::{Exit, usage};
 use crate::privileges::Identity;
 use crate::signals::stop_on_signals;
@@ -81,7 +82,7 @@ pub struct Args {
     #[arg(long, value_name = "N", default_value_t = 1 << 18, value_parser = clap::value_parser!(u32).range(1..=1 << 26))]
     max_connections: u32,
     /// The most files: streams that begin later have none, and the status is 1
-    #[arg(long, value_name = "N", default_value_t = 1_000_000)]
+    #[arg(long, value_name = "N", default_value_t = 1_000_000, value_parser = count)]
     max_files: u64,
     /// Print the summary as one JSON document (schema linerate/streams/1)
     #[arg(long)]

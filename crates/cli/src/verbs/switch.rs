@@ -9,6 +9,7 @@ use self::open::Joined;
 use super::decide::{DecideArgs, share};
 use super::joined::JoinArgs;
 use super::rings::ring_name;
+use super::units::entries;
 use crate::exit::{Exit, usage};
 use crate::privileges::{Identity, socket_folder};
 use crate::signals::stop_on_signals;
@@ -79,7 +80,7 @@ pub struct Args {
     #[arg(long, value_name = "PORT:VLANS")]
     vlan: Vec<String>,
     /// How many MACs are remembered, for normal
-    #[arg(long, value_name = "N", default_value_t = 8192)]
+    #[arg(long, value_name = "N", default_value_t = 8192, value_parser = entries)]
     mac_entries: usize,
     /// After how many seconds without a frame a MAC is forgotten
     #[arg(long, value_name = "S", default_value_t = 300.0)]

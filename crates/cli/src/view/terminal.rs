@@ -5,21 +5,39 @@
 //! [`shown`] as well, or the name could bring lines of its own.
 //!
 //! Standard output may be closed by who reads it (`| head -1`): what was printed is what they wanted, and nothing more is
-//! printed. Where it fails otherwise (a full disk) the program says so and ends with [`Exit::Failed`]. Nobody need read
+//! printed. Where it fails otherwise (a full disk, `>&-`) the program says so and ends with [`Exit::Failed`]. Nobody need read
 //! standard error, and no failure there ends anything.
 
 use crate::exit::Exit;
 use linerate_burst::text::is_unseen;
+use rustix::fs::{OFlags, fcntl_getfl};
+use rustix::stdio::stdout;
 use rustix::termios::tcgetwinsize;
 use serde::Serialize;
 use std::borrow::Cow;
 use std::fmt::{Display, Write as _};
 use std::io::{self, ErrorKind, IsTerminal, Write};
 use std::os::fd::AsFd;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// Why standard output takes no more.
 static FAILURE: Mutex<Option<io::Error>> = Mutex::new(None);
+
+/// Whether standard output was closed, or open only for reading, when the program started. The runtime hides both: it opens
+/// /dev/null in place of the first and ignores the errors of the second.
+static CLOSED: AtomicBool = AtomicBool::new(false);
+
+/// Notes whether standard output can be written to. For a call before the runtime starts.
+pub extern "C" fn note_closed_output() {
+    let is_writable = fcntl_getfl(stdout()).is_ok_and(|flags| (flags & OFlags::ACCMODE) != OFlags::RDONLY);
+    CLOSED.store(!is_writable, Ordering::Relaxed);
+}
+
+/// An error if nothing that goes to standard output arrives anywhere.
+pub fn check_output() -> io::Result<()> {
+    if CLOSED.load(Ordering::Relaxed) { Err(rustix::io::Errno::BADF.into()) } else { Ok(()) }
+}
 
 /// Lines that were drawn last on standard error, with nothing behind them.
 static DRAWN: Mutex<usize> = Mutex::new(0);
@@ -127,6 +145,11 @@ pub fn is_watched() -> bool {
     io::stderr().is_terminal()
 }
 
+/// Whether standard output is a terminal, which is no place for binary data.
+pub fn is_output_terminal() -> bool {
+    io::stdout().is_terminal()
+}
+
 /// How many lines the terminal shows, where it says.
 pub fn height() -> Option<usize> {
     let height = tcgetwinsize(io::stderr()).map_or(0, |size| usize::from(size.ws_row));
@@ -141,7 +164,17 @@ pub fn width() -> Option<usize> {
 
 /// Standard output for what is no text of ours: whole records, whose writer tells of its failures itself.
 pub fn records() -> Box<dyn Write + Send> {
-    Box::new(io::stdout())
+    struct Records;
+    impl Write for Records {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            check_output().and_then(|()| io::stdout().write(bytes))
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            io::stdout().flush()
+        }
+    }
+    Box::new(Records)
 }
 
 /// The same for a writer that is to leave failures to [`end`]: a broken pipe for all of them.
@@ -164,7 +197,7 @@ pub fn explain(error: &clap::Error) -> Exit {
     let plain = error.render().to_string();
     let is_plain = escaped(&plain, &[]) == plain;
     match (error.use_stderr(), is_plain) {
-        (false, _) => note(error.print().and_then(|()| io::stdout().flush())),
+        (false, _) => note(check_output().and_then(|()| error.print()).and_then(|()| io::stdout().flush())),
         (true, true) => drop(error.print()),
         (true, false) => tell(plain),
     }
@@ -187,7 +220,7 @@ fn print(bytes: &[u8]) -> bool {
         return false;
     }
     let mut out = io::stdout().lock();
-    note(out.write_all(bytes).and_then(|()| out.flush()));
+    note(check_output().and_then(|()| out.write_all(bytes)).and_then(|()| out.flush()));
     failure().is_none()
 }
 

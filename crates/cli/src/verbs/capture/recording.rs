@@ -1,6 +1,7 @@
 //! Options that make a recording of what is written: files one after the other, of which the oldest go.
 
 use super::super::inputs::{size, span};
+use super::super::units::seconds;
 use crate::exit::usage;
 use clap::ValueEnum;
 use linerate_burst::Sink;
@@ -85,7 +86,7 @@ impl RecordingArgs {
         let of = |option: &str, text: &Option<String>| text.as_deref().map(|text| size(option, text)).transpose();
         let limits = Limits {
             file_bytes: of("--rotate-size", &self.rotate_size)?,
-            every: rotate.map(|seconds| span("--rotate", seconds)).transpose()?,
+            every: rotate.map(|every| span("--rotate", every)).transpose()?,
             files: self.keep_files.map(|files| files as usize),
             bytes: of("--keep-size", &self.keep_size)?,
         };
@@ -133,9 +134,9 @@ fn sync(text: &str) -> Result<Sync, String> {
     match text {
         "never" => Ok(Sync::Never),
         "file" => Ok(Sync::File),
-        seconds => match seconds.parse::<f64>().ok().and_then(|s| Duration::try_from_secs_f64(s).ok()) {
-            Some(every) if !every.is_zero() => Ok(Sync::Every(every)),
-            _ => Err("never, file, or a number of seconds".to_owned()),
+        every => match seconds(every).map(Duration::from_secs_f64) {
+            Ok(every) if !every.is_zero() => Ok(Sync::Every(every)),
+            _ => Err("never, file, or a duration, such as 10, 500ms, 1m".to_owned()),
         },
     }
 }

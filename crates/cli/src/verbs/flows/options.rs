@@ -1,6 +1,7 @@
 //! Options that say how flows are metered, of every verb that can.
 
 use super::super::inputs::span;
+use super::super::units::entries;
 use super::memory::{bound, check_memory, mebibytes, warn_of_memory};
 use super::timeouts;
 use crate::exit::usage;
@@ -64,7 +65,7 @@ pub struct MeterArgs {
     active: Option<String>,
     /// The most flows at a time, of all workers together; beyond them the quietest give way [default: 1048576, or as many as
     /// there is room for under ulimit -v]
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = entries)]
     max_flows: Option<usize>,
     /// Threads that meter, beside the one that reads: each has its own flows, all between the same two hosts together [default: 1];
     /// or that look through stored records [default: one a processor, 4 at most]

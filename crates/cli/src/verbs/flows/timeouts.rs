@@ -1,6 +1,7 @@
 //! Timeouts as text: seconds for all protocols, or for some of them.
 
 use super::super::inputs::span;
+use super::super::units::seconds;
 use crate::exit::usage;
 use linerate_burst::Nanos;
 use linerate_meter::Timeouts;
@@ -12,18 +13,18 @@ const NAMES: [&str; 4] = ["tcp", "udp", "icmp", "other"];
 pub(super) fn parse(option: &str, text: Option<&str>) -> anyhow::Result<[Option<Nanos>; 4]> {
     let mut timeouts = [None; 4];
     let Some(text) = text else { return Ok(timeouts) };
-    if let Ok(seconds) = text.trim().parse() {
+    if let Ok(seconds) = seconds(text.trim()) {
         return Ok([Some(timeout(option, seconds)?); 4]);
     }
     for part in text.split(',') {
         let form = || {
             usage(format!(
-                "{option}: {part:?} is neither seconds nor PROTOCOL=SECONDS; write {option} 60, or {option} \
-                 tcp=300,udp=60,icmp=10,other=30"
+                "{option}: {part:?} is neither a duration nor PROTOCOL=DURATION; write {option} 60, {option} 5m, or \
+                 {option} tcp=300,udp=60,icmp=10,other=30"
             ))
         };
-        let (name, seconds) = part.split_once('=').ok_or_else(form)?;
-        let seconds = seconds.trim().parse().map_err(|_| form())?;
+        let (name, time) = part.split_once('=').ok_or_else(form)?;
+        let seconds = seconds(time.trim()).map_err(|_| form())?;
         let index = NAMES.iter().position(|known| name.trim().eq_ignore_ascii_case(known)).ok_or_else(|| {
             usage(format!("{option}: {:?} is no protocol here; there are {}", name.trim(), NAMES.join(", ")))
         })?;
@@ -53,6 +54,8 @@ mod tests {
         assert_eq!(seconds(None), [None; 4]);
         assert_eq!(seconds(Some("60")), [Some(60.0); 4]);
         assert_eq!(seconds(Some("0.5")), [Some(0.5); 4]);
+        assert_eq!(seconds(Some("5m")), [Some(300.0); 4]);
+        assert_eq!(seconds(Some("udp=500ms")), [None, Some(0.5), None, None]);
         assert_eq!(seconds(Some("udp=60")), [None, Some(60.0), None, None]);
         assert_eq!(seconds(Some("other=4, TCP=1,icmp=3,udp=2")), [Some(1.0), Some(2.0), Some(3.0), Some(4.0)]);
         assert_eq!(seconds(Some("43200")), [Some(43200.0); 4]);
@@ -61,8 +64,8 @@ mod tests {
     #[test]
     fn errors_say_what_is_wrong() {
         for (text, says) in [
-            ("", "neither seconds nor"),
-            ("ten", "\"ten\" is neither seconds nor"),
+            ("", "neither a duration nor"),
+            ("ten", "\"ten\" is neither a duration nor"),
             ("tcp=300,60", "\"60\" is neither"),
             ("tcp", "\"tcp\" is neither"),
             ("tcp=", "\"tcp=\" is neither"),
@@ -70,8 +73,8 @@ mod tests {
             ("tcp=1,tcp=2", "tcp is given twice"),
             ("0", "more than 0"),
             ("udp=43201", "at most 43200 seconds"),
-            ("-1", "no span of time"),
-            ("nan", "no span of time"),
+            ("-1", "neither a duration"),
+            ("nan", "neither a duration"),
         ] {
             let error = parse("--idle", Some(text)).unwrap_err().to_string();
             assert!(error.contains("--idle") && error.contains(says), "{text}: {error}");

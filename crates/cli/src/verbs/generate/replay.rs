@@ -3,6 +3,7 @@
 use super::report::{self, WRITTEN_AT_ONCE, micros};
 use super::sending::open_tx;
 use super::{Args, guard, has_no_reader, is_output};
+use crate::verbs::units::{count, seconds};
 use crate::exit::{Exit, usage};
 use crate::signals::{opening, stop_on_signals};
 use crate::verbs::inputs::is_file;
@@ -28,7 +29,7 @@ pub struct ReplayArgs {
     #[arg(short = 'r', long, value_name = "FILE", conflicts_with_all = ["udp", "packet", "streams"])]
     pub replay: Option<String>,
     /// How many times to replay it; 0 without end
-    #[arg(long, value_name = "N", default_value_t = 1)]
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = count)]
     loops: u64,
     /// Time between the last frame of a loop and the first of the next, as in 10ms [default: the mean gap]
     #[arg(long, value_name = "TIME", value_parser = span)]
@@ -153,19 +154,12 @@ impl ReplayArgs {
     }
 }
 
-/// A span of time: `250us`, `10ms`, `1.5s`.
+/// A span of time with its unit: `250us`, `10ms`, `1.5s`.
 pub(super) fn span(text: &str) -> Result<Duration, String> {
-    let unit = text.find(|c: char| c.is_ascii_alphabetic()).unwrap_or(text.len());
-    let scale = match &text[unit..] {
-        "ns" => Some(1e-9),
-        "us" => Some(1e-6),
-        "ms" => Some(1e-3),
-        "s" => Some(1.0),
-        _ => None,
-    };
-    let seconds = scale.zip(text[..unit].parse::<f64>().ok()).map(|(scale, number)| number * scale);
-    let span = seconds.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
-    span.ok_or_else(|| "write a number with ns, us, ms or s, as in 10ms".to_owned())
+    let has_unit = text.ends_with(|c: char| c.is_ascii_alphabetic());
+    let seconds = Some(text).filter(|_| has_unit).and_then(|text| seconds(text).ok());
+    let wrong = || "invalid duration; expected a number with a unit, such as 250us, 10ms, 5m".to_owned();
+    seconds.map(Duration::from_secs_f64).ok_or_else(wrong)
 }
 
 fn conclude(args: &Args, specs: &[Spec], pacing: Pacing, report: &ReplayReport) -> anyhow::Result<Exit> {

@@ -2,6 +2,7 @@
 
 use super::guard;
 use super::replay::span;
+use crate::verbs::units::count;
 use crate::exit::usage;
 use crate::signals::{opening, waiting};
 use linerate_backends::pcap::Recording;
@@ -39,7 +40,7 @@ pub struct StreamArgs {
     #[arg(long, value_name = "SIZES")]
     size: Option<String>,
     /// Send so many frames of each packet; 0 without end [default: 1000, or without end where --duration is given]
-    #[arg(short = 'c', long = "frames", alias = "count", value_name = "N")]
+    #[arg(short = 'c', long = "frames", alias = "count", value_name = "N", value_parser = count)]
     count: Option<u64>,
     /// Send bursts of so many frames at the rate, with gaps between them, as in 100/1ms
     #[arg(long, value_name = "FRAMES/GAP", value_parser = burst, conflicts_with = "poisson")]
