@@ -11,10 +11,8 @@ use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 
-pub use crate::rtnl::{XDP_SENDS, XDP_ZERO_COPY};
+pub use crate::rtnl::{XDP_BASIC, XDP_SENDS, XDP_ZERO_COPY};
 
-/// In the XDP features: a program may run in the driver (`NETDEV_XDP_ACT_BASIC`).
-pub const XDP_BASIC: u64 = 1;
 /// Frames of several buffers may come to a program (`NETDEV_XDP_ACT_RX_SG`).
 pub const XDP_BUFFERS: u64 = 1 << 5;
 /// `RXH_L4_B_0_1`, `RXH_L4_B_2_3`: the ports.

@@ -163,6 +163,7 @@ pub mod interface;
 pub mod inventory;
 pub mod mem;
 pub mod memif;
+mod native;
 pub mod netns;
 mod nic;
 pub mod null;

@@ -65,7 +65,7 @@ pub const BACKEND: Backend = Backend {
 };
 
 /// Whether AF_PACKET can be used on an interface.
-fn on_interface(found: &Found) -> Result<(), String> {
+fn on_interface(found: &Found) -> Result<String, String> {
     if !ETHERNET_HARDWARE.contains(&found.hardware) {
         return Err(format!("its frames have no Ethernet header (ARPHRD type {})", found.hardware));
     }
@@ -75,7 +75,7 @@ fn on_interface(found: &Found) -> Result<(), String> {
         }
         Err(error) => Err(error.to_string()),
         Ok(_) if !found.up => Err(format!("is down: {}", bring_up(&found.name, None))),
-        Ok(_) => Ok(()),
+        Ok(_) => Ok(String::new()),
     }
 }
 

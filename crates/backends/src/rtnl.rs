@@ -181,6 +181,8 @@ impl Rtnetlink {
     }
 }
 
+/// In the features: a program may run in the driver (`NETDEV_XDP_ACT_BASIC`).
+pub const XDP_BASIC: u64 = 1;
 /// In the features: the driver sends frames that were redirected to it (`NETDEV_XDP_ACT_NDO_XMIT`).
 pub const XDP_SENDS: u64 = 1 << 2;
 /// In the features: AF_XDP without copying (`NETDEV_XDP_ACT_XSK_ZEROCOPY`).

@@ -20,6 +20,7 @@ use self::receive::{Parts, Queue, SocketIntake, XdpRx};
 use self::send::XdpTx;
 use self::wanted::{Copying, Wanted, chunk_bytes, longest_frame, needs_several_chunks, queues};
 use crate::inventory::{ETHERNET_HARDWARE, bring_up, find, note_if_down, uses};
+use crate::native::{check_kernel, in_its_namespace, too_old, xdp_mode};
 use crate::netns::within;
 use crate::nic::NicMonitor;
 use crate::rtnl::{Rtnetlink, XDP_ZERO_COPY, XdpFeatures};
@@ -61,10 +62,16 @@ pub const BACKEND: Backend = Backend {
     leaves_when_sent: |_, _| true,
 };
 
-/// Whether AF_XDP can be used on an interface.
-fn on_interface(found: &Found) -> Result<(), String> {
+/// The first kernel with all that the programs call (`bpf_ktime_get_tai_ns`).
+const LEAST_KERNEL: (u32, u32) = (6, 1);
+
+/// Whether XDP can be used on an interface.
+fn on_interface(found: &Found) -> Result<String, String> {
     if !ETHERNET_HARDWARE.contains(&found.hardware) {
         return Err(format!("its frames have no Ethernet header (ARPHRD type {})", found.hardware));
+    }
+    if let Some(reason) = too_old(LEAST_KERNEL) {
+        return Err(reason);
     }
     let memory = Memory::new(4096, 2, 0).map_err(|error| error.to_string())?;
     let sizes = RingSizes { receive: 2, fill: 2, send: 2, completion: 2 };
@@ -75,7 +82,7 @@ fn on_interface(found: &Found) -> Result<(), String> {
         Err(error) if error.raw_os_error() == Some(libc::EAFNOSUPPORT) => Err("this kernel has no AF_XDP".into()),
         Err(error) => Err(error.to_string()),
         Ok(_) if !found.up => Err(format!("is down: {}", bring_up(&found.name, None))),
-        Ok(_) => Ok(()),
+        Ok(_) => in_its_namespace(found, xdp_mode),
     }
 }
 
@@ -83,6 +90,7 @@ fn on_interface(found: &Found) -> Result<(), String> {
 fn open_rx(spec: &Spec, options: &RxOptions, _: &Registry) -> Result<RxPort, PortError> {
     let wanted = Wanted::read(spec, options)?;
     within(spec.option("netns"), || {
+        check_kernel(LEAST_KERNEL)?;
         let found = find(&spec.target)?;
         let (wanted, shared) = wanted_of(&found, wanted, options)?;
         let monitor = NicMonitor::new(&spec.to_string(), &spec.target, found.index, false)?;

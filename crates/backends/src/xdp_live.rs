@@ -33,6 +33,7 @@ use self::machine::Machine;
 use self::send::XdpLiveTx;
 use self::words::State;
 use crate::inventory::{ETHERNET_HARDWARE, bring_up, find};
+use crate::native::{check_kernel, in_its_namespace, no_sending, too_old};
 use crate::netns::within;
 use crate::nic::NicMonitor;
 use crate::sys::bpf::{Map, MapKind};
@@ -56,10 +57,16 @@ pub const BACKEND: Backend = Backend {
     leaves_when_sent: |_, _| true,
 };
 
+/// The first kernel whose BPF_PROG_TEST_RUN sends frames.
+const LEAST_KERNEL: (u32, u32) = (5, 18);
+
 /// Whether the kernel can send into an interface. What its driver takes shows when it is tried.
-fn on_interface(found: &Found) -> Result<(), String> {
+fn on_interface(found: &Found) -> Result<String, String> {
     if !ETHERNET_HARDWARE.contains(&found.hardware) {
         return Err(format!("its frames have no Ethernet header (ARPHRD type {})", found.hardware));
+    }
+    if let Some(reason) = too_old(LEAST_KERNEL) {
+        return Err(reason);
     }
     let lacking = lacking();
     if !lacking.is_empty() {
@@ -69,7 +76,7 @@ fn on_interface(found: &Found) -> Result<(), String> {
         Err(error) => Err(error.to_string()),
         Ok(_) if found.name == "lo" => Err("lo has no driver that takes XDP frames".into()),
         Ok(_) if !found.up => Err(format!("is down: {}", bring_up(&found.name, None))),
-        Ok(_) => Ok(()),
+        Ok(_) => in_its_namespace(found, |found| no_sending(found).map_or(Ok(String::new()), Err)),
     }
 }
 
@@ -86,6 +93,7 @@ fn open_tx(spec: &Spec, _: &TxOptions, _: &Registry) -> Result<TxPort, PortError
         return Err(PortError::wrong(spec.to_string(), reason));
     }
     let opened = within(spec.option("netns"), || {
+        check_kernel(LEAST_KERNEL)?;
         let found = find(&spec.target)?;
         let interface = Interface::new(subject(spec), &spec.target, &found.driver)?;
         let devmap = machine::devmap(found.index)?;

@@ -159,7 +159,9 @@ fn check_output(matches: &ArgMatches) -> anyhow::Result<()> {
     terminal::check_output().context("standard output")?;
     let is_binary = ["write", "to"].into_iter().any(is_output) && ["capture", "find", "generate"].contains(&verb);
     if is_binary && terminal::is_output_terminal() {
-        return Err(usage("standard output is a terminal; write frames to a file (> FILE) or a program (| tshark -r -)"));
+        return Err(usage(
+            "standard output is a terminal; write frames to a file (> FILE) or a program (| tshark -r -)",
+        ));
     }
     Ok(())
 }

@@ -54,8 +54,8 @@ pub enum Target {
     Port(fn(&Spec) -> Result<Spec, PortError>),
 }
 
-/// Says whether a backend works on an interface, or why not.
-pub type Works = fn(&Found) -> Result<(), String>;
+/// Returns what limits a backend on an interface where it works (empty: nothing), or why it does not work.
+pub type Works = fn(&Found) -> Result<String, String>;
 
 /// One interface as found.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

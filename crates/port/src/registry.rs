@@ -155,7 +155,7 @@ impl Registry {
     }
 
     /// Each backend that has to do with interfaces: whether it works on this one, or the reason why not.
-    pub fn on_interface(&self, found: &Found) -> Vec<(&'static str, Result<(), String>)> {
+    pub fn on_interface(&self, found: &Found) -> Vec<(&'static str, Result<String, String>)> {
         let judged = self.backends.iter().filter_map(|backend| match backend.target {
             Target::Interface { works, .. } => Some((backend.scheme, works(found))),
             _ => None,
@@ -197,7 +197,7 @@ mod tests {
 
     const WRAPPER: Target = Target::Port(|spec| Ok(spec.wrapped(spec.options.clone())));
     const ROWS: &[Backend] = &[
-        row("packet", Target::Interface { works: |_| Ok(()), takes_away: false, only_sends: false }),
+        row("packet", Target::Interface { works: |_| Ok(String::new()), takes_away: false, only_sends: false }),
         row("device", Target::Device),
         row("file", Target::File),
         row("wrapper", WRAPPER),

@@ -343,7 +343,8 @@ mod tests {
         ] {
             assert_eq!(parse_size(text), Some(bytes), "{text}");
         }
-        let wrong = ["", "x", "1x", "-1", "+1", "1.", ".5K", "1.5", "1.2.3K", "99999999999999999999", "18446744073709551615g"];
+        let wrong =
+            ["", "x", "1x", "-1", "+1", "1.", ".5K", "1.5", "1.2.3K", "99999999999999999999", "18446744073709551615g"];
         for wrong in wrong {
             assert_eq!(parse_size(wrong), None, "{wrong}");
         }

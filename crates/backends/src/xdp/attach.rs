@@ -6,6 +6,7 @@ use super::receive::{AreaIntake, Intake, Queue};
 use super::tally::Tally;
 use super::wanted::{Via, Wanted, chunk_bytes, longest_frame};
 use crate::ebpf::Insn;
+use crate::native::{driver, reasons};
 use crate::rtnl::{self, Rtnetlink};
 use crate::sys::area::{Area, Layout, Segment};
 use crate::sys::bell::Bell;
@@ -222,8 +223,19 @@ fn attach(found: &Found, wanted: &Wanted, filter: &str) -> io::Result<Attachment
             return Ok(Attachment::new((link, program, words), Feeds::Sockets(sockets), form, plain));
         }
     }
-    let reasons: Vec<String> = refused.iter().map(|(form, error)| format!("{}: {error}", name(form.mode))).collect();
-    let reason = format!("the driver {} takes no XDP program ({})", found.driver, reasons.join("; "));
+    let advice = if wanted.passes {
+        format!(
+            "; only a program in the driver leaves frames to the host: packet:{0} does, --take takes them away",
+            found.name
+        )
+    } else {
+        String::new()
+    };
+    let reason = format!(
+        "{} takes no XDP program ({}){advice}",
+        driver(found),
+        reasons(refused.iter().map(|(form, error)| (name(form.mode), error.as_str())))
+    );
     Err(io::Error::new(io::ErrorKind::Unsupported, reason))
 }
 

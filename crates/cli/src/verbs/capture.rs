@@ -383,7 +383,7 @@ impl Args {
             result_document(&CaptureJson::new(asked, run, captured, (beside, self.parts.json())), is_taken)?;
         } else if !self.show.quiet && !is_void(&run.ledger, run.failure.as_ref()) {
             let beside = beside.told(&asked.inputs, &run.ledger);
-            result(summary(run, captured, &beside, self.show.ledger), is_taken);
+            result(summary(run, captured, asked.inputs.are_files(), &beside, self.show.ledger), is_taken);
         }
         Ok(())
     }

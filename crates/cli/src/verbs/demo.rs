@@ -15,7 +15,7 @@ use crate::signals::stop_on_signals;
 use crate::verbs::{capture, generate};
 use crate::view::ledger;
 use crate::view::live::Live;
-use crate::view::rates::{Rates, bits_per_second, frames_per_second, grouped};
+use crate::view::rates::{Rates, grouped};
 use crate::view::table::table;
 use crate::view::terminal::{is_watched, show, show_document, shown, tell};
 use anyhow::bail;
@@ -191,8 +191,8 @@ fn report(
             grouped(row.lost),
             grouped(row.late),
             format!("{:.2}", row.seconds),
-            frames_per_second(row.rates.mpps),
-            bits_per_second(row.rates.gbps_l1),
+            row.rates.frames(),
+            row.rates.l1(),
         ]);
     }
     show(format_args!("{lines}\n\n"));
@@ -227,7 +227,7 @@ fn print_details(act: &Act, outcome: &Outcome) {
     for sent in &outcome.sent {
         show(generate::replay::summary(act.pacing, sent, true));
     }
-    show(capture::summary(&outcome.run, from_ref(&outcome.captured), "", true));
+    show(capture::summary(&outcome.run, from_ref(&outcome.captured), false, "", true));
     for difference in &outcome.compared.differences {
         show(format_args!("  DIFFERENCE: {}\n", shown(difference)));
     }

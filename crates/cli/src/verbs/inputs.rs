@@ -15,7 +15,6 @@ use linerate_backends::inventory::{interfaces, is_here};
 use linerate_burst::LinkType;
 use linerate_engine::{Receive, Received, Selection, Stop, Waiting};
 use linerate_filter::Filter;
-use linerate_port::spec::parse_size;
 use linerate_port::{RxOptions, RxPort, Spec, Target};
 use std::fs::{Metadata, metadata};
 use std::os::unix::fs::MetadataExt;
@@ -126,6 +125,11 @@ impl Inputs {
         Reading::of(&files?)
     }
 
+    /// Whether all frames come from capture files, at their own times.
+    pub fn are_files(&self) -> bool {
+        self.specs.iter().all(is_file)
+    }
+
     /// The ports as the user named them.
     pub fn names(&self) -> Vec<String> {
         self.specs.iter().map(ToString::to_string).collect()
@@ -198,21 +202,6 @@ pub(super) fn check_filter(filter: &str, specs: &[Spec]) -> anyhow::Result<()> {
 /// A number of seconds given as an option.
 pub(super) fn span(option: &str, seconds: f64) -> anyhow::Result<Duration> {
     Duration::try_from_secs_f64(seconds).map_err(|_| usage(format!("{option}: {seconds} is no span of time")))
-}
-
-/// The least size that means something: of a file, a header and some frames.
-const LEAST_SIZE: u64 = 1 << 10;
-
-/// A number of bytes given as an option, whose unit is to be said: tcpdump counts millions of bytes.
-pub(super) fn size(option: &str, text: &str) -> anyhow::Result<u64> {
-    if text.parse::<u64>().is_ok() {
-        return Err(usage(format!("{option} {text}: say {text}MiB, or which unit is meant (KiB, MiB, GiB)")));
-    }
-    match parse_size(text) {
-        Some(bytes) if bytes >= LEAST_SIZE => Ok(bytes),
-        Some(_) => Err(usage(format!("{option} {text}: too small; at least 1KiB"))),
-        None => Err(usage(format!("{option} {text}: invalid size; expected a number and a unit, such as 512KiB, 100MB, 1GiB"))),
-    }
 }
 
 /// Ports and filter text, of words that are ports as long as they look like it, ports that were named as such, files, and

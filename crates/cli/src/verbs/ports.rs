@@ -73,7 +73,8 @@ fn print(found: &[Found]) {
     for one in found {
         for (scheme, verdict) in REGISTRY.on_interface(one) {
             match verdict {
-                Ok(()) => show(format_args!("  {scheme}:{}  works\n", shown(&one.name))),
+                Ok(limit) if limit.is_empty() => show(format_args!("  {scheme}:{}  works\n", shown(&one.name))),
+                Ok(limit) => show(format_args!("  {scheme}:{}  works {}\n", shown(&one.name), shown(&limit))),
                 Err(reason) => show(format_args!("  {scheme}:{}  no: {}\n", shown(&one.name), shown(&reason))),
             };
         }
@@ -122,6 +123,7 @@ struct InterfaceJson {
 struct BackendJson {
     backend: &'static str,
     works: bool,
+    /// Why it does not, or what limits it.
     reason: Option<String>,
 }
 
@@ -130,7 +132,7 @@ impl InterfaceJson {
         let backends = REGISTRY.on_interface(found).into_iter().map(|(backend, verdict)| BackendJson {
             backend,
             works: verdict.is_ok(),
-            reason: verdict.err(),
+            reason: Some(verdict.unwrap_or_else(|reason| reason)).filter(|reason| !reason.is_empty()),
         });
         InterfaceJson {
             port: found.name.clone(),

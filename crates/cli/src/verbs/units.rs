@@ -1,6 +1,8 @@
 //! Numbers with units on the command line: the same forms in every option.
 
+use crate::exit::usage;
 use clap::{Arg, Command};
+use linerate_port::spec::parse_size;
 use std::any::TypeId;
 use std::time::Duration;
 
@@ -77,7 +79,8 @@ pub fn count(text: &str) -> Result<u64, String> {
     let (whole, fraction) = digits.split_once('.').unwrap_or((digits, ""));
     let is_fraction = fraction.len() <= 9 && fraction.bytes().all(|byte| byte.is_ascii_digit());
     let power = 10u64.pow(u32::try_from(fraction.len()).ok().filter(|_| is_fraction).ok_or_else(wrong)?);
-    let parts = format!("{whole}{fraction}").parse::<u64>().ok().filter(|_| !whole.starts_with('+')).ok_or_else(wrong)?;
+    let parts =
+        format!("{whole}{fraction}").parse::<u64>().ok().filter(|_| !whole.starts_with('+')).ok_or_else(wrong)?;
     let parts = u128::from(parts) * u128::from(*scale);
     // Half a packet is none.
     (parts % u128::from(power) == 0).then(|| u64::try_from(parts / u128::from(power)).ok()).flatten().ok_or_else(wrong)
@@ -86,6 +89,23 @@ pub fn count(text: &str) -> Result<u64, String> {
 /// The same for what is kept in memory.
 pub fn entries(text: &str) -> Result<usize, String> {
     count(text)?.try_into().map_err(|_| "more than fits in memory".to_owned())
+}
+
+/// The least size that means something: of a file, a header and some frames.
+const LEAST_SIZE: u64 = 1 << 10;
+
+/// A number of bytes given as an option, whose unit is to be said: tcpdump counts millions of bytes.
+pub fn size(option: &str, text: &str) -> anyhow::Result<u64> {
+    if text.parse::<u64>().is_ok() {
+        return Err(usage(format!("{option} {text}: say {text}MiB, or which unit is meant (KiB, MiB, GiB)")));
+    }
+    match parse_size(text) {
+        Some(bytes) if bytes >= LEAST_SIZE => Ok(bytes),
+        Some(_) => Err(usage(format!("{option} {text}: too small; at least 1KiB"))),
+        None => Err(usage(format!(
+            "{option} {text}: invalid size; expected a number and a unit, such as 512KiB, 100MB, 1GiB"
+        ))),
+    }
 }
 
 #[cfg(test)]
@@ -134,7 +154,12 @@ mod tests {
                 let is_time = names.iter().any(|name| name == "S" || name == "MS");
                 let is_number = option.get_value_parser().type_id() == TypeId::of::<f64>();
                 let parser = format!("{:?}", option.get_value_parser());
-                assert!(!is_time || !is_number || !parser.contains("f64>"), "{} {}: {parser}", verb.get_name(), option.get_id());
+                assert!(
+                    !is_time || !is_number || !parser.contains("f64>"),
+                    "{} {}: {parser}",
+                    verb.get_name(),
+                    option.get_id()
+                );
             }
         }
     }

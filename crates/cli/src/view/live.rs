@@ -1,7 +1,7 @@
 //! What is shown while a run lasts, from a thread of its own: a slow screen cannot slow the run.
 
 use crate::signals::{Answers, answer_requests};
-use crate::view::rates::{Rates, bits_per_second, frames_per_second, grouped, totals};
+use crate::view::rates::{Rates, grouped, totals};
 use crate::view::reading::{self, Reading};
 use crate::view::terminal::{shown, tell};
 use linerate_engine::Progress;
@@ -148,13 +148,13 @@ fn print_line(
     let share = reading.and_then(Reading::share);
     let how = match share {
         Some(share) => reading::told(share, started.elapsed()),
-        None => format!("{:>11} L1  {} lost", bits_per_second(rates.gbps_l1), grouped(read(&progress.lost))),
+        None => format!("{:>11} L1  {} lost", rates.l1(), grouped(read(&progress.lost))),
     };
     tell(format_args!(
         "{:>4} s  {:>13} {verb}  {:>18}  {how}{late}\n",
         started.elapsed().as_secs(),
         grouped(frames_now),
-        frames_per_second(rates.mpps),
+        rates.frames(),
     ));
     (now, frames_now, wire_bytes_now)
 }

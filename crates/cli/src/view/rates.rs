@@ -7,12 +7,12 @@ use serde::Serialize;
 /// long as they were on the wire.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Rates {
-    /// Millions of frames per second.
-    pub mpps: f64,
+    /// Millions of frames per second; `None` where no time passed, as in a file with one frame.
+    pub mpps: Option<f64>,
     /// Gb/s with preamble, FCS and gap.
-    pub gbps_l1: f64,
+    pub gbps_l1: Option<f64>,
     /// Gb/s with FCS.
-    pub gbps_l2: f64,
+    pub gbps_l2: Option<f64>,
 }
 
 impl Rates {
@@ -22,7 +22,23 @@ impl Rates {
             return Rates::default();
         }
         let gbps = |overhead: u64| (wire_bytes + overhead * frames) as f64 * 8.0 / seconds / 1e9;
-        Rates { mpps: frames as f64 / seconds / 1e6, gbps_l1: gbps(L1_OVERHEAD), gbps_l2: gbps(FCS) }
+        let mpps = frames as f64 / seconds / 1e6;
+        Rates { mpps: Some(mpps), gbps_l1: Some(gbps(L1_OVERHEAD)), gbps_l2: Some(gbps(FCS)) }
+    }
+
+    /// The rate of frames as text; empty where there is none.
+    pub fn frames(&self) -> String {
+        self.mpps.map_or_else(String::new, frames_per_second)
+    }
+
+    /// The rate of bits at layer 1 as text.
+    pub fn l1(&self) -> String {
+        self.gbps_l1.map_or_else(String::new, bits_per_second)
+    }
+
+    /// The rate of bits at layer 2 as text.
+    pub fn l2(&self) -> String {
+        self.gbps_l2.map_or_else(String::new, bits_per_second)
     }
 }
 
@@ -37,6 +53,16 @@ pub fn grouped(number: u64) -> String {
         text.push(digit);
     }
     text
+}
+
+/// A number of things: `1 frame`, `2 frames`, `1 reply`, `1,000 replies`.
+pub fn counted(number: u64, thing: &str) -> String {
+    let things = match (number, thing.strip_suffix('y')) {
+        (1, _) => thing.to_owned(),
+        (_, Some(stem)) if !stem.ends_with(['a', 'e', 'o', 'u']) => format!("{stem}ies"),
+        _ => format!("{thing}s"),
+    };
+    format!("{} {things}", grouped(number))
 }
 
 /// A rate of frames, in the unit that keeps it readable.
@@ -70,14 +96,20 @@ pub fn remarkable(counts: &[(u64, &str)]) -> String {
 
 /// How much was done in so many seconds, and how fast: how every summary begins, also one of what was done so far.
 pub fn totals(what: &str, frames: u64, bytes: u64, wire_bytes: u64, seconds: f64) -> String {
-    let rates = Rates::new(frames, wire_bytes, seconds);
-    format!(
-        "{} frames, {} bytes {what} in {seconds:.3} s: {}, {} L1",
-        grouped(frames),
-        grouped(bytes),
-        frames_per_second(rates.mpps),
-        bits_per_second(rates.gbps_l1),
-    )
+    let rates = rates_of(Rates::new(frames, wire_bytes, seconds));
+    format!("{}, {} {what} in {seconds:.3} s{rates}", counted(frames, "frame"), counted(bytes, "byte"))
+}
+
+/// The same of what was read from files: their frames came over `span` seconds, if there is a first and a last, and were read in
+/// others.
+pub fn totals_read(what: &str, frames: u64, bytes: u64, wire_bytes: u64, (span, seconds): (f64, f64)) -> String {
+    let rates = rates_of(Rates::new(frames, wire_bytes, span));
+    let read = format!("{}, {} {what} in {seconds:.3} s", counted(frames, "frame"), counted(bytes, "byte"));
+    if rates.is_empty() { read } else { format!("{read}; {span:.3} s of traffic{rates}") }
+}
+
+fn rates_of(rates: Rates) -> String {
+    if rates.mpps.is_none() { String::new() } else { format!(": {}, {} L1", rates.frames(), rates.l1()) }
 }
 
 #[cfg(test)]
@@ -104,8 +136,34 @@ mod tests {
     #[test]
     fn rates_count_what_their_layer_has() {
         let rates = Rates::new(14_880_952, 14_880_952 * 60, 1.0);
-        assert!((rates.gbps_l1 - 10.0).abs() < 1e-6 && (rates.gbps_l2 - 7.619).abs() < 1e-3, "{rates:?}");
+        let [l1, l2] = [rates.gbps_l1, rates.gbps_l2].map(Option::unwrap);
+        assert!((l1 - 10.0).abs() < 1e-6 && (l2 - 7.619).abs() < 1e-3, "{rates:?}");
         assert_eq!(Rates::new(5, 5, 0.0), Rates::default());
+    }
+
+    #[test]
+    fn one_is_singular() {
+        for (number, thing, text) in [
+            (0, "frame", "0 frames"),
+            (1, "frame", "1 frame"),
+            (1000, "byte", "1,000 bytes"),
+            (1, "reply", "1 reply"),
+            (2, "reply", "2 replies"),
+            (2, "day", "2 days"),
+        ] {
+            assert_eq!(counted(number, thing), text);
+        }
+    }
+
+    #[test]
+    fn no_time_is_no_rate() {
+        assert_eq!(totals("sent", 1, 60, 60, 0.0), "1 frame, 60 bytes sent in 0.000 s");
+        assert_eq!(totals_read("captured", 1, 60, 60, (0.0, 0.5)), "1 frame, 60 bytes captured in 0.500 s");
+        let read = totals_read("captured", 1000, 60_000, 60_000, (0.5, 0.001));
+        assert_eq!(
+            read,
+            "1,000 frames, 60,000 bytes captured in 0.001 s; 0.500 s of traffic: 2.0 k frames/s, 1.3 Mb/s L1"
+        );
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! Options that make a recording of what is written: files one after the other, of which the oldest go.
 
-use super::super::inputs::{size, span};
-use super::super::units::seconds;
+use super::super::inputs::span;
+use super::super::units::{seconds, size};
 use crate::exit::usage;
 use clap::ValueEnum;
 use linerate_burst::Sink;

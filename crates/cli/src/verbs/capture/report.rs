@@ -4,24 +4,35 @@ use super::Asked;
 use super::beside::{BesideJson, Done};
 use super::parts::PartJson;
 use crate::view::ledger::{self, RunJson};
-use crate::view::rates::{Rates, grouped, totals};
+use crate::view::rates::{Rates, grouped, totals, totals_read};
 use linerate_burst::{Kind, Stage};
 use linerate_engine::select::imbalance;
 use linerate_engine::{Captured, Received};
 use serde::Serialize;
+use std::time::Duration;
 
 /// The summary at the end, for people; `beside` is what else was done, and the ledger `is_whole` if asked for.
-pub fn summary(run: &Received, captured: &[Captured], beside: &str, is_whole: bool) -> String {
-    let captured: String = ["captured", "shared"].iter().zip(captured).map(|(what, of)| body(run, what, of)).collect();
+pub fn summary(run: &Received, captured: &[Captured], is_recorded: bool, beside: &str, is_whole: bool) -> String {
+    let body = |(what, of): (&&str, &Captured)| body(run, what, of, is_recorded);
+    let captured: String = ["captured", "shared"].iter().zip(captured).map(body).collect();
     ledger::run(run, &(captured + beside), is_whole)
 }
 
-fn body(run: &Received, what: &str, captured: &Captured) -> String {
-    let seconds = run.elapsed.as_secs_f64();
+/// Over how many seconds frames came: those of files at their own times.
+fn seconds(run: &Received, captured: &Captured, is_recorded: bool) -> f64 {
+    let span = captured.span.map_or(Duration::ZERO, |(first, last)| last.since(first));
+    if is_recorded { span.as_secs_f64() } else { run.elapsed.as_secs_f64() }
+}
+
+fn body(run: &Received, what: &str, captured: &Captured, is_recorded: bool) -> String {
+    let (span, read) = (seconds(run, captured, is_recorded), run.elapsed.as_secs_f64());
     let Captured { frames, bytes, wire_bytes, .. } = *captured;
+    let totals = match is_recorded {
+        true => totals_read(what, frames, bytes, wire_bytes, (span, read)),
+        false => totals(what, frames, bytes, wire_bytes, span),
+    };
     let mut text = format!(
-        "{}; {} lost, {} late\n",
-        totals(what, frames, bytes, wire_bytes, seconds),
+        "{totals}; {} lost, {} late\n",
         grouped(run.ledger.lost()),
         grouped(run.ledger.total(linerate_burst::Count::Late)),
     );
@@ -58,7 +69,10 @@ pub(super) struct CaptureJson<'a> {
     late: u64,
     first_time_ns: Option<u64>,
     last_time_ns: Option<u64>,
+    /// Over which rates are taken.
     seconds: f64,
+    /// Whose time that is: `frames` of files, else `run`.
+    time_base: &'static str,
     #[serde(flatten)]
     rates: Rates,
     /// What single parts were to get.
@@ -80,8 +94,10 @@ impl<'a> CaptureJson<'a> {
         captured: &[Captured],
         (beside, parts): (&'a Done, Vec<PartJson>),
     ) -> Self {
-        let seconds = run.elapsed.as_secs_f64();
-        let Captured { frames, bytes, wire_bytes, shards, span } = captured.first().cloned().unwrap_or_default();
+        let is_recorded = asked.inputs.are_files();
+        let captured_first = captured.first().cloned().unwrap_or_default();
+        let seconds = seconds(run, &captured_first, is_recorded);
+        let Captured { frames, bytes, wire_bytes, shards, span } = captured_first;
         let selection = &asked.write;
         CaptureJson {
             schema: "linerate/capture/1",
@@ -101,6 +117,7 @@ impl<'a> CaptureJson<'a> {
             first_time_ns: span.map(|(first, _)| first.0),
             last_time_ns: span.map(|(_, last)| last.0),
             seconds,
+            time_base: if is_recorded { "frames" } else { "run" },
             rates: Rates::new(frames, wire_bytes, seconds),
             parts,
             share: captured.get(1).map(SharedJson::new),

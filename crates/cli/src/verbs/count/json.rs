@@ -257,6 +257,8 @@ impl CountedJson {
         let traffic = &counted.traffic;
         let seconds = subject.seconds(place, counted, counts.elapsed);
         let size = |length: u32| u64::from(length) + FCS;
+        let rates = Rates::new(traffic.frames, traffic.bytes, seconds);
+        let (peak_mpps, peak_gbps_l1) = super::rows::peaks(traffic, &rates);
         CountedJson {
             received: counted.received,
             frames: traffic.frames,
@@ -265,9 +267,9 @@ impl CountedJson {
             time_base: if subject.is_recorded(place) { "frames" } else { "run" },
             first_time_ns: traffic.span.map(|(first, _)| first.0),
             last_time_ns: traffic.span.map(|(_, last)| last.0),
-            rates: Rates::new(traffic.frames, traffic.bytes, seconds),
-            peak_mpps: traffic.peak.frames as f64 / 1e6,
-            peak_gbps_l1: traffic.peak.l1_bytes as f64 * 8.0 / 1e9,
+            rates,
+            peak_mpps,
+            peak_gbps_l1,
             size_min_bytes: traffic.lengths.map(|(least, _)| size(least)),
             size_mean_bytes: super::text::mean_size(traffic),
             size_max_bytes: traffic.lengths.map(|(_, most)| size(most)),

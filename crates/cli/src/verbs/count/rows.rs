@@ -105,6 +105,13 @@ impl Subject {
     }
 }
 
+/// The peak rates of a row, in millions of frames and Gb/s at layer 1: the most in one second of the clock, but never less than
+/// the mean, which is the better figure of less than a second and of parts of two.
+pub(super) fn peaks(traffic: &Traffic, mean: &Rates) -> (f64, f64) {
+    let (frames, l1) = (traffic.peak.frames as f64 / 1e6, traffic.peak.l1_bytes as f64 * 8.0 / 1e9);
+    (frames.max(mean.mpps.unwrap_or(0.0)), l1.max(mean.gbps_l1.unwrap_or(0.0)))
+}
+
 /// One look after the other at what a run counts.
 pub(super) struct Looks {
     watch: Watch,

@@ -2,7 +2,7 @@
 
 use super::rows::{Gain, Looks, Place, Subject, heads};
 use super::text::losses;
-use crate::view::rates::{bits_per_second, frames_per_second, grouped};
+use crate::view::rates::grouped;
 use crate::view::table::table;
 use crate::view::terminal::{draw, height, is_watched, tell};
 use linerate_engine::Watch;
@@ -47,9 +47,9 @@ fn picture(subject: &Subject, rows: Vec<(Place, &Counted)>, before: &Counts, now
         let cells = [
             grouped(counted.traffic.frames),
             losses(counted.lost.iter().map(|(cause, lost)| (cause.name(), *lost))),
-            frames_per_second(gain.rates.mpps),
-            bits_per_second(gain.rates.gbps_l1),
-            bits_per_second(gain.rates.gbps_l2),
+            gain.rates.frames(),
+            gain.rates.l1(),
+            gain.rates.l2(),
             mean_size(&gain),
         ];
         lines.add_row(subject.known_by(place, now).chain(cells));
@@ -71,7 +71,7 @@ fn line(subject: &Subject, before: &Counts, now: &Counts) -> String {
         "{:>4} s  {:>13} counted  {:>18}  {:>11} L1  {lost}",
         now.elapsed.as_secs(),
         grouped(now.all.traffic.frames),
-        frames_per_second(gain.rates.mpps),
-        bits_per_second(gain.rates.gbps_l1),
+        gain.rates.frames(),
+        gain.rates.l1(),
     )
 }

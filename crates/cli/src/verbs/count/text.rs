@@ -1,6 +1,6 @@
 //! A count as tables for people.
 
-use super::rows::{Place, Subject, heads};
+use super::rows::{Place, Subject, heads, peaks};
 use crate::view::rates::{Rates, bits_per_second, frames_per_second, grouped};
 use crate::view::table::table;
 use linerate_burst::Nanos;
@@ -45,15 +45,16 @@ fn totals(subject: &Subject, counts: &Counts) -> String {
     for (place, counted) in subject.rows(counts) {
         let traffic = &counted.traffic;
         let rates = Rates::new(traffic.frames, traffic.bytes, subject.seconds(place, counted, counts.elapsed));
+        let (peak, peak_l1) = peaks(traffic, &rates);
         let cells = [
             grouped(traffic.frames),
             grouped(traffic.bytes),
             losses(counted.lost.iter().map(|(cause, lost)| (cause.name(), *lost))),
-            frames_per_second(rates.mpps),
-            bits_per_second(rates.gbps_l1),
-            bits_per_second(rates.gbps_l2),
-            frames_per_second(traffic.peak.frames as f64 / 1e6),
-            bits_per_second(traffic.peak.l1_bytes as f64 * 8.0 / 1e9),
+            rates.frames(),
+            rates.l1(),
+            rates.l2(),
+            frames_per_second(peak),
+            bits_per_second(peak_l1),
             size_range(traffic),
         ];
         rows.add_row(subject.known_by(place, counts).chain(cells));
@@ -77,7 +78,9 @@ fn explanation(subject: &Subject, counts: &Counts) -> String {
         all if all == ports().count() => of_frames.to_owned(),
         _ => format!("{of_run}, those of files over {of_frames}"),
     };
-    format!("means over {time}; peak: the most in one second; size: smallest / mean / largest, with FCS; bytes without")
+    format!(
+        "means over {time}; peak: the most in one second, at least the mean; size: smallest / mean / largest, with FCS; bytes without"
+    )
 }
 
 fn sizes(subject: &Subject, counts: &Counts) -> String {

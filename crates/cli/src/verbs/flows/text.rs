@@ -2,7 +2,7 @@
 
 use super::output::{Tee, Totals};
 use super::workers;
-use crate::view::rates::{Rates, frames_per_second, grouped};
+use crate::view::rates::{Rates, grouped};
 use crate::view::table::table;
 use crate::view::terminal::shown;
 use linerate_burst::{Account, Count, Kind, Ledger, Stage};
@@ -28,7 +28,7 @@ pub(super) fn summary_of(metered: &Metered, totals: &Totals, ledger: &Ledger, re
         grouped(totals.flows),
         grouped(counts.frames),
         grouped(counts.bytes),
-        frames_per_second(rates.mpps),
+        rates.frames(),
     );
     let reasons = EndReason::ALL.into_iter().filter(|reason| counts.ended_by(*reason) > 0);
     let reasons: Vec<String> = reasons

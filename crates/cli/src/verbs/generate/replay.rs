@@ -3,10 +3,10 @@
 use super::report::{self, WRITTEN_AT_ONCE, micros};
 use super::sending::open_tx;
 use super::{Args, guard, has_no_reader, is_output};
-use crate::verbs::units::{count, seconds};
 use crate::exit::{Exit, usage};
 use crate::signals::{opening, stop_on_signals};
 use crate::verbs::inputs::is_file;
+use crate::verbs::units::{count, seconds};
 use crate::view::ledger::LedgerJson;
 use crate::view::live::{Live, answer};
 use crate::view::rates::{Rates, grouped};

@@ -124,6 +124,12 @@ impl Outcome<'_> {
     /// Prints it, and says how the run ended.
     pub fn tell(mut self, args: &Args) -> anyhow::Result<Exit> {
         self.sent.ledger.add_all(&self.answers.ledger);
+        if let Some(asked) =
+            self.asked().filter(|_| self.is_at_once() && args.duration.is_none() && self.sent.sent.frames > 0)
+        {
+            // The last frame has its gap too, or few frames would seem faster than they are.
+            self.sent.elapsed += Duration::from_secs_f64(1.0 / asked);
+        }
         let checked = self.received.take().map(|report| {
             self.sent.ledger.add_all(&report.answers.ledger);
             Checked::new(&self, report)

@@ -3,7 +3,7 @@
 
 use super::report::Names;
 use crate::view::live::Live as Lines;
-use crate::view::rates::{Rates, bits_per_second, frames_per_second, grouped, remarkable};
+use crate::view::rates::{Rates, frames_per_second, grouped, remarkable};
 use crate::view::terminal::{show_line, shown, tell};
 use linerate_engine::check::{CheckWatch, Sent, SoFar};
 use linerate_engine::streams::Run;
@@ -160,10 +160,10 @@ struct Tick {
 impl Tick {
     fn text(&self, names: &Names) -> String {
         let (seconds, sent) = (self.seconds, grouped(self.frames));
-        let rate = frames_per_second(self.rates.mpps);
+        let rate = self.rates.frames();
         let mut text = match &self.live {
             None => {
-                format!("{seconds:>4.0} s  {sent:>13} sent  {rate:>18}  {:>11} L1", bits_per_second(self.rates.gbps_l1))
+                format!("{seconds:>4.0} s  {sent:>13} sent  {rate:>18}  {:>11} L1", self.rates.l1())
             }
             Some(Live { totals, .. }) => {
                 let (received, lost) = (grouped(totals.received + totals.counted), grouped(totals.lost));

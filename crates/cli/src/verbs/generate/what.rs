@@ -2,9 +2,9 @@
 
 use super::guard;
 use super::replay::span;
-use crate::verbs::units::count;
 use crate::exit::usage;
 use crate::signals::{opening, waiting};
+use crate::verbs::units::count;
 use linerate_backends::pcap::Recording;
 use linerate_burst::{Horizon, LinkType, Nanos};
 use linerate_generate::packet::{self, SMALLEST, Setup, Sizes};

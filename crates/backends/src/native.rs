@@ -1,0 +1,138 @@
+//! What this kernel and a driver do with XDP, as far as both say so before a program is tried.
+
+use crate::inventory::uses;
+use crate::netns::within;
+use crate::rtnl::{XDP_BASIC, XDP_SENDS, XdpFeatures};
+use linerate_port::Found;
+use std::{fs, io};
+
+/// Bits of a virtio device (`VIRTIO_NET_F_GUEST_CSUM`, ..., linux/virtio_net.h): the host may hand over packets without a checksum
+/// or larger than a frame.
+const HOST_OFFLOADS: [usize; 5] = [1, 7, 8, 9, 10];
+/// `VIRTIO_NET_F_CTRL_GUEST_OFFLOADS`: the driver can turn these off.
+const CONTROLS_OFFLOADS: usize = 2;
+
+/// Why the driver of an interface runs no XDP program, if that is known. Call it in the interface's network namespace.
+pub fn no_program(found: &Found) -> Option<String> {
+    if features(found).is_some_and(|has| has & XDP_BASIC == 0) {
+        return Some(format!("{} runs no XDP programs", driver(found)));
+    }
+    // /sys shows the interfaces of the namespace that it was mounted in.
+    let is_virtio = found.driver == "virtio_net" && found.netns.is_empty();
+    let bits = is_virtio.then(|| fs::read(format!("/sys/class/net/{}/device/features", found.name)).ok())??;
+    let reason =
+        "virtio_net runs no XDP programs on this host, whose receive offloads (GRO_HW, checksums) it cannot turn off";
+    keeps_offloads(&bits).then(|| reason.to_owned())
+}
+
+/// Why the driver sends no redirected frames, if that is known.
+pub fn no_sending(found: &Found) -> Option<String> {
+    if features(found)? & XDP_SENDS != 0 {
+        return None;
+    }
+    let driver = driver(found);
+    Some(match found.driver.as_str() {
+        "veth" => {
+            format!("this veth takes no redirected frames: ethtool -K {} gro on, and the same on its peer", found.name)
+        }
+        _ => format!("{driver} takes no redirected frames now; some drivers do while an XDP program is attached"),
+    })
+}
+
+/// Why each form of a program was refused, each reason once.
+pub fn reasons<'a>(refused: impl Iterator<Item = (&'a str, &'a str)>) -> String {
+    let mut reasons: Vec<(Vec<&str>, &str)> = Vec::new();
+    for (form, error) in refused {
+        match reasons.iter_mut().find(|(_, known)| *known == error) {
+            Some((forms, _)) if forms.contains(&form) => {}
+            Some((forms, _)) => forms.push(form),
+            None => reasons.push((vec![form], error)),
+        }
+    }
+    let reasons: Vec<String> =
+        reasons.iter().map(|(forms, error)| format!("{}: {error}", forms.join(" and "))).collect();
+    reasons.join("; ")
+}
+
+/// What the driver is called, where there is one.
+pub fn driver(found: &Found) -> String {
+    if found.driver.is_empty() { found.name.clone() } else { format!("the driver {}", found.driver) }
+}
+
+/// Why this kernel is too old, if it is older than `least`.
+pub fn too_old(least: (u32, u32)) -> Option<String> {
+    let name = rustix::system::uname();
+    let release = name.release().to_string_lossy();
+    (version(&release)? < least).then(|| format!("needs Linux {}.{} or later; this is {release}", least.0, least.1))
+}
+
+/// An error where this kernel is older than `least`.
+pub fn check_kernel(least: (u32, u32)) -> io::Result<()> {
+    too_old(least).map_or(Ok(()), |reason| Err(io::Error::new(io::ErrorKind::Unsupported, reason)))
+}
+
+/// What is found out inside the network namespace of an interface.
+pub fn in_its_namespace<T: Send>(found: &Found, ask: fn(&Found) -> Result<T, String>) -> Result<T, String> {
+    let netns = Some(found.netns.as_str()).filter(|name| !name.is_empty());
+    within(netns, || Ok(ask(found))).unwrap_or_else(|error: io::Error| Err(error.to_string()))
+}
+
+/// Returns where an XDP program would run, and whether that leaves frames to a host that uses the interface: generic mode does not.
+pub fn xdp_mode(found: &Found) -> Result<String, String> {
+    let Some(reason) = no_program(found) else { return Ok(String::new()) };
+    match uses(found) {
+        Ok(uses) if uses.is_empty() => Ok(format!("in generic mode only, no faster than packet: ({reason})")),
+        Ok(uses) => Err(format!(
+            "{reason}; generic mode would take the frames away from this host, which uses it ({}): packet:{} leaves them, \
+             --take takes them",
+            uses.join("; "),
+            found.name
+        )),
+        Err(error) => Err(error.to_string()),
+    }
+}
+
+/// The driver's features where the kernel tells them (Linux 6.3 and later).
+fn features(found: &Found) -> Option<u64> {
+    XdpFeatures::new()?.of(found.index)
+}
+
+fn version(release: &str) -> Option<(u32, u32)> {
+    let mut numbers = release.split(|c: char| !c.is_ascii_digit()).map(|number| number.parse().ok());
+    Some((numbers.next()??, numbers.next()??))
+}
+
+/// Whether a virtio device with these features, a digit each, keeps offloads that rule XDP out.
+fn keeps_offloads(features: &[u8]) -> bool {
+    let has = |bit: usize| features.get(bit) == Some(&b'1');
+    !has(CONTROLS_OFFLOADS) && HOST_OFFLOADS.into_iter().any(has)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn kernels_are_older_by_number() {
+        assert_eq!(version("5.10.0-46-amd64"), Some((5, 10)));
+        assert_eq!(version("6.18.44-fc-v595"), Some((6, 18)));
+        assert!(version("6.9") < version("6.10") && version("x").is_none());
+        assert!(too_old((2, 6)).is_none() && too_old((999, 0)).is_some_and(|text| text.contains("999.0 or later")));
+    }
+
+    #[test]
+    fn a_reason_is_given_once() {
+        let refused =
+            [("in the driver", "a"), ("in the driver", "a"), ("in the driver", "b"), ("in generic mode", "a")];
+        assert_eq!(reasons(refused.into_iter()), "in the driver and in generic mode: a; in the driver: b");
+    }
+
+    #[test]
+    fn offloads_that_cannot_be_turned_off_rule_xdp_out() {
+        for (features, keeps) in
+            [("1100010110111", true), ("1110010110111", false), ("1000010000000", false), ("", false)]
+        {
+            assert_eq!(keeps_offloads(features.as_bytes()), keeps, "{features}");
+        }
+    }
+}
