@@ -61,6 +61,10 @@ enum linerate_flags {
     LINERATE_JOINED = 1 << 7,           /* several buffers of the receive path were joined */
     LINERATE_SLICED = 1 << 8,           /* cut on request */
     LINERATE_DAMAGED = 1 << 9,          /* the file or the card says so (bad FCS, symbol error) */
+    LINERATE_FCS_2 = 1 << 10,           /* an FCS of 2 bytes, not counted by captured and wire, lies after a whole frame */
+    LINERATE_FCS_4 = 1 << 11,           /* the same with 4 bytes */
+    LINERATE_INCOMING = 1 << 12,        /* the file says that the host received it */
+    LINERATE_FCS_CUT = 1 << 13,         /* the frame is whole, its FCS is not there */
 };
 
 /* What an arena begins with. */

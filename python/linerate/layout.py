@@ -70,6 +70,10 @@ FLAGS = {
     "joined": 1 << 7,
     "sliced": 1 << 8,
     "damaged": 1 << 9,
+    "fcs_2": 1 << 10,
+    "fcs_4": 1 << 11,
+    "incoming": 1 << 12,
+    "fcs_cut": 1 << 13,
 }
 
 #: Who took the times of an interface, by its `stamp`.

@@ -9,7 +9,7 @@ pub use crate::slot::RECORD_HEADER;
 use crate::copy::{self, Copied, Finish};
 use crate::memory::Memory;
 use crate::slot::Layout;
-use crate::{Burst, Desc, Helper, Interface, LinkType, Nanos, Pick, TAIL};
+use crate::{Burst, Desc, Flags, Helper, Interface, LinkType, Nanos, Pick, TAIL};
 use std::ops::Range;
 
 /// Bytes of a block in which frames go to another thread or into a file.
@@ -67,17 +67,35 @@ impl Block {
 
     /// Copies one frame to the end, with `desc`'s fields but its new offset and length. Returns false,
     /// and takes nothing, when the block has no room for it; an empty block takes any frame of
-    /// [`crate::MAX_FRAME`] bytes or less.
+    /// [`crate::MAX_FRAME`] bytes or less. An FCS is cut off.
     #[inline]
     pub fn push(&mut self, desc: &Desc, frame: &[u8]) -> bool {
+        let flags = if desc.fcs() == 0 { desc.flags } else { desc.flags | Flags::FCS_CUT };
+        self.append(&Desc { captured: frame.len() as u32, flags, ..*desc }, frame)
+    }
+
+    /// Copies frame `index` of a burst with its FCS, as [`push`](Block::push) does without; `desc` may differ from that of the
+    /// burst in what does not concern lengths.
+    ///
+    /// # Panics
+    /// If there is no frame `index`.
+    pub fn push_stored(&mut self, desc: &Desc, burst: Burst<'_>, index: usize) -> bool {
+        let (source, stored) = (&burst.descs()[index], burst.stored(index));
+        let flags = desc.flags.without(Flags::FCS) | Flags(source.flags.0 & Flags::FCS.0);
+        self.append(&Desc { captured: source.captured, wire: source.wire, flags, ..*desc }, stored)
+    }
+
+    /// Copies what is stored of a frame to the end.
+    #[inline]
+    fn append(&mut self, desc: &Desc, stored: &[u8]) -> bool {
         let start = self.next + RECORD_HEADER;
-        let end = start + frame.len();
+        let end = start + stored.len();
         let layout = self.memory.layout();
         if end + TAIL > layout.bytes() || self.frames == layout.frames() {
             return false;
         }
-        let desc = Desc { offset: start as u32, captured: frame.len() as u32, ..*desc };
-        self.memory.write(self.frames, self.next, &desc, frame);
+        let desc = Desc { offset: start as u32, ..*desc };
+        self.memory.write(self.frames, self.next, &desc, stored);
         self.frames += 1;
         self.next = end;
         true
@@ -129,7 +147,9 @@ impl Block {
             let lane = &lanes[pick.lane()];
             let (mut desc, frame) = (lane.descs()[pick.index()], lane.frame(pick.index()));
             if finish.finish(&mut desc, frame, *pick) {
-                self.push(&desc, &frame[..frame.len().min(desc.captured as usize)]);
+                desc.captured = desc.captured.min(frame.len() as u32);
+                let stored = lane.stored(pick.index());
+                self.append(&desc, &stored[..stored.len().min(desc.stored() as usize)]);
             }
         }
         if (self.frames, self.next) != border {
@@ -243,7 +263,7 @@ impl<'a> View<'a> {
         let descs = &self.block.descs()[self.first..self.end][range];
         match (descs.first(), descs.last()) {
             (Some(first), Some(last)) => {
-                let end = last.offset as usize + last.captured as usize;
+                let end = last.offset as usize + last.stored() as usize;
                 self.block.memory.bytes(first.offset as usize - RECORD_HEADER, end)
             }
             _ => &[],
@@ -273,6 +293,29 @@ mod tests {
         let (first, none) = (block.view(0, &[]).slice(0..1), block.view(1, &[]).slice(1..1));
         assert_eq!((first.burst().frame(0), first.burst().len(), first.records(0..1).len()), (&b"hello"[..], 1, 21));
         assert_eq!((none.burst().len(), first.slice(1..1).burst().len()), (0, 0));
+    }
+
+    /// The record and the next block have it, the frame itself has not; a frame that is cut loses it.
+    #[test]
+    fn an_fcs_lies_between_frame_and_next_record() {
+        let memory = [&b"frameFCS!next"[..], &[0; TAIL]].concat();
+        let fcs = |offset| Desc { flags: Flags::FCS_4, ..Desc::new(Nanos(1), offset, 5) };
+        let descs = [fcs(0), Desc { captured: 3, ..fcs(0) }, Desc::new(Nanos(2), 9, 4)];
+        let burst = Burst::over(&memory, &descs).unwrap();
+        let mut gathered = Block::new(0, 8);
+        let picks = [0, 1, 2].map(|index| Pick::new(0, index));
+        assert_eq!(gathered.gather(&[burst], &picks, &mut ()), 3);
+        let mut pushed = Block::new(0, 8);
+        assert!((0..3).all(|index| pushed.push_stored(&descs[index], burst, index)));
+        for block in [gathered, pushed] {
+            let records = block.view(0, &[]).records(0..3);
+            let lengths = |at: usize| [8, 12].map(|word| records[at + word]);
+            assert_eq!((lengths(0), &records[16..25], lengths(25)), ([9, 9], &b"frameFCS!"[..], [3, 9]));
+            assert_eq!((&records[41..44], lengths(44), &records[60..]), (&b"fra"[..], [4, 4], &b"next"[..]));
+            assert_eq!((block.burst().frame(0), block.burst().stored(0)), (&b"frame"[..], &b"frameFCS!"[..]));
+        }
+        let mut plain = Block::new(0, 8);
+        assert!(plain.push(&descs[0], b"frame") && plain.descs()[0].flags == Flags::FCS_4 | Flags::FCS_CUT);
     }
 
     #[test]

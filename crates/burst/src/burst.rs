@@ -63,7 +63,7 @@ impl<'a> Burst<'a> {
     /// Frames in memory that others may be writing outside these frames.
     ///
     /// # Safety
-    /// For all of `'a`: each desc's `offset..offset + captured` from `base` is initialised memory of one
+    /// For all of `'a`: each desc's `offset..offset + stored()` from `base` is initialised memory of one
     /// allocation that nobody writes, and the [`TAIL`] bytes behind it are mapped.
     pub unsafe fn from_raw(base: *const u8, descs: &'a [Desc]) -> Self {
         Burst { base, descs, memory: PhantomData }
@@ -99,6 +99,16 @@ impl<'a> Burst<'a> {
     #[inline]
     pub fn frame(&self, index: usize) -> &'a [u8] {
         self.bytes_of(&self.descs[index])
+    }
+
+    /// The bytes of frame `index`, and those of its FCS where it has one.
+    ///
+    /// # Panics
+    /// If there is no frame `index`.
+    #[inline]
+    pub fn stored(&self, index: usize) -> &'a [u8] {
+        let desc = &self.descs[index];
+        self.bytes_of(&Desc { captured: desc.stored(), ..*desc })
     }
 
     /// Each desc with its frame.
@@ -189,7 +199,7 @@ impl<'a> Burst<'a> {
 
     #[inline]
     fn bytes_of(&self, desc: &Desc) -> &'a [u8] {
-        // SAFETY: `desc` is one of `self.descs`, whose ranges lie inside readable memory that nobody
+        // SAFETY: `desc` has the range of one of `self.descs`, or its stored one; these lie inside readable memory that nobody
         // writes for 'a: checked by `over`, promised to `from_raw`.
         unsafe { std::slice::from_raw_parts(self.base.add(desc.offset as usize), desc.captured as usize) }
     }
@@ -209,7 +219,7 @@ const AHEAD_LINES: usize = 24;
 const BETWEEN: usize = 192;
 
 fn fits(desc: &Desc, length: usize) -> bool {
-    desc.offset as usize + desc.captured as usize + TAIL <= length
+    desc.offset as usize + desc.stored() as usize + TAIL <= length
 }
 
 #[cfg(test)]

@@ -40,7 +40,7 @@ pub(crate) struct Copied {
 pub(crate) fn fit(lanes: &[Burst<'_>], picks: &[Pick], room: usize) -> (usize, usize) {
     let mut bytes = 0;
     for (index, pick) in picks.iter().enumerate() {
-        let with = bytes + RECORD_HEADER + lanes[pick.lane()].descs()[pick.index()].captured as usize;
+        let with = bytes + RECORD_HEADER + lanes[pick.lane()].descs()[pick.index()].stored() as usize;
         if with > room {
             return (index, bytes);
         }
@@ -110,7 +110,7 @@ fn gather_anywhere<const PREFETCH: bool, C: Copying>(
         }
         let burst = &lanes[pick.lane()];
         let source = &burst.descs()[pick.index()];
-        if at + RECORD_HEADER + source.captured as usize > end || frames == most {
+        if at + RECORD_HEADER + source.stored() as usize > end || frames == most {
             return Copied { picks: index, frames, next: at };
         }
         let frame = burst.frame(pick.index());
@@ -128,6 +128,8 @@ fn gather_anywhere<const PREFETCH: bool, C: Copying>(
         }
         let captured = desc.captured.min(source.captured);
         (desc.captured, desc.offset) = (captured, (at + RECORD_HEADER) as u32);
+        // No more than there is, whatever was done with the flags.
+        let stored = desc.stored().min(source.stored()) as usize;
         let header = clock.header(desc);
         // SAFETY: there is room for a record with all of the frame and TAIL bytes behind it; the frame lies elsewhere, since
         // what is handed out of this memory cannot live beside `&mut`.
@@ -135,9 +137,9 @@ fn gather_anywhere<const PREFETCH: bool, C: Copying>(
             let record = base.add(at);
             prefetch_to_write(record.wrapping_add(WRITE_AHEAD));
             record.cast::<[u8; RECORD_HEADER]>().write_unaligned(header);
-            C::copy::<PREFETCH>(frame.as_ptr(), record.add(RECORD_HEADER), captured as usize);
+            C::copy::<PREFETCH>(frame.as_ptr(), record.add(RECORD_HEADER), stored);
         }
-        at += RECORD_HEADER + captured as usize;
+        at += RECORD_HEADER + stored;
         frames += 1;
     }
     Copied { picks: picks.len(), frames, next: at }
@@ -291,7 +293,12 @@ impl Clock {
             // In 2106 at the latest: the last second of all is a short one, which the difference to 0 would fall into.
             self.begins = self.second * SECOND;
         }
-        crate::slot::record_header(self.second as u32, within as u32, desc.captured, desc.wire)
+        crate::slot::record_header(
+            self.second as u32,
+            within as u32,
+            desc.stored(),
+            desc.wire.saturating_add(desc.fcs()),
+        )
     }
 }
 

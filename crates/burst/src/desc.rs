@@ -73,6 +73,45 @@ impl Desc {
     pub fn is_truncated(&self) -> bool {
         self.captured < self.wire
     }
+
+    /// Takes an FCS of this length, which `captured` and `wire` count so far, off the frame. Frames with one of neither 2 nor
+    /// 4 bytes, and those shorter than it, stay as they are.
+    pub fn take_fcs_off(&mut self, length: u8) {
+        let flag = match length {
+            2 => Flags::FCS_2,
+            4 => Flags::FCS_4,
+            _ => return,
+        };
+        let length = u32::from(length);
+        if self.wire < length {
+            return;
+        }
+        let (present, whole) = (self.captured, self.wire);
+        self.wire -= length;
+        if present >= whole {
+            self.captured -= length;
+        } else if present >= self.wire {
+            self.captured = self.wire;
+            self.flags |= Flags::FCS_CUT;
+        }
+        self.flags |= flag;
+    }
+
+    /// Bytes of FCS that neither `captured` nor `wire` counts; 0 where the source has none.
+    #[inline]
+    pub fn fcs(&self) -> u32 {
+        u32::from(self.flags.0 & (Flags::FCS_2 | Flags::FCS_4).0) / u32::from(Flags::FCS_2.0) * 2
+    }
+
+    /// Bytes that lie in memory: the frame, and its FCS directly after it unless either is cut.
+    #[inline]
+    pub fn stored(&self) -> u32 {
+        if self.is_truncated() || self.flags.contains(Flags::FCS_CUT) {
+            self.captured
+        } else {
+            self.captured.saturating_add(self.fcs())
+        }
+    }
 }
 
 /// What happened to a frame before it got here: a set of bits.
@@ -104,9 +143,19 @@ impl Flags {
     pub const SLICED: Flags = Flags(1 << 8);
     /// The file or hardware marked the frame as damaged (bad FCS, symbol error).
     pub const DAMAGED: Flags = Flags(1 << 9);
+    /// An FCS of 2 bytes belongs to the frame; `captured` and `wire` do not count it. It lies after the bytes of a whole frame.
+    pub const FCS_2: Flags = Flags(1 << 10);
+    /// The same with 4 bytes.
+    pub const FCS_4: Flags = Flags(1 << 11);
+    /// The frame is whole, but the capture ended before its FCS.
+    pub const FCS_CUT: Flags = Flags(1 << 13);
+    /// All flags about an FCS.
+    pub const FCS: Flags = Flags(Flags::FCS_2.0 | Flags::FCS_4.0 | Flags::FCS_CUT.0);
+    /// The source says that the host received this frame.
+    pub const INCOMING: Flags = Flags(1 << 12);
 
     /// Each flag with the name used in text and JSON.
-    pub const NAMES: [(Flags, &'static str); 10] = [
+    pub const NAMES: [(Flags, &'static str); 14] = [
         (Flags::VLAN_RESTORED, "vlan_restored"),
         (Flags::CHECKSUM_PARTIAL, "checksum_partial"),
         (Flags::CHECKSUM_VALID, "checksum_valid"),
@@ -117,6 +166,10 @@ impl Flags {
         (Flags::JOINED, "joined"),
         (Flags::SLICED, "sliced"),
         (Flags::DAMAGED, "damaged"),
+        (Flags::FCS_2, "fcs_2"),
+        (Flags::FCS_4, "fcs_4"),
+        (Flags::INCOMING, "incoming"),
+        (Flags::FCS_CUT, "fcs_cut"),
     ];
 
     /// Whether every bit of `other` is set.

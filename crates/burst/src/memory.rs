@@ -328,5 +328,5 @@ impl fmt::Debug for Memory {
 #[inline]
 fn record_header_of(desc: &Desc) -> [u8; RECORD_HEADER] {
     let seconds = desc.time.seconds().min(u32::MAX.into()) as u32;
-    record_header(seconds, desc.time.subsec(), desc.captured, desc.wire)
+    record_header(seconds, desc.time.subsec(), desc.stored(), desc.wire.saturating_add(desc.fcs()))
 }

@@ -90,7 +90,7 @@ impl Pool {
         assert!(descs.len() <= chunks.len(), "{} frames in {} chunks", descs.len(), chunks.len());
         for (chunk, desc) in chunks.iter().zip(descs) {
             let within = (desc.offset as usize).checked_sub(self.start(chunk));
-            let fits = within.is_some_and(|within| within + desc.captured as usize <= self.chunk);
+            let fits = within.is_some_and(|within| within + desc.stored() as usize <= self.chunk);
             assert!(fits, "a frame lies outside its chunk");
         }
         // SAFETY: each frame lies inside a chunk that is borrowed as long as the burst lives, so nobody writes it; the allocation goes

@@ -123,10 +123,10 @@ impl Frames {
 /// Whether the frame lies among the records of a block, with its tail, and names an interface.
 #[inline]
 fn is_sound(desc: &Desc, layout: &Layout, interfaces: usize) -> bool {
-    let (offset, captured) = (desc.offset as usize, desc.captured as usize);
-    captured <= MAX_FRAME
+    let (offset, stored) = (desc.offset as usize, desc.stored() as usize);
+    stored <= MAX_FRAME
         && offset >= layout.body() + RECORD_HEADER
-        && offset + captured + TAIL <= layout.bytes()
+        && offset + stored + TAIL <= layout.bytes()
         && usize::from(desc.interface) < interfaces
 }
 

@@ -4,7 +4,7 @@
 //! whoever holds it. A frame that was submitted comes from another region, and goes back there.
 
 use linerate_burst::pool::{Chunk, Pool};
-use linerate_burst::{Burst, Count, Desc, Horizon, Interface, Ledger, LinkType, Nanos, Stage, StampSource};
+use linerate_burst::{Burst, Count, Desc, Flags, Horizon, Interface, Ledger, LinkType, Nanos, Stage, StampSource};
 use linerate_port::{
     Feed, Head, Held, Holding, PortError, Region, Room, RxOptions, RxPort, RxQueue, Sent, Spec, Submitting, TxPort,
     TxQueue,
@@ -324,7 +324,12 @@ impl TxQueue for ChunksTx {
                 let free = if state.detached { None } else { lock(&home.free).pop() };
                 let Some(mut chunk) = free else { break };
                 home.pool.bytes_mut(&mut chunk)[HEADROOM..HEADROOM + frame.len()].copy_from_slice(frame);
-                let desc = Desc { offset: home.pool.offset(&chunk) + HEADROOM as u32, interface: 0, ..*desc };
+                let desc = Desc {
+                    offset: home.pool.offset(&chunk) + HEADROOM as u32,
+                    interface: 0,
+                    flags: desc.flags.without(Flags::FCS),
+                    ..*desc
+                };
                 state.full.push_back(Frame { chunk, desc, home: Arc::clone(home), lent: None });
                 self.note(&desc);
             }
