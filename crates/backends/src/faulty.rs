@@ -69,7 +69,7 @@ pub fn receive_through(port: RxPort, faults: &Faults, name: String) -> RxPort {
     let wrap =
         |(number, queue)| Box::new(FaultyRx::new(queue, Plan::new(faults.clone(), number as u64))) as Box<dyn RxQueue>;
     let queues = port.queues.into_iter().enumerate().map(wrap).collect();
-    RxPort { name, queues, filtered: false, ..port }
+    RxPort { name, queues, filter: String::new(), ..port }
 }
 
 /// An open port with such a line in front, under a name of its own.

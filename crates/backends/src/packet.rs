@@ -115,7 +115,7 @@ fn open_rx(spec: &Spec, options: &RxOptions, _: &Registry) -> Result<RxPort, Por
             None => Box::new(monitor),
             Some(stamping) => Box::new(ClockMonitor::new(monitor, spec.to_string(), stamping)),
         }),
-        filtered: wanted.filter.complete,
+        filter: wanted.filter.applied,
         offset_ns: 0,
         notes: note_if_down(&found, spec.option("netns"))
             .into_iter()
@@ -136,7 +136,7 @@ fn open_scatter(spec: &Spec, options: &RxOptions, mut wanted: Wanted) -> Result<
     let (found, queue, monitor) = opened.map_err(|error| explain(spec, &error))?;
     Ok(RxPort {
         monitor: Some(Box::new(monitor)),
-        filtered: wanted.filter.complete,
+        filter: wanted.filter.applied,
         notes: note_if_down(&found, spec.option("netns"))
             .into_iter()
             .chain(wanted.filter.notes)
@@ -191,8 +191,8 @@ struct Wanted {
 struct FilterPlan {
     /// Cuts frames to the snap length too.
     program: Option<Vec<Insn>>,
-    /// Whether it is the whole filter.
-    complete: bool,
+    /// The filter text, if the program is all of it.
+    applied: String,
     notes: Vec<String>,
 }
 
@@ -245,7 +245,7 @@ impl FilterPlan {
     fn attach_to(&mut self, socket: &PacketSocket) -> io::Result<()> {
         if let Some(program) = &self.program {
             match socket.attach(program) {
-                Err(error) if error.raw_os_error() == Some(libc::ENOMEM) && self.complete => {
+                Err(error) if error.raw_os_error() == Some(libc::ENOMEM) && !self.applied.is_empty() => {
                     let note = "filter runs in this process: it is too long for the kernel (net.core.optmem_max)";
                     *self = FilterPlan { notes: vec![note.into()], ..FilterPlan::default() };
                 }
@@ -314,7 +314,7 @@ fn plan_filter(spec: &Spec, options: &RxOptions) -> Result<FilterPlan, PortError
     Ok(match filter.in_kernel(options.snap) {
         Ok(program) => FilterPlan {
             program: Some(program.into_insns()),
-            complete: true,
+            applied: options.filter.clone(),
             notes: vec!["filter runs in the kernel; frames it refuses are not counted".into()],
         },
         Err(reason) => {

@@ -123,7 +123,7 @@ fn open_rx(spec: &Spec, options: &RxOptions, _: &Registry) -> Result<RxPort, Por
             queues: lanes,
             feed: Feed::Clock,
             monitor: Some(monitor),
-            filtered: is_filtered,
+            filter: if is_filtered { options.filter.clone() } else { String::new() },
             offset_ns: 0,
             notes,
         })

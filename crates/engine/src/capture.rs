@@ -123,7 +123,7 @@ impl Capture {
     /// Copies what is selected of a round.
     fn copy(&mut self, round: &Round<'_>) {
         let Capture { selector, locator, output, copier, .. } = self;
-        let Round { picks, bursts, maps, filtered, .. } = *round;
+        let Round { picks, bursts, maps, filters, .. } = *round;
         let all = round.interfaces;
         if let Some(locator) = locator {
             locator.learn(all);
@@ -137,8 +137,9 @@ impl Capture {
                 None => output.gather(picks, all, |to, picks| to.gather(bursts, picks, &mut complete)),
             }
         } else {
+            selector.start_round(filters);
             let before = selector.duplicates();
-            let mut select = Select { complete, selector, filtered };
+            let mut select = Select { complete, selector };
             output.gather(picks, all, |to, picks| to.gather(bursts, picks, &mut select));
             output.leave_out(selector.duplicates() - before);
         }

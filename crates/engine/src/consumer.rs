@@ -42,6 +42,12 @@ pub trait Consumer {
         false
     }
 
+    /// Whether numbers and sizes are all that it needs of frames, so that a queue may count them and show none
+    /// ([`RxQueue::tallied`](linerate_port::RxQueue::tallied)).
+    fn takes_tallies(&self) -> bool {
+        false
+    }
+
     /// The frames that it asked for ([`Round::hold`]) are its own now, and those that it needs no more can be given back. Once every
     /// round, of a consumer that [is alone](Consumer::is_alone).
     fn hold(&mut self, _holds: &mut Holds<'_>) {}
@@ -133,8 +139,8 @@ pub struct Round<'a> {
     pub maps: &'a [&'a [u16]],
     /// For each lane, what frames of each interface that its descs name begin with.
     pub links: &'a [&'a [Option<Link>]],
-    /// For each lane, whether its port has applied the filter.
-    pub filtered: &'a [bool],
+    /// For each lane, the filter that its port has applied ([`RxPort::filter`](linerate_port::RxPort::filter)); empty if none.
+    pub filters: &'a [&'a str],
     /// Frames so far that came late.
     pub late: u64,
     pub(crate) left: &'a mut [usize],

@@ -194,6 +194,10 @@ impl Consumer for Counting {
         if self.finds_bursts { Order::Merged } else { Order::Any }
     }
 
+    fn takes_tallies(&self) -> bool {
+        self.selector.is_everything() && self.layers.is_none() && !self.finds_bursts
+    }
+
     fn begin(&mut self, start: &Start) -> Result<(), ReceiveError> {
         self.counts = Counts::of(start.ports, start.lanes.clone());
         self.counts.windows = self.finds_bursts.then(Windows::default);
@@ -205,6 +209,7 @@ impl Consumer for Counting {
     fn take(&mut self, round: &mut Round<'_>) -> Result<(), ReceiveError> {
         let learned = self.selector.learn(round.interfaces);
         let Counting { selector, layers, counts, chosen, merged, .. } = self;
+        selector.start_round(round.filters);
         merged.clear();
         for lane in 0..round.bursts.len() {
             if round.bursts[lane].is_empty() {
@@ -274,7 +279,7 @@ fn choose<'a>(
     chosen.clear();
     for (desc, frame) in burst.iter() {
         let desc = round.placed(lane, desc);
-        if selects_all || selector.select(&desc, frame, round.filtered[lane]).is_some() {
+        if selects_all || selector.select(lane, &desc, frame).is_some() {
             if let Some((mix, layers)) = &mut mix {
                 mix.look_at(round.interfaces[usize::from(desc.interface)].link, frame, layers);
             }

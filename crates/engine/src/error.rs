@@ -28,6 +28,14 @@ pub enum ReceiveError {
         /// What it is called.
         name: &'static str,
     },
+    /// The port was opened to count frames in the kernel, and a consumer needs the frames.
+    #[error("{port} counts frames in the kernel and shows none, but {name} needs them: open the port without tally")]
+    Tallied {
+        /// The port.
+        port: String,
+        /// The consumer that needs the frames.
+        name: &'static str,
+    },
     /// What joins two ports.
     #[error("{name} joins two ports, and the run receives from {found}")]
     Ends {

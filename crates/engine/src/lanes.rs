@@ -64,7 +64,7 @@ enum State {
 struct Port {
     name: String,
     monitor: Option<Box<dyn Monitor>>,
-    filtered: bool,
+    filter: String,
     /// The place of each of its interfaces in the list of all.
     map: Vec<u16>,
     /// What frames of each begin with.
@@ -119,8 +119,8 @@ impl Lanes {
                 offset: port.offset_ns,
                 shifted: Vec::new(),
             }));
-            let (name, monitor, filtered) = (port.name, port.monitor, port.filtered);
-            lanes.ports.push(Port { name, monitor, filtered, map: Vec::new(), links: Vec::new() });
+            let (name, monitor, filter) = (port.name, port.monitor, port.filter);
+            lanes.ports.push(Port { name, monitor, filter, map: Vec::new(), links: Vec::new() });
         }
         lanes
     }
@@ -270,6 +270,12 @@ impl Lanes {
     pub fn tallied(&self, lane: usize) -> Option<(&Tallied, Nanos)> {
         let Lane { queue, offset, .. } = &self.queues[lane];
         queue.tallied().map(|tallied| (tallied, self.time.utc().shifted(*offset)))
+    }
+
+    /// The first port of which a queue counts frames that it does not show.
+    pub fn tallying(&self) -> Option<String> {
+        let lane = self.queues.iter().find(|lane| lane.queue.tallied().is_some())?;
+        Some(self.ports[lane.port].name.clone())
     }
 
     /// Counters of one lane's queue alone.

@@ -92,12 +92,13 @@ impl<L: Lines> Printing<L> {
     fn gather(&mut self, round: &Round<'_>) {
         let mut own = std::mem::take(&mut self.own);
         let takes_all = self.selector.take_all(round.frames());
+        self.selector.start_round(round.filters);
         for pick in round.order(&mut own) {
             let (lane, burst) = (pick.lane(), &round.bursts[pick.lane()]);
             let (desc, frame) = (round.placed(lane, &burst.descs()[pick.index()]), burst.frame(pick.index()));
             let (length, flags) = match takes_all {
                 true => (frame.len(), desc.flags),
-                false => match self.selector.select(&desc, frame, round.filtered[lane]) {
+                false => match self.selector.select(lane, &desc, frame) {
                     Some(kept) => kept,
                     None => continue,
                 },

@@ -92,7 +92,6 @@ pub(crate) struct Receiver {
     held: Vec<Held>,
     /// Whether there is one consumer, which may leave and hold frames.
     is_alone: bool,
-    filtered: Vec<bool>,
     kept: Kept,
     metrics: Metrics,
 }
@@ -105,6 +104,7 @@ struct Kept {
     bursts: Vec<Burst<'static>>,
     maps: Vec<&'static [u16]>,
     links: Vec<&'static [Option<Link>]>,
+    filters: Vec<&'static str>,
 }
 
 impl Receiver {
@@ -129,6 +129,11 @@ impl Receiver {
             failure = Some(ReceiveError::Alone { name });
             lanes.keep(0);
         }
+        let needy = consumers.iter().find(|consumer| !consumer.takes_tallies()).map(|consumer| consumer.name());
+        if let Some((name, port)) = needy.zip(lanes.tallying()) {
+            failure = Some(ReceiveError::Tallied { port, name });
+            lanes.keep(0);
+        }
         let is_prompt = consumers.iter().any(|consumer| consumer.is_prompt());
         let is_merged = order == Order::Checked || order == Order::Merged && lanes.len() > 1;
         let start = Start { ports: count, lanes: lanes.places(), stop: stop.clone(), duration };
@@ -149,7 +154,6 @@ impl Receiver {
             pace: Pace::new(waiting, is_prompt, duration, stop),
             failure,
             picks: Vec::new(),
-            filtered: Vec::new(),
             kept: Kept::default(),
             metrics: Metrics::new(),
         }
@@ -198,27 +202,14 @@ impl Receiver {
     /// One round of fill, order, take, consume.
     fn take(&mut self, now: Nanos, consumers: &mut [&mut dyn Consumer]) -> Came {
         let Receiver {
-            lanes,
-            merge,
-            pace,
-            failure,
-            died,
-            picks,
-            taken,
-            left,
-            wanted,
-            held,
-            filtered,
-            kept,
-            given,
-            is_alone,
-            ..
+            lanes, merge, pace, failure, died, picks, taken, left, wanted, held, kept, given, is_alone, ..
         } = self;
         let mut shown = recycle(std::mem::take(&mut kept.shown));
         let mut inputs = recycle(std::mem::take(&mut kept.inputs));
         let mut bursts = recycle(std::mem::take(&mut kept.bursts));
         let mut maps = recycle(std::mem::take(&mut kept.maps));
         let mut links = recycle(std::mem::take(&mut kept.links));
+        let mut filters = recycle(std::mem::take(&mut kept.filters));
         let mut table = lanes.fill(now, &mut shown);
         shown.iter().for_each(|lane| table.learn(lane));
         inputs.extend(shown.iter().map(Shown::input));
@@ -227,8 +218,7 @@ impl Receiver {
         bursts.extend(parts.clone().map(|(lane, taken)| lane.burst.slice(0..*taken)));
         maps.extend(shown.iter().map(|lane| table.map(lane)));
         links.extend(shown.iter().map(|lane| table.links(lane)));
-        filtered.clear();
-        filtered.extend(shown.iter().map(|lane| table.is_filtered(lane)));
+        filters.extend(shown.iter().map(|lane| table.filter(lane)));
         left.fill(0);
         let mut round = Round {
             now,
@@ -240,7 +230,7 @@ impl Receiver {
             interfaces: table.interfaces(),
             maps: &maps,
             links: &links,
-            filtered,
+            filters: &filters,
             late: merge.as_ref().map_or(0, Merge::late),
             left,
             wanted,
@@ -252,7 +242,7 @@ impl Receiver {
         let is_over = shown.iter().all(Shown::is_over);
         let is_held = shown.iter().any(|lane| !lane.burst.is_empty());
         (kept.inputs, kept.bursts) = (recycle(inputs), recycle(bursts));
-        (kept.maps, kept.links) = (recycle(maps), recycle(links));
+        (kept.maps, kept.links, kept.filters) = (recycle(maps), recycle(links), recycle(filters));
         kept.shown = recycle(shown);
         let mut frames = 0;
         for (lane, (taken, left)) in taken.iter().zip(left).enumerate() {

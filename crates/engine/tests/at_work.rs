@@ -26,7 +26,7 @@ fn busy_with(looks: usize, interfaces: usize) -> RxPort {
     let interfaces = vec![Interface::new("busy", LinkType::ETHERNET, StampSource::File); interfaces];
     let queues: Vec<Box<dyn RxQueue>> = vec![Box::new(Busy { left: looks, interfaces })];
     let name = "busy".into();
-    RxPort { name, queues, monitor: None, filtered: false, offset_ns: 0, feed: Feed::Stored, notes: Vec::new() }
+    RxPort { name, queues, monitor: None, filter: String::new(), offset_ns: 0, feed: Feed::Stored, notes: Vec::new() }
 }
 
 impl RxQueue for Busy {

@@ -32,7 +32,15 @@ impl Prepared {
         let name = format!("prepared:{port}");
         let interfaces = [Interface::new(name.clone(), LinkType::ETHERNET, StampSource::User)];
         let queues: Vec<Box<dyn RxQueue>> = vec![Box::new(Prepared { block, interfaces, next: 0 })];
-        RxPort { name, queues, feed: Feed::Stored, monitor: None, filtered: false, offset_ns: 0, notes: Vec::new() }
+        RxPort {
+            name,
+            queues,
+            feed: Feed::Stored,
+            monitor: None,
+            filter: String::new(),
+            offset_ns: 0,
+            notes: Vec::new(),
+        }
     }
 }
 

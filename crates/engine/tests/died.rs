@@ -39,7 +39,15 @@ impl Endless {
         let queues: Vec<Box<dyn RxQueue>> =
             vec![Box::new(Endless { block, interfaces, taken: 0, detached: false, most })];
         let name = "endless".into();
-        RxPort { name, queues, monitor: None, filtered: false, offset_ns: 0, feed: Feed::Stored, notes: Vec::new() }
+        RxPort {
+            name,
+            queues,
+            monitor: None,
+            filter: String::new(),
+            offset_ns: 0,
+            feed: Feed::Stored,
+            notes: Vec::new(),
+        }
     }
 }
 

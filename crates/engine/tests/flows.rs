@@ -59,7 +59,7 @@ impl Prepared {
             queues,
             feed: Feed::Stored,
             monitor: None,
-            filtered: false,
+            filter: String::new(),
             offset_ns: 0,
             notes: Vec::new(),
         }

@@ -30,7 +30,15 @@ impl Again {
         let interfaces = [Interface::new("again", LinkType::ETHERNET, StampSource::User)];
         let queues: Vec<Box<dyn RxQueue>> = vec![Box::new(Again { block, interfaces, times, shown: 0 })];
         let name = "again".into();
-        RxPort { name, queues, monitor: None, filtered: false, offset_ns: 0, feed: Feed::Stored, notes: Vec::new() }
+        RxPort {
+            name,
+            queues,
+            monitor: None,
+            filter: String::new(),
+            offset_ns: 0,
+            feed: Feed::Stored,
+            notes: Vec::new(),
+        }
     }
 }
 

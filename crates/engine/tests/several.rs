@@ -1,14 +1,16 @@
 //! Several consumers of the same frames: each does what it does alone, with its own selection, and none suffers from another.
 
 use linerate_burst::block::View;
-use linerate_burst::{Block, Count, Desc, Horizon, Interface, Kind, Ledger, LinkType, Nanos, Sink, SinkError, Stage};
+use linerate_burst::{
+    Block, Burst, Count, Desc, Horizon, Interface, Kind, Ledger, LinkType, Nanos, Sink, SinkError, Stage,
+};
 use linerate_burst::{StampSource, ledger::Account};
 use linerate_engine::{
     Capture, Consumer, Counting, End, Metering, Meters, Order, Receive, ReceiveError, Received, Round,
 };
 use linerate_engine::{Selection, Slice};
 use linerate_meter::{Config, Flow, Records};
-use linerate_port::{Feed, Head, PortError, RxPort, RxQueue};
+use linerate_port::{Feed, Head, PortError, RxPort, RxQueue, Tallied};
 use linerate_wire::build::{Frame, Header};
 use linerate_wire::{MacAddr, ethernet, ipv4, udp};
 use std::os::fd::BorrowedFd;
@@ -36,7 +38,15 @@ impl Part {
         let name = format!("part{number}");
         let interfaces = [Interface::new(name.clone(), LinkType::ETHERNET, StampSource::User)];
         let queues: Vec<Box<dyn RxQueue>> = vec![Box::new(Part { name: name.clone(), block, interfaces, next: 0 })];
-        RxPort { name, queues, feed: Feed::Stored, monitor: None, filtered: false, offset_ns: 0, notes: Vec::new() }
+        RxPort {
+            name,
+            queues,
+            feed: Feed::Stored,
+            monitor: None,
+            filter: String::new(),
+            offset_ns: 0,
+            notes: Vec::new(),
+        }
     }
 }
 
@@ -242,4 +252,78 @@ fn one_that_takes_frames_in_its_own_time_is_alone_or_nothing_is_taken() {
     let report = run(2, &mut [&mut capture, &mut hesitant]);
     assert!(report.failure.unwrap().to_string().contains("hesitant"), "{:?}", report.ledger);
     assert_eq!((capture.done().frames, hesitant.0), (0, FRAMES as u64));
+}
+
+/// A port that has applied "ip", and shows one of every ten frames less.
+fn filtering_port() -> RxPort {
+    let mut block = Block::new(FRAMES * 128, FRAMES);
+    for (index, frame) in (0..FRAMES).map(|index| (index, frame(index))).filter(|(index, _)| index % 10 != 0) {
+        assert!(block.push(&Desc::new(Nanos(1 << 60 | (index * 1000) as u64), 0, frame.len() as u32), &frame));
+    }
+    let port = Part::port(0, 1);
+    let interfaces = [Interface::new("part0", LinkType::ETHERNET, StampSource::User)];
+    let queue = Part { name: "part0".into(), block, interfaces, next: 0 };
+    RxPort { queues: vec![Box::new(queue)], filter: "ip".into(), ..port }
+}
+
+#[test]
+fn a_filter_that_a_port_has_applied_stands_for_no_other() {
+    let texts = ["udp port 1001", "ip", "", "arp", "ip and not udp port 1001"];
+    let select = |text: &str| Selection { filter: text.into(), ..Selection::default() };
+    let mut counting = texts.map(|text| Counting::new(select(text), false));
+    let mut consumers: Vec<&mut dyn Consumer> = counting.iter_mut().map(|one| one as &mut dyn Consumer).collect();
+    assert!(Receive::all(vec![filtering_port()]).run(&mut consumers).failure.is_none());
+    let ip = (0..FRAMES).filter(|index| index % 10 != 0);
+    let of_port = ip.clone().filter(|index| index * 7 % 50 % 3 == 1).count() as u64;
+    let ip = ip.count() as u64;
+    assert_eq!(counting.map(|one| one.done().all.traffic.frames), [of_port, ip, ip, 0, ip - of_port]);
+    let (capture, kept) = capture();
+    let (mut one, mut other) = (capture, Counting::new(select("ip"), false));
+    Receive::all(vec![filtering_port()]).run(&mut [&mut one, &mut other]);
+    assert_eq!((one.done().frames, other.done().all.traffic.frames), (of_port, ip));
+    let (mut alone, expected) = self::capture();
+    run(1, &mut [&mut alone]);
+    assert_eq!(*kept.0.lock().unwrap(), *expected.0.lock().unwrap());
+}
+
+/// Shows no frame, and has counted some.
+struct Tallying(Tallied);
+
+impl RxQueue for Tallying {
+    fn fill(&mut self, _: Nanos) -> Result<Head<'_>, PortError> {
+        Ok(Head { burst: Burst::EMPTY, horizon: Horizon::Ended, interfaces: &[] })
+    }
+
+    fn consume(&mut self, _: usize) {}
+
+    fn detach(&mut self) {}
+
+    fn wake(&self) -> Option<BorrowedFd<'_>> {
+        None
+    }
+
+    fn counters(&self, _: &mut Ledger) {}
+
+    fn tallied(&self) -> Option<&Tallied> {
+        Some(&self.0)
+    }
+}
+
+#[test]
+fn a_port_that_only_counts_serves_no_consumer_that_needs_frames() {
+    let port = || {
+        let tallied = Tallied { frames: 7, bytes: 420, ..Tallied::default() };
+        RxPort::new("tallying", vec![Box::new(Tallying(tallied))], Feed::Stored)
+    };
+    let mut all = Counting::new(Selection::default(), false);
+    assert!(Receive::all(vec![port()]).run(&mut [&mut all]).failure.is_none());
+    assert_eq!(all.done().all.traffic.frames, 7);
+    let udp = || Counting::new(Selection { filter: "udp".into(), ..Selection::default() }, false);
+    let (mut filters, mut looks, mut all, mut captures) =
+        (udp(), Counting::new(Selection::default(), true), Counting::new(Selection::default(), false), capture().0);
+    let runs: [&mut [&mut dyn Consumer]; 3] = [&mut [&mut filters], &mut [&mut looks], &mut [&mut all, &mut captures]];
+    for consumers in runs {
+        let failure = Receive::all(vec![port()]).run(consumers).failure.expect("it would see nothing");
+        assert!(failure.to_string().contains("tallying counts frames in the kernel"), "{failure}");
+    }
 }

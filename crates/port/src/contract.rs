@@ -188,9 +188,9 @@ pub struct RxPort {
     pub feed: Feed,
     /// The port's own counters, where there are any.
     pub monitor: Option<Box<dyn Monitor>>,
-    /// The filter asked for was applied already, to all frames but those flagged
-    /// `Flags::VLAN_RESTORED`: what the kernel sees of those is not what is handed out.
-    pub filtered: bool,
+    /// The filter text that the backend has applied to all frames except those flagged `Flags::VLAN_RESTORED`, because the
+    /// kernel sees those without their tag; empty if it has applied none. A consumer applies its own filter unless it is this one.
+    pub filter: String,
     /// By how much its clock is to be set forward, in nanoseconds: whoever orders frames adds this to their times.
     pub offset_ns: i64,
     /// What was chosen and why, a line each, for the user.
@@ -201,7 +201,7 @@ impl RxPort {
     /// A port of these queues that has nothing more to it.
     pub fn new(name: impl Into<String>, queues: Vec<Box<dyn RxQueue>>, feed: Feed) -> Self {
         let (name, notes) = (name.into(), Vec::new());
-        RxPort { name, queues, feed, monitor: None, filtered: false, offset_ns: 0, notes }
+        RxPort { name, queues, feed, monitor: None, filter: String::new(), offset_ns: 0, notes }
     }
 }
 

@@ -31,8 +31,8 @@ pub struct RxOptions {
     /// opens for that, and shows no frames then.
     pub scatter: bool,
     /// Filter text for the backend to apply early where that gives exactly the same result as applying it
-    /// to the frames handed out, but those whose VLAN tag was put back. The port says whether it does ([`RxPort::filtered`](crate::RxPort::filtered));
-    /// whoever reads it applies it where it does not.
+    /// to the frames handed out, but those whose VLAN tag was put back. The port reports the filter that it applies ([`RxPort::filter`](crate::RxPort::filter));
+    /// a consumer applies its own filter unless it is the same text.
     pub filter: String,
 }
 

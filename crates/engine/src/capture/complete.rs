@@ -35,15 +35,13 @@ impl Finish for Complete<'_> {
 pub(super) struct Select<'a> {
     pub complete: Complete<'a>,
     pub selector: &'a mut Selector,
-    /// For each lane, whether its backend has applied the filter.
-    pub filtered: &'a [bool],
 }
 
 impl Finish for Select<'_> {
     #[inline(always)]
     fn finish(&mut self, desc: &mut Desc, frame: &[u8], pick: Pick) -> bool {
         self.complete.finish(desc, frame, pick);
-        let selected = self.selector.select(desc, frame, self.filtered[pick.lane()]);
+        let selected = self.selector.select(pick.lane(), desc, frame);
         if let Some((length, flags)) = selected {
             (desc.captured, desc.flags) = (length as u32, flags);
         }

@@ -71,9 +71,9 @@ impl Table<'_> {
         self.interfaces
     }
 
-    /// Whether the lane's backend has applied the filter.
+    /// The filter that the lane's backend has applied; empty if none.
     #[inline]
-    pub fn is_filtered(&self, shown: &Shown<'_>) -> bool {
-        self.ports[shown.port].filtered
+    pub fn filter(&self, shown: &Shown<'_>) -> &str {
+        &self.ports[shown.port].filter
     }
 }

@@ -215,7 +215,7 @@ fn port(feed: Feed, state: Arc<Mutex<State>>, clock: Fake) -> RxPort {
         queues: vec![Box::new(queue)],
         feed,
         monitor: None,
-        filtered: false,
+        filter: String::new(),
         offset_ns: 0,
         notes: Vec::new(),
     }

@@ -114,7 +114,7 @@ fn open(frames: u32) -> Open {
             queues: vec![Box::new(Tape { block, interfaces, at: 0 })],
             feed: Feed::Stored,
             monitor: None,
-            filtered: false,
+            filter: String::new(),
             offset_ns: 0,
             notes: Vec::new(),
         })

@@ -122,7 +122,7 @@ pub(super) fn port(number: usize, frames: &Arc<Frames>) -> RxPort {
         next: 0,
     };
     let queues: Vec<Box<dyn RxQueue>> = vec![Box::new(queue)];
-    RxPort { name, queues, feed: Feed::Stored, monitor: None, filtered: false, offset_ns: 0, notes: Vec::new() }
+    RxPort { name, queues, feed: Feed::Stored, monitor: None, filter: String::new(), offset_ns: 0, notes: Vec::new() }
 }
 
 /// A port that makes `count` frames of 60 bytes, `rate` a second, each with the time it is due.
@@ -133,7 +133,7 @@ pub(super) fn paced(rate: u64, count: u64) -> RxPort {
     let gap = 1_000_000_000 / rate;
     let queue = Paced { block, interfaces, gap, left: count, due: Nanos::ZERO, consumed: 0, made: 0 };
     let queues: Vec<Box<dyn RxQueue>> = vec![Box::new(queue)];
-    RxPort { name, queues, feed: Feed::Stored, monitor: None, filtered: false, offset_ns: 0, notes: Vec::new() }
+    RxPort { name, queues, feed: Feed::Stored, monitor: None, filter: String::new(), offset_ns: 0, notes: Vec::new() }
 }
 
 /// Frames that may be due at once.
