@@ -104,6 +104,8 @@ pub(crate) struct Sender {
     down: bool,
     downs: u64,
     metrics: Metrics,
+    /// What went wrong after frames were taken: reported by the next call.
+    failed: Option<PortError>,
 }
 
 /// What one sender did.
@@ -136,6 +138,7 @@ impl Sender {
             down: false,
             downs: 0,
             metrics: Metrics::new(),
+            failed: None,
         }
     }
 
@@ -224,8 +227,9 @@ impl Sender {
         &mut self.timing
     }
 
-    /// Hands frames to a queue; returns how many it took. Where it takes none, waits a little for it.
+    /// Hands frames to a queue; returns how many it took. Where it takes none, waits a little for it. After an error it has taken none.
     pub fn send(&mut self, queue: usize, burst: Burst<'_>, now: Nanos) -> Result<usize, PortError> {
+        self.failed.take().map_or(Ok(()), Err)?;
         let done = self.queues.send(queue, burst)?;
         if done == 0 {
             self.give_up_if_stuck(queue)?;
@@ -234,7 +238,7 @@ impl Sender {
         }
         (self.stuck, self.down) = (None, false);
         if now.since(self.flushed) >= FLUSH_EVERY || now < self.flushed {
-            self.flush(now)?;
+            self.failed = self.flush(now).err();
         }
         Ok(done)
     }
@@ -289,7 +293,16 @@ impl Sender {
     fn drain(&mut self) -> Result<(), PortError> {
         self.stuck = None;
         let (mut then, mut step) = (self.flushed, NAP_LIMIT);
-        while !self.flush(if self.limits.at_once { then } else { clock::now() })? {
+        loop {
+            let now = if self.limits.at_once { then } else { clock::now() };
+            match self.flush(now) {
+                Ok(true) => break,
+                Ok(false) => {}
+                // What was taken leaves when the interface is up again.
+                Err(error) => {
+                    self.wait_until_up(error)?;
+                }
+            }
             // What a port holds back goes when it is told that its time has come.
             (then, step) = (then.after(step), step.saturating_mul(2));
             self.give_up_if_stuck(0)?;
@@ -305,6 +318,7 @@ impl Sender {
 
     /// Gets what was taken on its way; false while some of it still is not.
     pub fn flush(&mut self, now: Nanos) -> Result<bool, PortError> {
+        self.failed.take().map_or(Ok(()), Err)?;
         let flushed = self.queues.flush(now);
         self.flushed = now;
         show(&self.limits.progress, &mut self.shown, self.queues.sent());
@@ -343,47 +357,4 @@ fn show(progress: &Progress, shown: &mut Sent, sent: Sent) {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use linerate_burst::Desc;
-    use linerate_generate::{Pacing, Schedule};
-    use std::sync::atomic::AtomicI64;
-
-    /// The clocks of this machine, of which UTC is set by so many nanoseconds.
-    struct Set(Arc<AtomicI64>);
-
-    impl Clock for Set {
-        fn utc(&self) -> Nanos {
-            System.utc().shifted(self.0.load(Ordering::Relaxed))
-        }
-
-        fn steady(&self) -> Nanos {
-            System.steady()
-        }
-    }
-
-    /// A hundred frames, 2 ms apart; the clock is set by 100 s on the way, back and forward.
-    #[test]
-    fn a_schedule_goes_on_while_somebody_sets_the_clock() {
-        let set = Arc::new(AtomicI64::new(0));
-        let limits = Limits { duration: None, stop: Stop::new(), progress: Progress::new(), at_once: false };
-        let mut sender = Sender::with(Vec::new(), limits, Box::new(Set(Arc::clone(&set))));
-        let mut schedule = Schedule::new(Pacing::Recorded(1.0));
-        let (began, mut sent) = (Instant::now(), 0);
-        while sent < 100 {
-            set.store([0, -100_000_000_000, 100_000_000_000][sent as usize / 20 % 3], Ordering::Relaxed);
-            let (now, step) = sender.look_at_clock();
-            schedule.follow(step);
-            let desc = Desc::new(Nanos(sent * 2_000_000), 0, 60);
-            let due = schedule.due_at(&desc, now);
-            if due > now {
-                assert!(sender.wait(due, now).is_ok());
-                continue;
-            }
-            assert!(began.elapsed() >= Duration::from_millis((2 * sent).saturating_sub(1)), "too early");
-            schedule.advance(&[desc]);
-            sent += 1;
-        }
-        assert!(began.elapsed() < Duration::from_secs(20), "it waited for the clock");
-    }
-}
+mod tests;
