@@ -3,14 +3,15 @@
 //! `feed`: how long live ports wait for lanes that others feed; `table`: the interfaces as they become known.
 
 mod feed;
+mod port;
 mod table;
 
 use self::feed::{Present, Source};
+use self::port::Port;
 pub(crate) use self::table::Table;
 use crate::clock::{Clock, STEP, Time, said};
 use linerate_burst::{Burst, Count, Desc, Horizon, Interface, Ledger, Nanos, Stage};
 use linerate_merge::{Input, Merge};
-use linerate_port::contract::Monitor;
 use linerate_port::{Feed, Head, Held, Holding, PortError, RxPort, RxQueue, Scattered, Tallied, news};
 use linerate_wire::Link;
 use std::io::IoSliceMut;
@@ -18,7 +19,6 @@ use std::os::fd::BorrowedFd;
 use std::time::Duration;
 
 /// Said of a port whose interface was down.
-const CAME_BACK: &str = "the interface that was down delivers frames again";
 /// How often steps of the clock are said; all are counted.
 const MOST_SAID: u64 = 100;
 
@@ -47,6 +47,8 @@ struct Lane {
     queue: Box<dyn RxQueue>,
     port: usize,
     state: State,
+    /// How often it has reported that its port went down.
+    downs: u64,
     source: Source,
     /// What is added to the times of its frames, in nanoseconds, and the room for their descs then.
     offset: i64,
@@ -55,20 +57,9 @@ struct Lane {
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum State {
-    Up,
-    Down,
+    Open,
     /// Nothing comes from it any more.
     Ended,
-}
-
-struct Port {
-    name: String,
-    monitor: Option<Box<dyn Monitor>>,
-    filter: String,
-    /// The place of each of its interfaces in the list of all.
-    map: Vec<u16>,
-    /// What frames of each begin with.
-    links: Vec<Option<Link>>,
 }
 
 /// What one lane shows in a round.
@@ -114,13 +105,13 @@ impl Lanes {
             lanes.queues.extend(port.queues.into_iter().map(|queue| Lane {
                 queue,
                 port: index,
-                state: State::Up,
+                state: State::Open,
+                downs: 0,
                 source: Source::new(port.feed),
                 offset: port.offset_ns,
                 shifted: Vec::new(),
             }));
-            let (name, monitor, filter) = (port.name, port.monitor, port.filter);
-            lanes.ports.push(Port { name, monitor, filter, map: Vec::new(), links: Vec::new() });
+            lanes.ports.push(Port::new(port.name, port.monitor, port.filter));
         }
         lanes
     }
@@ -151,7 +142,7 @@ impl Lanes {
         let present = Present { now, above: *above, settled: time.settled(), is_live: *is_live };
         for lane in queues {
             let port = lane.port;
-            let (Head { burst, horizon, interfaces }, event) = lane.fill(&ports[port].name, present, failure);
+            let (Head { burst, horizon, interfaces }, event) = lane.fill(&mut ports[port], present, failure);
             if let Some(event) = event {
                 note(events, event, *has_news);
             }
@@ -206,14 +197,13 @@ impl Lanes {
         }
         match lane.queue.scatter()?.read(pieces) {
             Ok(read) => {
-                if lane.state == State::Down && read.is_some() {
-                    lane.state = State::Up;
-                    note(events, format!("{}: {CAME_BACK}", ports[lane.port].name), *has_news);
+                if let Some(event) = ports[lane.port].back_up(lane.downs, read.is_some()) {
+                    note(events, event, *has_news);
                 }
                 read
             }
             Err(error) => {
-                if let Some(event) = failed(&mut lane.state, error, failure) {
+                if let Some(event) = ports[lane.port].fail((&mut lane.state, &mut lane.downs), error, failure) {
                     note(events, event, *has_news);
                 }
                 None
@@ -295,15 +285,24 @@ impl Lanes {
 
     /// Counters of the queues alone: asking a network card can take milliseconds.
     pub fn queue_counters(&self, ledger: &mut Ledger) {
+        let mut downs = vec![0; self.ports.len()];
         for lane in &self.queues {
-            lane.queue.counters(ledger);
+            let mut own = Ledger::new();
+            lane.queue.counters(&mut own);
+            own.count_once(Count::LinkDown, &mut downs[lane.port]);
+            ledger.add_all(&own);
         }
     }
 }
 
 impl Lane {
     /// What the queue has; a lane that is down or gone has nothing and holds nobody up.
-    fn fill(&mut self, port: &str, present: Present, failure: &mut Option<PortError>) -> (Head<'_>, Option<String>) {
+    fn fill(
+        &mut self,
+        port: &mut Port,
+        present: Present,
+        failure: &mut Option<PortError>,
+    ) -> (Head<'_>, Option<String>) {
         let nothing = |horizon| Head { burst: Burst::EMPTY, horizon, interfaces: &[] };
         if self.state == State::Ended {
             return (nothing(Horizon::Ended), None);
@@ -318,15 +317,11 @@ impl Lane {
                 }
                 let (horizon, said) = self.source.bound(head.horizon, present);
                 head.horizon = horizon;
-                let came_back = self.state == State::Down && !head.burst.is_empty();
-                if came_back {
-                    self.state = State::Up;
-                }
-                let again = || format!("{port}: {CAME_BACK}");
-                (head, said.map(|said| format!("{port}: {said}")).or_else(|| came_back.then(again)))
+                let back = port.back_up(self.downs, !head.burst.is_empty());
+                (head, said.map(|said| format!("{}: {said}", port.name)).or(back))
             }
             Err(error) => {
-                let event = failed(&mut self.state, error, failure);
+                let event = port.fail((&mut self.state, &mut self.downs), error, failure);
                 let horizon = if self.state == State::Ended { Horizon::Ended } else { Horizon::At(Nanos::ZERO) };
                 (nothing(horizon), event)
             }
@@ -340,20 +335,6 @@ fn note(events: &mut Vec<String>, event: String, has_news: bool) {
         news::say(event.clone());
     }
     events.push(event);
-}
-
-/// The queue of a lane failed, for now or for good; what is to be said about it.
-fn failed(state: &mut State, error: PortError, failure: &mut Option<PortError>) -> Option<String> {
-    let event = error.to_string();
-    match error {
-        PortError::Again { .. } => return None,
-        PortError::Down { .. } => *state = State::Down,
-        error => {
-            *state = State::Ended;
-            failure.get_or_insert(error);
-        }
-    }
-    Some(event)
 }
 
 /// An empty vector of another lifetime in the memory of this one.

@@ -297,7 +297,9 @@ fn run_made(
     let work = parts.into_iter().zip(by_queue(port)).zip(listeners);
     let done = in_threads(work, send);
     let mut report = StreamsReport::new(streams);
-    for (account, per_stream, failure) in done {
+    let mut downs = 0;
+    for (mut account, per_stream, failure) in done {
+        account.ledger.count_once(Count::SendLinkDown, &mut downs);
         report.add(&account, &per_stream, failure);
     }
     report.behind = (report.timing.behind.max(), report.timing.behind.mean());
