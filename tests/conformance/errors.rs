@@ -35,7 +35,7 @@ fn assert_says(what: &str, said: &str, parts: &[&str]) {
 fn options_that_do_not_exist_or_fit_are_named() {
     for (text, parts) in [
         ("packet:lo?speed=1", &["packet:lo", "speed", "netns, ring"][..]),
-        ("packet:lo?direction=out", &["direction=out", "in or inout"]),
+        ("packet:lo?direction=up", &["direction=up", "in, out or inout"]),
         ("packet:lo?ring=much", &["ring=much", "not a number"]),
         ("packet:lo?lanes=", &["lanes=", "not a number"]),
         ("packet:lo@0-1", &["@0-1", "?lanes=N"]),

@@ -1,9 +1,10 @@
 //! Frames as the kernel's own stack makes them: checksums left to hardware, super-frames, own frames.
 
-use crate::backends::{Harness, Veth, receive};
+use crate::backends::{Harness, Veth, receive, transmit};
 use crate::frames::{assert_all_arrived, frames};
-use crate::wire::{Got, PATIENCE, Receiver};
+use crate::wire::{Got, PATIENCE, Receiver, Wire};
 use linerate_burst::{Count, Flags, Ledger};
+use linerate_engine::{Counting, Receive, Selection};
 use linerate_lab::within;
 use linerate_port::RxOptions;
 use std::io::{Read, Write};
@@ -33,7 +34,18 @@ fn datagrams(veth: &Veth, count: usize) {
 
 /// What a port on a host's interface sees of marked datagrams from left to right.
 fn seen(veth: &Veth, host: &str, more: &str, count: usize, expected: usize) -> (Vec<Got>, Ledger) {
-    let port = receive(&veth.receiver(host, more), &RxOptions::default());
+    seen_by(veth, host, more, (count, expected), &RxOptions::default())
+}
+
+/// The same of a port that is opened with these options.
+fn seen_by(
+    veth: &Veth,
+    host: &str,
+    more: &str,
+    (count, expected): (usize, usize),
+    options: &RxOptions,
+) -> (Vec<Got>, Ledger) {
+    let port = receive(&veth.receiver(host, more), options);
     let mut receiver = Receiver::new(port.queues);
     datagrams(veth, count);
     let settled = Instant::now() + Duration::from_millis(50);
@@ -59,9 +71,27 @@ fn a_checksum_left_to_hardware_is_flagged() {
 }
 
 #[test]
-fn frames_of_the_own_host_are_seen_only_when_asked_for() {
+fn a_port_takes_the_direction_that_it_was_opened_for() {
+    let watching = RxOptions { outgoing: true, ..RxOptions::default() };
     for lanes in [Some(1), Some(2)] {
         let Some(veth) = Veth::with(TALKING, lanes) else { return };
+        for (host, more, expected) in [
+            ("left", "", 20),
+            ("left", "&direction=in", 0),
+            ("left", "&direction=out", 20),
+            ("left", "&direction=inout", 20),
+            ("right", "", 20),
+            ("right", "&direction=in", 20),
+            ("right", "&direction=out", 0),
+        ] {
+            for filter in ["", "udp"] {
+                let options = RxOptions { filter: filter.into(), ..watching.clone() };
+                let (got, _) = seen_by(&veth, host, more, (20, expected), &options);
+                assert_eq!(got.len(), expected, "lanes {lanes:?}: {host}{more} {filter}");
+                let is_outgoing = |got: &Got| got.desc.flags.contains(Flags::OUTGOING);
+                assert!(got.iter().all(|got| is_outgoing(got) == (host == "left")), "{host}{more} {filter}");
+            }
+        }
         let (got, _) = seen(&veth, "left", "", 20, 0);
         assert_eq!(got.len(), 0, "lanes {lanes:?}: own frames are seen unasked");
         let (got, _) = seen(&veth, "left", "&direction=in", 20, 0);
@@ -71,6 +101,28 @@ fn frames_of_the_own_host_are_seen_only_when_asked_for() {
         assert!(got.iter().all(|got| got.desc.flags.contains(Flags::OUTGOING)), "lanes {lanes:?}: {:?}", got[0].desc);
         let (got, _) = seen(&veth, "right", "&direction=inout", 20, 20);
         assert!(!got.iter().any(|got| got.desc.flags.contains(Flags::OUTGOING)), "lanes {lanes:?}");
+    }
+}
+
+/// The kernel runs the filter of the port; consumers with other filters run their own.
+#[test]
+fn a_filter_that_runs_in_the_kernel_stands_for_no_other() {
+    for receiver in ["packet", "xdp"] {
+        let Some(veth) = Veth::up(1, Some(1)) else { return };
+        let veth = veth.using("packet", receiver, "");
+        let options = RxOptions { filter: "len > 1000".into(), ..RxOptions::default() };
+        let port = receive(&veth.receiver("right", ""), &options);
+        assert_eq!(port.filter, "len > 1000", "{receiver}");
+        let mut wire = Wire::live(transmit(&veth.sender("left"), 1), receive(&veth.receiver("left", ""), &options));
+        wire.send(0, &frames(0, 300, &[60, 1400, 1500]));
+        let select = |filter: &str, frames| {
+            Counting::new(Selection { filter: filter.into(), frames: Some(frames), ..Selection::default() }, false)
+        };
+        let (mut longest, mut long) = (select("len > 1450", 100), select("len > 1000", 200));
+        let run = Receive::all(vec![port]).run(&mut [&mut longest, &mut long]);
+        assert!(run.failure.is_none(), "{receiver}: {:?}", run.failure);
+        let bytes = [longest, long].map(|counting| counting.done().all.traffic.bytes);
+        assert_eq!(bytes, [100 * 1500, 100 * (1500 + 1400)], "{receiver}");
     }
 }
 

@@ -1,11 +1,13 @@
 //! `capture --print` of interfaces, in namespaces of each test's own.
 
+use linerate_backends::netns::within;
 use linerate_tests::support::program::{linerate, spawn, start};
 use linerate_tests::support::records;
 use linerate_tests::support::wire::{ROOMY, Wire};
 use linerate_tests::support::{Scratch, judge, may_make_labs};
 use rustix::process::Signal;
 use std::io::{BufRead, BufReader, Read};
+use std::net::UdpSocket;
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
@@ -59,6 +61,68 @@ fn lines_of_several_ports_name_them() {
     wire.ip("b", &["link", "set", "eth1", "down"]);
     let ended = wire.inside("b", &["capture", "any", "--print", "-t", "0.1"]).good();
     assert!(ended.errors.contains("packet:eth0") && !ended.errors.contains("packet:eth1"), "{}", ended.errors);
+}
+
+/// Datagrams that a host sends itself and their answers, on a link and on loopback.
+fn converse(wire: &Wire, times: usize) {
+    let socket = |host: &str, at: &str| {
+        let socket = within(Some(&wire.namespace(host)), || UdpSocket::bind(at)).unwrap();
+        socket.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+        socket
+    };
+    let mut buffer = [0; 16];
+    for (host, server) in [("b", "10.98.1.2:7007"), ("a", "127.0.0.1:7007")] {
+        let (server, client) = (socket(host, server), socket("a", "0.0.0.0:0"));
+        for _ in 0..times {
+            client.send_to(b"question", server.local_addr().unwrap()).unwrap();
+            let (_, from) = server.recv_from(&mut buffer).unwrap();
+            server.send_to(b"answer", from).unwrap();
+            client.recv_from(&mut buffer).unwrap();
+        }
+    }
+}
+
+/// As tcpdump shows it: what the host sends and what it receives, and loopback once; or one of them.
+#[test]
+fn a_conversation_of_the_host_is_seen_whole() {
+    if !may_make_labs() {
+        return;
+    }
+    let wire = Wire::of(&["a:eth0=10.98.1.1/24,b:eth0=10.98.1.2/24"]);
+    let netns = wire.namespace("a");
+    wire.ip("a", &["link", "set", "lo", "up"]);
+    let (port, any) = (|more: &str| format!("packet:eth0?netns={netns}{more}"), format!("any?netns={netns}"));
+    for (port, more, sent, received, on_loopback) in [
+        (port(""), &[][..], 4, 4, 0),
+        (port("&lanes=1"), &[], 4, 4, 0),
+        (port("&direction=inout"), &[], 4, 4, 0),
+        (port("&direction=in"), &[], 0, 4, 0),
+        (port("&direction=out"), &[], 4, 0, 0),
+        (port(""), &["-Q", "out"], 4, 0, 0),
+        (any.clone(), &[], 4, 4, 8),
+        (format!("{any}&direction=out"), &[], 4, 0, 8),
+        (any, &["-Q", "in"], 0, 4, 8),
+    ] {
+        let count = (sent + received + on_loopback).to_string();
+        let base = ["capture", "-i", &port, "--print", "-f", "udp port 7007", "-t", "20", "-c", &count];
+        let mut running = start(&[&base[..], more].concat());
+        let output = running.take_output().unwrap();
+        converse(&wire, 4);
+        let lines: Vec<String> = BufReader::new(output).lines().map(Result::unwrap).collect();
+        let ended = running.end().good();
+        let count = |part: &str| lines.iter().filter(|line| line.contains(part)).count();
+        let seen = (count("> 10.98.1.2.7007"), count("IP 10.98.1.2.7007 >"), count("127.0.0.1.7007"));
+        assert_eq!(seen, (sent, received, on_loopback), "{port} {more:?}: {lines:?}");
+        let is_said = ended.errors.contains("packets that this host sends");
+        assert_eq!(is_said, sent == 0 || received == 0, "{port} {more:?}: {}", ended.errors);
+    }
+    let ended = wire.inside("a", &["capture", "-i", "lo", "-t", "0.1"]).good();
+    assert!(!ended.errors.contains("packets that this host sends"), "{}", ended.errors);
+    // Records have both sides of it.
+    let running = start(&["flows", "-i", &port(""), "-f", "udp port 7007", "-c", "8", "-w", "-"]);
+    converse(&wire, 4);
+    let record: serde_json::Value = serde_json::from_str(running.end().good().output.lines().next().unwrap()).unwrap();
+    assert_eq!((&record["orig"]["packets"], &record["resp"]["packets"]), (&4.into(), &4.into()), "{record}");
 }
 
 /// Whoever reads lines slowly costs the file nothing; frames that were not printed are counted.

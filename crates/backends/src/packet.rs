@@ -4,11 +4,13 @@
 //! lane, joined in a fanout group by CPU, because each CPU stamps and stores its frames in order while two
 //! CPUs feeding one ring do not. Sends with `sendmmsg`, past the queueing discipline.
 
+mod direction;
 mod receive;
 mod scatter;
 mod send;
 mod stamps;
 
+use self::direction::Direction;
 use self::receive::{PacketRx, Timing};
 use self::scatter::ScatterRx;
 use self::send::PacketTx;
@@ -93,12 +95,14 @@ fn open_rx(spec: &Spec, options: &RxOptions, _: &Registry) -> Result<RxPort, Por
     }
     let opened = within(spec.option("netns"), || {
         let found = find(&spec.target)?;
+        wanted.direction = wanted.direction.at(&found);
+        let one_way = options.outgoing.then(|| wanted.direction.note(&found)).flatten();
         let stamping = wanted.by_card.then(|| Stamping::start(&spec.target, spec.option("netns"))).transpose()?;
         let sockets = open_lanes(&mut wanted, &found, options.promiscuous)?;
         let monitor = NicMonitor::new(&spec.to_string(), &spec.target, found.index, false)?;
-        Ok((found, stamping, sockets, monitor))
+        Ok((found, one_way, stamping, sockets, monitor))
     });
-    let (found, stamping, lanes, monitor) = opened.map_err(|error| explain(spec, &error))?;
+    let (found, one_way, stamping, lanes, monitor) = opened.map_err(|error| explain(spec, &error))?;
     let interface = interface(spec, stamping.as_ref());
     let clock = stamping.as_ref().map(|stamping| Arc::clone(&stamping.clock));
     let queues = lanes.into_iter().enumerate().map(|(lane, (socket, ring))| {
@@ -119,6 +123,7 @@ fn open_rx(spec: &Spec, options: &RxOptions, _: &Registry) -> Result<RxPort, Por
         offset_ns: 0,
         notes: note_if_down(&found, spec.option("netns"))
             .into_iter()
+            .chain(one_way)
             .chain(wanted.filter.notes)
             .chain(stamp_notes)
             .collect(),
@@ -181,7 +186,7 @@ struct Wanted {
     layout: Layout,
     timing: Timing,
     filter: FilterPlan,
-    outgoing: bool,
+    direction: Direction,
     /// The card is to say when frames came.
     by_card: bool,
 }
@@ -206,13 +211,6 @@ impl Wanted {
             spec.number("ring", RING_BYTES.max(LANE_RING_BYTES * lanes))?.clamp(2 * block * lanes, MAX_RING_BYTES);
         let timeout_ms = spec.number("timeout", BLOCK_TIMEOUT_MS)?.clamp(1, 1000);
         let block_timeout = real_timeout(Duration::from_millis(timeout_ms));
-        let outgoing = match spec.option("direction") {
-            None | Some("in") => false,
-            Some("inout") => true,
-            Some(other) => {
-                return Err(PortError::wrong(spec.to_string(), format!("direction={other}: it is in or inout")));
-            }
-        };
         let by_card = match spec.option("stamp") {
             None | Some("software") => false,
             Some("hardware") => true,
@@ -234,25 +232,25 @@ impl Wanted {
             },
             timing: Timing { lag: lag(options.lag, by_card, block_timeout), block_timeout },
             filter: plan_filter(spec, options)?,
-            outgoing,
+            direction: Direction::read(spec, options)?,
             by_card,
         })
     }
 }
 
 impl FilterPlan {
-    /// Lets a socket take in frames: those that pass, or all where the kernel has no room for the program.
-    fn attach_to(&mut self, socket: &PacketSocket) -> io::Result<()> {
+    /// Lets a socket take in frames of a direction: those that pass, or all where the kernel has no room for the program.
+    fn attach_to(&mut self, socket: &PacketSocket, direction: Direction) -> io::Result<()> {
         if let Some(program) = &self.program {
-            match socket.attach(program) {
-                Err(error) if error.raw_os_error() == Some(libc::ENOMEM) && !self.applied.is_empty() => {
+            match direction.attach(socket, program) {
+                Err(error) if is_too_long(&error) && !self.applied.is_empty() => {
                     let note = "filter runs in this process: it is too long for the kernel (net.core.optmem_max)";
                     *self = FilterPlan { notes: vec![note.into()], ..FilterPlan::default() };
                 }
                 result => return result,
             }
         }
-        socket.attach(&[Insn::ret(u32::MAX)])
+        direction.attach(socket, &[Insn::ret(u32::MAX)])
     }
 
     /// The same where nobody puts a tag back that the driver took out: of frames that had one, those that pass come as so many bytes
@@ -272,8 +270,13 @@ impl FilterPlan {
         let cut = choose.into_iter().chain([Insn::new(code::LD_IMM, 0)]).chain(short);
         let first: Vec<Insn> = if is_short { cut.collect() } else { refuse.to_vec() };
         self.program = Some([load].into_iter().chain(first).chain(rest).collect());
-        self.attach_to(socket)
+        self.attach_to(socket, Direction::In)
     }
+}
+
+/// Whether the kernel has no room for a program: of memory, or of instructions.
+fn is_too_long(error: &io::Error) -> bool {
+    matches!(error.raw_os_error(), Some(libc::ENOMEM | libc::EINVAL))
 }
 
 /// One lane a processor: the softirq of any of them may bring frames, whatever processors this process is
@@ -340,7 +343,7 @@ fn open_lanes(wanted: &mut Wanted, found: &Found, promiscuous: bool) -> io::Resu
         if wanted.by_card {
             socket.set(libc::PACKET_TIMESTAMP, libc::SOF_TIMESTAMPING_RAW_HARDWARE)?;
         }
-        if !wanted.outgoing {
+        if wanted.direction == Direction::In {
             socket.set(libc::PACKET_IGNORE_OUTGOING, 1)?;
         }
         if promiscuous {
@@ -349,14 +352,14 @@ fn open_lanes(wanted: &mut Wanted, found: &Found, promiscuous: bool) -> io::Resu
         socket.bind(true)?;
         if wanted.lanes > 1 {
             // A group has its own idea of outgoing frames; it does not ask its sockets.
-            let ignore = if wanted.outgoing { 0 } else { FANOUT_IGNORE_OUTGOING };
+            let ignore = if wanted.direction == Direction::In { FANOUT_IGNORE_OUTGOING } else { 0 };
             group = Some(socket.join_fanout(group, libc::PACKET_FANOUT_CPU | ignore)?);
         }
         lanes.push((socket, ring));
     }
     for (socket, _) in &lanes {
         socket.statistics()?;
-        wanted.filter.attach_to(socket)?;
+        wanted.filter.attach_to(socket, wanted.direction)?;
     }
     Ok(lanes)
 }

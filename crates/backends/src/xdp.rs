@@ -101,7 +101,10 @@ fn open_rx(spec: &Spec, options: &RxOptions, _: &Registry) -> Result<RxPort, Por
         let is_filtered = !options.filter.is_empty() && attachment.filter == options.filter;
         // Whoever filters wants all of a frame.
         let wanted = if is_filtered || options.filter.is_empty() { wanted } else { wanted.whole() };
-        let notes = note_if_down(&found, spec.option("netns")).into_iter().chain(shared);
+        let blind = (options.outgoing && !uses(&found)?.is_empty()).then(|| {
+            format!("packets that this host sends are not captured: XDP does not see them, packet:{} does", found.name)
+        });
+        let notes = note_if_down(&found, spec.option("netns")).into_iter().chain(shared).chain(blind);
         let mut notes: Vec<String> = notes.chain(attachment.notes.clone()).collect();
         let numbers = queues(spec, found.queues.0)?;
         let ring = wanted.ring_frames(numbers.clone().count(), chunk_bytes(&found));

@@ -24,6 +24,9 @@ pub struct RxOptions {
     /// Frames may go on to the host as well: who looks at them does not answer, nor send them on. Where the host uses the interface
     /// itself they do, if the backend can do that.
     pub shared: bool,
+    /// Take in the packets that the host sends through the interface too, as tcpdump does, if the backend can do that; an option of
+    /// the port (`direction=`) takes precedence. Without it only received frames come: a tester does not get those that it sends.
+    pub outgoing: bool,
     /// How many frames come, and of which sizes, is all that is wanted: whoever can may count them where they arrive and show none
     /// ([`RxQueue::tallied`](crate::RxQueue::tallied)).
     pub tally: bool,

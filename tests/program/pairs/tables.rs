@@ -3,6 +3,7 @@
 /// What options are tried with; all that are not in [`APART`] are here, some behind the verb whose they are.
 pub const VALUES: &[(&str, &[&str])] = &[
     ("filter", &["--filter", "ip or vlan"]),
+    ("direction", &["--direction", "in"]),
     ("frames", &["--frames", "40"]),
     ("duration", &["--duration", "0.15"]),
     ("format", &["--format", "pcap-micros"]),

@@ -72,7 +72,7 @@ Examples:
 Words are ports while they are scheme:target or interfaces, then filter text.
 Options of packet ports, to be quoted as in 'packet:eth0?netns=mid&lanes=1':
   netns=NAME ring=128MiB block=128KiB timeout=MS lanes=N
-  direction=in|inout (inout: what this host sends, too)
+  direction=in|out|inout (default: inout, as tcpdump; -Q sets it for all)
   stamp=software|hardware (hardware: the card says when a frame came)
 'tun:NAME?address=10.98.0.1/24' is made by the run: what this host sends there
 comes. 'faulty:PORT?drop=1%&seed=7' breaks PORT by plan (linerate wire --help).")]
@@ -173,7 +173,7 @@ pub fn run(args: &Args) -> anyhow::Result<Exit> {
     let identity = args.receive.identity(inputs)?;
     let mut beside = Beside::new(&args.beside, args.write.is_some(), args.show.quiet || args.json)?;
     let (ports, mut notes) =
-        args.receive.open(inputs, Needs { snap: args.snap(&asked), lag: asked.lag, tally: false })?;
+        args.receive.open(inputs, Needs { snap: args.snap(&asked), lag: asked.lag, ..Needs::default() })?;
     let share = args.share.open(&identity)?.map(|(sharing, lines)| {
         notes.extend(lines);
         sharing

@@ -98,6 +98,7 @@ pub fn run(args: &Args) -> anyhow::Result<Exit> {
     let needs = Needs {
         snap: if looks { 0 } else { UNSEEN },
         tally: !looks && !args.bursts && inputs.frames.is_none(),
+        tests: args.check,
         ..Needs::default()
     };
     let (ports, mut notes) = args.receive.open(&inputs, needs)?;

@@ -16,7 +16,6 @@ const HABITS: &[(&[&str], &str)] = &[
     (&["-x", "-xx"], "bytes are printed by linerate capture ... --print --print-bytes hex (or hex,link)"),
     (&["-X", "-XX"], "bytes are printed by linerate capture ... --print --print-bytes hex,ascii (or hex,ascii,link)"),
     (&["-A"], "bytes are printed by linerate capture ... --print --print-bytes ascii"),
-    (&["-Q"], "write the port as 'packet:eth0?direction=in', or direction=inout"),
     (&["-B"], "write the port as 'packet:eth0?ring=1GiB'"),
     (&["-F"], "write -f \"$(cat FILE)\""),
     (&["-C", "-W"], "it is of capture, where files are written; records of flows are in a folder, -w DIR/ and -G"),

@@ -1,5 +1,6 @@
 //! What a run reads, how it receives that, and that it does not write over it.
 
+mod any;
 mod collected;
 mod told;
 
@@ -11,7 +12,7 @@ use crate::privileges::Identity;
 use crate::view::reading::Reading;
 use crate::view::terminal::fail;
 use linerate_backends::REGISTRY;
-use linerate_backends::inventory::{interfaces, is_here};
+use linerate_backends::inventory::is_here;
 use linerate_burst::LinkType;
 use linerate_engine::{Receive, Received, Selection, Stop, Waiting};
 use linerate_filter::Filter;
@@ -38,6 +39,9 @@ pub(super) struct InputArgs {
     /// Filter text as tcpdump takes it, instead of trailing arguments
     #[arg(short = 'f', long, value_name = "TEXT")]
     filter: Option<String>,
+    /// Direction of the packets to take at interfaces: received, sent by this host, or both [default: inout]
+    #[arg(short = 'Q', long, value_name = "DIRECTION", value_parser = ["in", "out", "inout"])]
+    direction: Option<String>,
     /// Stop after this many frames, as in 1000 or 10k; 0 for no limit
     #[arg(short = 'c', long, value_name = "N", value_parser = count)]
     frames: Option<u64>,
@@ -79,6 +83,8 @@ pub(super) struct Needs {
     pub lag: Option<Duration>,
     /// How many there are, and of which sizes, alone.
     pub tally: bool,
+    /// Frames of a test, which the host itself does not send.
+    pub tests: bool,
 }
 
 /// What is read, checked.
@@ -96,8 +102,11 @@ impl InputArgs {
     /// Finds ports among the words, and mistakes before anything is opened.
     pub fn check(&self) -> anyhow::Result<Inputs> {
         let mut left_out = Vec::new();
-        let (specs, filter) =
+        let (mut specs, filter) =
             ports_and_filter(&self.words, &self.ports, &self.read, self.filter.as_deref(), &mut left_out)?;
+        if let Some(direction) = &self.direction {
+            any::set_direction(&mut specs, direction)?;
+        }
         check_filter(&filter, &specs)?;
         let duration = self.duration.map(|s| span("--duration", s)).transpose()?;
         Ok(Inputs { specs, filter, frames: self.frames.filter(|frames| *frames > 0), duration, left_out })
@@ -144,7 +153,7 @@ impl ReceiveArgs {
 
     /// Opens the ports for a verb with these needs; what was chosen, for people.
     pub fn open(&self, inputs: &Inputs, needs: Needs) -> anyhow::Result<(Vec<RxPort>, Vec<String>)> {
-        let Needs { snap, lag, tally } = needs;
+        let Needs { snap, lag, tally, tests } = needs;
         let options = RxOptions {
             snap,
             promiscuous: !self.no_promiscuous,
@@ -152,6 +161,7 @@ impl ReceiveArgs {
             lossless: self.lossless,
             take: self.take,
             shared: true,
+            outgoing: !tests,
             tally,
             filter: inputs.filter.clone(),
             ..RxOptions::default()
@@ -229,11 +239,11 @@ fn ports_and_filter(
         }
     }
     for name in &names {
-        if name == ANY && !is_here(ANY) {
-            specs.extend(all_up(left_out)?);
+        let spec = Spec::parse(name).map_err(usage)?;
+        if any::is_meant(&spec) {
+            specs.extend(any::all_up(&spec, left_out)?);
             continue;
         }
-        let spec = Spec::parse(name).map_err(usage)?;
         if !name.contains(':') && !is_port(name) && Path::new(name).is_file() {
             return Err(usage(told::no_port(name)));
         }
@@ -247,22 +257,6 @@ fn ports_and_filter(
         (None, words) => words.join(" "),
     };
     Ok((specs, filter))
-}
-
-/// Every interface that is up, as tcpdump calls them.
-const ANY: &str = "any";
-
-/// The ports of all interfaces that are up; those of them that cannot be received from go to `left_out`.
-fn all_up(left_out: &mut Vec<String>) -> anyhow::Result<Vec<Spec>> {
-    let mut specs = Vec::new();
-    for one in interfaces(None)?.iter().filter(|one| one.up) {
-        let spec = Spec::parse(&one.name).map_err(usage)?;
-        match REGISTRY.on_interface(one).into_iter().find(|(scheme, _)| *scheme == spec.scheme) {
-            Some((_, Err(reason))) => left_out.push(format!("{} is left out: {reason}", one.name)),
-            _ => specs.push(spec),
-        }
-    }
-    if specs.is_empty() { Err(usage("no interface is up: linerate ports lists them")) } else { Ok(specs) }
 }
 
 /// Whether a word is a port, not filter text: it begins with the name of a backend, or is an interface here.

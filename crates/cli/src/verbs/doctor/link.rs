@@ -59,8 +59,15 @@ fn uses(_: &Machine, port: &Port) -> Option<Finding> {
     }
     let now = uses.join(", ");
     Some(if port.is_xdp {
-        Finding::warn(now, "xdp: takes frames away from the host, which would be cut off: it has to be meant (--take)")
+        Finding::warn(
+            now,
+            "xdp: takes frames away from the host, which would be cut off: it has to be meant (--take); it does not see \
+             packets that the host sends",
+        )
     } else {
-        Finding::ok(now, "packet: takes nothing away from the host")
+        Finding::ok(
+            now,
+            "packet: takes nothing away from the host, and sees both directions (direction=in|out for one)",
+        )
     })
 }

@@ -37,7 +37,11 @@ impl InputArgs {
         if places.len() < self.ports.len() + self.read.len() {
             return Err(usage("stored records (folders, .parquet) and frames cannot be read in one run"));
         }
-        for (option, is_given) in [("--frames", self.frames.is_some()), ("--duration", self.duration.is_some())] {
+        for (option, is_given) in [
+            ("--frames", self.frames.is_some()),
+            ("--duration", self.duration.is_some()),
+            ("--direction", self.direction.is_some()),
+        ] {
             if is_given {
                 return Err(usage(format!(
                     "{option} means nothing here: records are stored, and no frame is received"
@@ -70,9 +74,12 @@ impl InputArgs {
         if places == 0 {
             return Ok(None);
         }
-        if let Some((option, _)) =
-            [("--read", !self.read.is_empty()), ("--frames", self.frames.is_some())].into_iter().find(|given| given.1)
-        {
+        let given = [
+            ("--read", !self.read.is_empty()),
+            ("--frames", self.frames.is_some()),
+            ("--direction", self.direction.is_some()),
+        ];
+        if let Some((option, _)) = given.into_iter().find(|given| given.1) {
             return Err(usage(format!("{option} means nothing here: another run receives, and is looked at")));
         }
         let filter = match (&self.filter, &self.words[..]) {
@@ -106,9 +113,11 @@ impl InputArgs {
         if places.len() > 1 {
             return Err(usage("ipfix:// is listened at once; name one, as in ipfix://:4739"));
         }
-        for (option, is_given) in
-            [("a filter", self.filter.is_some() || self.words.len() > 1), ("--frames", self.frames.is_some())]
-        {
+        for (option, is_given) in [
+            ("a filter", self.filter.is_some() || self.words.len() > 1),
+            ("--frames", self.frames.is_some()),
+            ("--direction", self.direction.is_some()),
+        ] {
             if is_given {
                 return Err(usage(format!("{option} means nothing here: there are records, and no frames")));
             }

@@ -1,0 +1,72 @@
+//! Which packets of an interface to take: those it receives, those the host sends, or both.
+
+use crate::inventory::{ETHERNET_HARDWARE, uses};
+use crate::sys::packet_socket::PacketSocket;
+use linerate_filter::Insn;
+use linerate_filter::program::code;
+use linerate_port::{Found, PortError, RxOptions, Spec};
+use std::io;
+
+/// `PACKET_OUTGOING` (linux/if_packet.h).
+const OUTGOING: u32 = 4;
+/// Loads the packet type (`SKF_AD_OFF + SKF_AD_PKTTYPE`, linux/filter.h), refuses all but outgoing packets, and leaves the
+/// accumulator as a filter finds it.
+const OUTGOING_ONLY: [Insn; 4] = [
+    Insn::new(code::LD_B_ABS, 0xffff_f000_u32.wrapping_add(4)),
+    Insn::jump(code::JEQ_K, OUTGOING, 1, 0),
+    Insn::ret(0),
+    Insn::new(code::LD_IMM, 0),
+];
+
+/// Direction of the packets that a port takes in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Direction {
+    In,
+    Out,
+    InOut,
+}
+
+impl Direction {
+    /// The direction that was asked for. Without `direction=`, both for whoever watches the traffic of the host, as tcpdump shows
+    /// it, and inbound for whoever sends on the interface or answers: a tester does not receive its own frames.
+    pub fn read(spec: &Spec, options: &RxOptions) -> Result<Self, PortError> {
+        match spec.option("direction") {
+            None if options.outgoing => Ok(Direction::InOut),
+            None | Some("in") => Ok(Direction::In),
+            Some("out") => Ok(Direction::Out),
+            Some("inout") => Ok(Direction::InOut),
+            Some(other) => Err(PortError::wrong(
+                spec.to_string(),
+                format!("direction={other}: unknown direction; expected in, out or inout"),
+            )),
+        }
+    }
+
+    /// The direction at this interface: what is sent on loopback is received there too, and is taken in once.
+    pub fn at(self, found: &Found) -> Self {
+        if self == Direction::InOut && is_loopback(found) { Direction::In } else { self }
+    }
+
+    /// Has a socket take in packets of this direction that pass `program`; inbound is an option of the socket.
+    pub fn attach(self, socket: &PacketSocket, program: &[Insn]) -> io::Result<()> {
+        match self {
+            Direction::In | Direction::InOut => socket.attach(program),
+            Direction::Out => socket.attach(&[&OUTGOING_ONLY, program].concat()),
+        }
+    }
+
+    /// A note for the user if an interface that the host uses is watched in one direction only.
+    pub fn note(self, found: &Found) -> Option<String> {
+        let note = match self {
+            Direction::InOut => return None,
+            Direction::In => "packets that this host sends are not captured (direction=in)",
+            Direction::Out => "only packets that this host sends are captured (direction=out)",
+        };
+        let is_used = !is_loopback(found) && uses(found).is_ok_and(|uses| !uses.is_empty());
+        is_used.then(|| note.to_owned())
+    }
+}
+
+fn is_loopback(found: &Found) -> bool {
+    found.hardware == ETHERNET_HARDWARE[1]
+}
