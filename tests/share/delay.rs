@@ -113,43 +113,28 @@ fn a_stopped_lossless_reader_holds_everybody_up_and_misses_nothing() {
 }
 
 #[test]
-fn a_reader_that_comes_back_after_half_the_patience_is_lossy() {
+fn a_lossless_reader_that_comes_back_within_the_patience_gets_every_frame() {
     let (scratch, name) = (Scratch::new(), ring_name());
     let [held, other] = ["held.pcap", "other.pcap"].map(|file| scratch.file(file));
-    let mut feed = Feed::start(&name, 2, &[&SMALL[..], &["--share-patience", "4"]].concat());
+    let mut feed = Feed::start(&name, 2, &[&SMALL[..], &["--share-patience", "60"]].concat());
     let (stopped, running) = (read_ring(&lossless(&name), &held, &[]), read_ring(&lossless(&name), &other, &[]));
     feed.send(PARTS[0]);
     wait_for_frames(&held, feed.sent());
     stopped.signal(Signal::STOP);
-    let stopped_at = Instant::now();
-    let (in_time, feed) = feed_within(feed, PARTS[1], Duration::from_millis(2700));
+    let (in_time, feed) = feed_within(feed, PARTS[1], Duration::from_millis(700));
     assert!(!in_time, "the writer goes on without a reader that holds all blocks");
     stopped.signal(Signal::CONT);
-    let away = stopped_at.elapsed();
-    let mut feed = feed();
-    // Away for the whole of the writer's patience it would be put out.
-    if !judge(away < Duration::from_millis(3700), &format!("the reader was away for {away:?}, not for 2.7 s")) {
-        return;
-    }
-    stopped.signal(Signal::STOP);
-    feed.send(PARTS[1]);
-    wait_for_frames(&other, feed.sent());
-    stopped.signal(Signal::CONT);
+    let feed = feed();
     let (pid, other_pid, sent) = (stopped.pid(), running.pid(), feed.sent());
     let json = feed.end().good().json();
-    let read = stopped.end().good().json();
+    stopped.end().good();
     running.end().good();
-    assert_all("other", &records::read(&other), 0..sent);
-    assert_eq!(account_of(&json, other_pid).finished, u64::from(sent));
-    assert_eq!(
-        events(&json),
-        [format!("linerate (pid {pid}) held everybody up for too long: it is lossy from now on")]
-    );
-    let (account, got) = (account_of(&json, pid), records::read(&held));
-    assert!(account.skipped > 20_000 && account.reclaimed == 0, "{account:?}");
-    assert_eq!(got.len() as u64 + account.skipped, u64::from(sent));
-    assert_eq!(read["drops"]["skipped"].as_u64(), Some(account.skipped));
-    assert_some(&got);
+    for (file, pid) in [(&held, pid), (&other, other_pid)] {
+        assert_all(file, &records::read(file), 0..sent);
+        let account = account_of(&json, pid);
+        assert!(account.finished == u64::from(sent) && account.skipped == 0, "{account:?}");
+    }
+    assert_eq!(events(&json), Vec::<&str>::new());
 }
 
 #[test]
@@ -173,11 +158,8 @@ fn a_reader_that_does_not_come_back_is_put_out() {
     assert_all("other", &records::read(&other), 0..ALL);
     assert_all("held", &records::read(&held), 0..PARTS[0]);
     assert_eq!(account_of(&json, other_pid).finished, u64::from(ALL));
-    let wanted = [
-        format!("linerate (pid {pid}) held everybody up for too long: it is lossy from now on"),
-        format!("linerate (pid {pid}) was evicted: it holds blocks and gives none back"),
-    ];
-    assert_eq!(events(&json), wanted);
+    let begins = format!("linerate (pid {pid}) was evicted: it blocked the writer");
+    assert!(matches!(&events(&json)[..], [event] if event.starts_with(&begins)), "{json:#}");
     let account = account_of(&json, pid);
     assert!(account.reclaimed > 1000 && account.received < u64::from(ALL), "{account:?}");
 }

@@ -27,7 +27,7 @@
 //!   as is going to sleep. There is no shared queue: a crashed peer leaves nothing half done that others need.
 //! - **Lossless readers gate, lossy ones never.** Each has a quota, and all of them together hold at most half of the blocks, so
 //!   that many stopped readers are no worse than one. To gate is the sharer's to allow (`--lossless-readers`), and lasts a second by
-//!   default: a reader that holds everybody up becomes lossy after half of it and is evicted after all of it.
+//!   default: a reader that blocks the writer for longer is evicted, and never made lossy without an error.
 //! - **Evicted, not pulled away.** Of an evicted reader the first block that it has not given back is left alone until it hangs
 //!   up; a fence on both sides tells which one that is. There are at most as many lossless readers as blocks can be left alone
 //!   beside the half for lossy readers and one to go on with.

@@ -182,7 +182,7 @@ impl Reader {
         drops.saturating_sub(self.drops_before).min(MOST)
     }
 
-    /// Whether the writer waits for this reader: it may have been demoted.
+    /// Whether the writer waits for this reader.
     pub fn is_lossless(&self) -> bool {
         self.control.is_lossless()
     }

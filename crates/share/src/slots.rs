@@ -277,12 +277,6 @@ impl Slots {
         self.held_by(number).collect::<Vec<_>>().into_iter().for_each(|slot| _ = self.take_from(number, slot));
     }
 
-    /// The writer waits for this reader no more. It keeps what it holds.
-    pub fn demote(&mut self, number: u32) {
-        self.lossy |= bit(number) & self.present;
-        self.count_pinned();
-    }
-
     /// What became of the frames for a reader that is there.
     pub fn tally(&self, number: u32) -> Tally {
         self.readers[number as usize].as_ref().map_or(Tally::default(), |reader| Tally {

@@ -49,7 +49,6 @@ pub struct Writer {
     /// The next one, as long as the writer has not done with the last.
     next_engine: Option<Client>,
     wait: Wait,
-    demoted: Vec<Report>,
     registrations: Arc<Registrations>,
     notes: Vec<String>,
 }
@@ -74,8 +73,6 @@ struct Attached {
     process: Option<OwnedFd>,
     control: Arc<Control>,
     who: Who,
-    /// It came as a lossless one, so that there is room for a block to be kept for it.
-    came_lossless: bool,
     published: Pusher,
     returned: Taker,
     /// Frames skipped, as it was last told.
@@ -127,15 +124,14 @@ impl Writer {
             engine: None,
             next_engine: None,
             wait: Wait { ticked: now, ..Wait::default() },
-            demoted: Vec::new(),
             registrations,
             notes,
         };
         Ok((writer, acceptor))
     }
 
-    /// How long lossless readers may keep the writer waiting in one go, as [`Writer::tick`] sees it: after half of that
-    /// they are lossy, after all of it whoever still keeps all blocks is evicted. `None`: for ever, as in the beginning.
+    /// How long lossless readers may keep the writer waiting in one go, as [`Writer::tick`] sees it: after that those that hold the
+    /// blocks are evicted. `None`, the default: without a limit.
     pub fn set_patience(&mut self, patience: Option<Duration>) {
         self.wait.patience = patience;
     }
@@ -245,7 +241,6 @@ impl Writer {
             process,
             control,
             who,
-            came_lossless: lossless,
             published: Pusher::default(),
             returned: Taker::default(),
             told: 0,

@@ -93,29 +93,6 @@ fn a_reader_that_goes_gives_everything_back() {
 }
 
 #[test]
-fn a_demoted_reader_keeps_what_it_holds_and_loses_what_comes() {
-    let mut ring = Ring::new(4);
-    let mut reader = ring.lossless();
-    let mut other = ring.lossless();
-    let written = ring.write(100_000);
-    assert!(reader.is_lossless());
-    ring.writer.demote(0);
-    assert!(!reader.is_lossless() && other.is_lossless());
-    assert_eq!(drain(&mut other).len() as u64, written);
-    assert_eq!(ring.write(1), 0, "the demoted reader still holds all blocks");
-    assert_eq!(drain(&mut reader).len() as u64, written);
-    // The last block is given back when it is seen to be closed.
-    reader.fill(1);
-    assert_eq!(ring.write(100_000) + drain(&mut other).len() as u64, 2 * (ring.writer.committed() - written));
-    ring.writer.evict(0, "too slow");
-    assert!(reader.fill(1).is_empty());
-    assert_eq!(reader.ended(), Some(End::Evicted));
-    let gone = ring.writer.take_departures();
-    assert_eq!(gone[0].evict.as_deref(), Some("too slow"));
-    assert_balanced(&gone[0].report.tally);
-}
-
-#[test]
 fn a_writer_that_is_gone_leaves_what_it_had_committed() {
     let mut ring = Ring::new(4);
     let mut reader = ring.lossless();
@@ -245,7 +222,6 @@ enum Step {
     Fill { reader: usize, most: usize },
     Consume { reader: usize, part: usize },
     Drop(usize),
-    Demote(usize),
     Detach(usize),
     Tick,
 }
@@ -258,7 +234,6 @@ fn step() -> impl Strategy<Value = Step> {
         6 => (0usize..4, 1usize..2000).prop_map(|(reader, most)| Step::Fill { reader, most }),
         6 => (0usize..4, 0usize..4).prop_map(|(reader, part)| Step::Consume { reader, part }),
         1 => (0usize..4).prop_map(Step::Drop),
-        1 => (0usize..4).prop_map(Step::Demote),
         1 => (0usize..4).prop_map(Step::Detach),
         2 => Just(Step::Tick),
     ]
@@ -273,7 +248,7 @@ struct Watched {
     next: u64,
     seen: u64,
     shown: usize,
-    ever_lossy: bool,
+    is_lossy: bool,
     detached: bool,
 }
 
@@ -282,7 +257,7 @@ impl Watched {
         let new = ids(self.reader.fill(most));
         assert!(new.len() >= self.shown, "what was shown is gone");
         for id in &new[self.shown..] {
-            assert!(*id >= self.next && (self.ever_lossy || *id == self.next), "frame {id} after {}", self.next);
+            assert!(*id >= self.next && (self.is_lossy || *id == self.next), "frame {id} after {}", self.next);
             self.next = id + 1;
         }
         self.shown = new.len();
@@ -302,9 +277,8 @@ fn live(steps: Vec<Step>) {
         match step {
             Step::Write(frames) => {
                 let written = ring.write(frames);
-                let demoted = readers.iter().any(|one| one.ever_lossy);
                 let waits = ring.writer.waits_for();
-                assert!(written == frames || waits[0].lossless || demoted, "only lossless readers hold the writer up");
+                assert!(written == frames || waits[0].lossless, "only lossless readers hold the writer up");
             }
             Step::Close => ring.writer.close_block(),
             Step::Attach { lossless, quota } => {
@@ -327,7 +301,7 @@ fn live(steps: Vec<Step>) {
                     next: joined,
                     seen: 0,
                     shown: 0,
-                    ever_lossy: !lossless,
+                    is_lossy: !lossless,
                     detached: false,
                 });
             }
@@ -342,14 +316,6 @@ fn live(steps: Vec<Step>) {
                 }
             }
             Step::Drop(reader) if reader < readers.len() => drop(readers.swap_remove(reader)),
-            Step::Demote(reader) => {
-                if let Some(one) = readers.get_mut(reader)
-                    && let Some(number) = one.number
-                {
-                    one.ever_lossy = true;
-                    ring.writer.demote(number);
-                }
-            }
             Step::Detach(reader) => {
                 if let Some(one) = readers.get_mut(reader) {
                     one.reader.detach();
@@ -387,7 +353,7 @@ fn finish(ring: Ring, readers: Vec<Watched>) {
             assert_eq!((one.reader.ended(), one.reader.bad()), (Some(End::InOrder), 0));
             assert_eq!(one.seen + skipped, committed - one.joined);
         }
-        assert!(one.ever_lossy || skipped == 0);
+        assert!(one.is_lossy || skipped == 0);
     }
 }
 

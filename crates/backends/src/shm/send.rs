@@ -140,7 +140,6 @@ impl TxQueue for ShmTx {
             }
             writer.tick(now);
             self.evict += writer.take_departures().iter().filter(|gone| gone.evict.is_some()).count() as u64;
-            writer.take_demoted();
             if writer.readers().len() >= self.wait {
                 self.wait = 0;
             }

@@ -24,8 +24,7 @@ pub struct SharingOptions {
     pub access: Access,
     /// Begin once so many readers have attached.
     pub wait_for: usize,
-    /// How long lossless readers may hold everybody up in one go: after half of it they become lossy, after all of it
-    /// they are evicted; `None` for ever.
+    /// How long lossless readers may block the run in one go before they are evicted; `None`: without a limit.
     pub patience: Option<Duration>,
 }
 
@@ -181,7 +180,6 @@ impl Shared {
     }
 
     fn note_departures(&mut self) {
-        self.writer.take_demoted().iter().for_each(|report| self.accounts.demoted(report));
         self.writer.take_departures().iter().for_each(|departure| self.accounts.departed(departure));
     }
 

@@ -94,7 +94,6 @@ enum Step {
     Leave(u32),
     Evicted(u32),
     Forget(u32),
-    Demote(u32),
 }
 
 fn step() -> impl Strategy<Value = Step> {
@@ -108,7 +107,6 @@ fn step() -> impl Strategy<Value = Step> {
         1 => (0u32..5).prop_map(Step::Leave),
         1 => (0u32..5).prop_map(Step::Evicted),
         1 => (0u32..5).prop_map(Step::Forget),
-        1 => (0u32..5).prop_map(Step::Demote),
     ]
 }
 
@@ -171,10 +169,6 @@ fn take(slots: &mut Slots, model: &mut Model, step: &Step) {
                 slots.forget(reader);
                 model.free_unless_held(slot);
             }
-        }
-        Step::Demote(reader) => {
-            slots.demote(reader);
-            model.readers.get_mut(&reader).into_iter().for_each(|one| one.lossy = true);
         }
     }
 }

@@ -1,6 +1,6 @@
 //! How blocks come back and readers go: by themselves, for breaking the protocol, or for keeping everybody waiting.
 
-use super::{Attached, Departure, Report, Who, Writer};
+use super::{Attached, Departure, Who, Writer};
 use crate::index::{self, Overrun};
 use crate::slots::bits;
 use linerate_burst::Nanos;
@@ -14,6 +14,8 @@ use std::time::Duration;
 
 /// Between two ticks no more time passes than this: a clock that is set forward does not end anybody's patience.
 const JUMP: Duration = Duration::from_millis(100);
+/// Why a lossless reader is evicted: one that has asked for every frame is not made lossy.
+const TOO_SLOW: &str = "it blocked the writer for longer than its patience, and frames after that would be lost to it";
 /// Departures kept until somebody asks: more than there can be readers between two ticks.
 const DEPARTURES: usize = 1024;
 
@@ -31,19 +33,6 @@ impl Writer {
     /// Readers that have left, died or were evicted since this was last asked.
     pub fn take_departures(&mut self) -> Vec<Departure> {
         std::mem::take(&mut self.departures)
-    }
-
-    /// Readers that became lossy because they kept the writer waiting, since this was last asked.
-    pub fn take_demoted(&mut self) -> Vec<Report> {
-        std::mem::take(&mut self.demoted)
-    }
-
-    /// The writer waits for this reader no more; it keeps what it holds, and may lose what comes.
-    pub fn demote(&mut self, reader: u32) {
-        if let Some(Some(attached)) = self.readers.get(reader as usize) {
-            attached.control.set_lossless(false);
-            self.slots.demote(reader);
-        }
     }
 
     /// Takes back all that a reader holds but the block that it may be looking at, and hangs up. That block is used again
@@ -83,18 +72,9 @@ impl Writer {
         }
         self.wait.so_far += passed;
         let Some(patience) = self.wait.patience else { return };
-        if self.wait.so_far >= patience / 2 {
-            for report in self.waits_for().into_iter().filter(|report| report.lossless) {
-                self.demote(report.reader);
-                self.demoted.push(report);
-            }
-        }
         while self.wait.so_far >= patience && !self.slots.any_free() {
-            let came_lossless = |report: &Report| {
-                self.readers[report.reader as usize].as_ref().is_some_and(|attached| attached.came_lossless)
-            };
-            let Some(holder) = self.waits_for().into_iter().find(came_lossless) else { return };
-            self.evict(holder.reader, "it holds blocks and gives none back");
+            let Some(holder) = self.waits_for().into_iter().find(|report| report.lossless) else { return };
+            self.evict(holder.reader, TOO_SLOW);
         }
     }
 

@@ -33,8 +33,7 @@ pub(super) struct ShareArgs {
     /// --share-patience lasts
     #[arg(long, requires = "share")]
     lossless_readers: bool,
-    /// How many seconds lossless readers may hold everybody up in one go: after half of it they become lossy, after all
-    /// of it those that still give nothing back are evicted
+    /// Evict a lossless reader that blocks the capture for longer than this many seconds; its stream ends with an error
     #[arg(long, value_name = "S", default_value_t = 1.0, requires = "share")]
     share_patience: f64,
     /// The NUMA node to put the memory on

@@ -25,11 +25,6 @@ pub(super) struct Accounts {
 }
 
 impl Accounts {
-    /// A reader has become lossy.
-    pub fn demoted(&mut self, report: &Report) {
-        self.tell(format!("{} held everybody up for too long: it is lossy from now on", named(report)));
-    }
-
     /// A reader is gone.
     pub fn departed(&mut self, departure: &Departure) {
         if let Some(reason) = &departure.evict {
@@ -65,7 +60,7 @@ impl Accounts {
             self.events.push(format!("{} more readers came and went; what became of them is one sum", self.others));
         }
         if self.untold > 0 {
-            self.events.push(format!("{} more readers were evicted or became lossy", self.untold));
+            self.events.push(format!("{} more readers were evicted", self.untold));
         }
         ledger.add_all(&self.ledger);
         self.events
