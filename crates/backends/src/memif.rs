@@ -38,6 +38,7 @@ mod device;
 mod lobby;
 mod message;
 mod receive;
+mod ringer;
 mod send;
 mod session;
 mod socket;

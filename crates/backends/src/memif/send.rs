@@ -2,6 +2,7 @@
 
 use super::device::Claim;
 use super::receive::LOOK_AFTER;
+use super::ringer::Ringer;
 use super::session::{End, Session, ring_bell};
 use crate::sys::memif_memory::{NEXT, Slot};
 use linerate_burst::{Burst, Count, Ledger, MAX_FRAME, Nanos, Stage};
@@ -40,6 +41,7 @@ pub struct MemifTx {
 struct Outlet {
     session: Arc<Session>,
     end: End,
+    ringer: Ringer,
     /// The next slot to be written, and the first that the other end does not know of yet.
     next: u16,
     told: u16,
@@ -126,8 +128,13 @@ impl Outlet {
     /// The ring of that number, if the connection has one.
     fn new(session: Arc<Session>, number: usize) -> Option<Outlet> {
         let end = session.rings.1.get(number)?.clone();
+        let bell = Arc::clone(&end.bell);
+        let Ok(ringer) = Ringer::start(move || ring_bell(&bell)) else {
+            session.break_off("no thread for its bell: those of earlier peers wait");
+            return None;
+        };
         let room = if session.is_client { end.ring.size() } else { 0 };
-        Some(Outlet { session, end, next: 0, told: 0, room, waits: None, under_way: VecDeque::new(), slots: 0 })
+        Some(Outlet { session, end, ringer, next: 0, told: 0, room, waits: None, under_way: VecDeque::new(), slots: 0 })
     }
 
     /// How many slots are free; none where the other end cannot be where it says.
@@ -212,7 +219,7 @@ impl Outlet {
         // It looks how far we are after it has said that it sleeps; we the other way round.
         fence(Ordering::SeqCst);
         if !ring.is_masked() {
-            ring_bell(&self.end.bell);
+            self.ringer.ring();
         }
         self.settle();
     }

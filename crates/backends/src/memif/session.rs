@@ -77,7 +77,8 @@ impl Session {
     }
 }
 
-/// Wakes whoever reads a ring, unless its bell is full: it has not looked since.
+/// Wakes whoever reads a ring, unless its bell is full: it has not looked since. A hostile peer can have this wait: see
+/// [`Ringer`](super::ringer::Ringer).
 pub fn ring_bell(bell: &OwnedFd) {
     let mut polled = [PollFd::new(bell, PollFlags::OUT)];
     if poll(&mut polled, Some(&Timespec { tv_sec: 0, tv_nsec: 0 })).is_ok()
