@@ -44,7 +44,8 @@ impl Pool {
     /// If there are none, or more than 32-bit offsets reach.
     pub fn new(chunk: usize, chunks: usize) -> (Pool, Vec<Chunk>) {
         static IDS: AtomicU64 = AtomicU64::new(0);
-        assert!(chunk > 0 && chunks > 0 && u32::try_from(chunk * chunks).is_ok());
+        let bytes = chunk.checked_mul(chunks).and_then(|bytes| u32::try_from(bytes).ok());
+        assert!(bytes.is_some_and(|bytes| bytes > 0), "a pool of {chunks} chunks of {chunk} bytes");
         let id = IDS.fetch_add(1, Ordering::Relaxed);
         let layout = Pool::layout(chunk, chunks);
         // SAFETY: the layout has more than no bytes.

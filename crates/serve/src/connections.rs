@@ -3,7 +3,7 @@
 use hyper::rt::{Read, ReadBufCursor, Write};
 use std::collections::HashMap;
 use std::io::{Error, ErrorKind, Result};
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll, ready};
@@ -12,8 +12,10 @@ use tokio::time::{Sleep, sleep};
 
 /// Connections at one time.
 const ALL: usize = 64;
-/// Those of one address; programs of this host and its tunnels share theirs, and all of these.
+/// Those of one client.
 const OF_ONE: usize = 16;
+/// Those of this host: its programs and tunnels share theirs, and leave as many as one client has.
+const OF_HOST: usize = ALL - OF_ONE;
 
 /// Those that there are.
 #[derive(Clone, Debug, Default)]
@@ -26,13 +28,23 @@ pub struct Connection {
     address: IpAddr,
 }
 
+/// Whose address it is: a client has a whole network of 64 bits by IPv6 (RFC 4291, section 2.5.4), and this host all of 127/8.
+pub fn client(address: IpAddr) -> IpAddr {
+    match address.to_canonical() {
+        address if address.is_loopback() => Ipv4Addr::LOCALHOST.into(),
+        IpAddr::V6(address) => Ipv6Addr::from_bits(address.to_bits() & !u128::from(u64::MAX)).into(),
+        address => address,
+    }
+}
+
 impl Connections {
     /// One more, if there is room.
     pub fn enter(&self, address: IpAddr) -> Option<Connection> {
         let mut open = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let address = address.to_canonical();
+        let address = client(address);
         let own = open.get(&address).copied().unwrap_or(0);
-        if open.values().sum::<usize>() >= ALL || own >= OF_ONE && !address.is_loopback() {
+        let most = if address.is_loopback() { OF_HOST } else { OF_ONE };
+        if open.values().sum::<usize>() >= ALL || own >= most {
             return None;
         }
         open.insert(address, own + 1);
@@ -111,8 +123,17 @@ mod tests {
         assert!(all.enter(address(1)).is_none() && all.enter("::ffff:10.0.0.1".parse().unwrap()).is_none());
         open.pop();
         open.push(all.enter(address(1)).unwrap());
-        open.extend((0..ALL - OF_ONE).map(|_| all.enter(IpAddr::from([127, 0, 0, 1])).unwrap()));
+        let host = |last| IpAddr::from([127, 0, 0, last]);
+        open.extend((0..OF_HOST).map(|last| all.enter(host(last as u8 + 1)).unwrap()));
         assert!(all.enter(address(2)).is_none());
+        open.drain(..OF_ONE);
+        assert!(all.enter(host(1)).is_none() && all.enter("::1".parse().unwrap()).is_none(), "others find room");
+        drop(open);
+        // One network of IPv6 is one client.
+        let network = |last: u16| IpAddr::from([0x2001, 0xdb8, 0, 0, last, last, last, last]);
+        let open: Vec<Connection> = (0..OF_ONE).map(|last| all.enter(network(last as u16)).unwrap()).collect();
+        assert!(all.enter(network(999)).is_none());
+        all.enter("2001:db8:0:1::1".parse().unwrap()).unwrap();
         drop(open);
         assert!(all.0.lock().unwrap().is_empty());
     }

@@ -1,7 +1,7 @@
 //! The server: connections, bounds of time and size, and who may ask.
 
 use crate::api::{Answer, EVENTS, answer};
-use crate::connections::{Connections, Taking};
+use crate::connections::{Connections, Taking, client};
 use crate::desk::Desk;
 use crate::guard::Guard;
 use crate::own::{Page, figures};
@@ -17,6 +17,7 @@ use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use linerate_engine::Stop;
 use serde_json::Value;
+use std::collections::HashMap;
 use std::convert::Infallible;
 use std::net::IpAddr;
 use std::pin::Pin;
@@ -63,8 +64,8 @@ struct Shared {
     watchers: Arc<Semaphore>,
     /// How often rates were noted: then whoever watches is told figures.
     ticked: watch::Sender<u64>,
-    /// Wrong tokens since when.
-    wrong: Mutex<(u32, Instant)>,
+    /// Wrong tokens of each client in its last second, and when that began.
+    wrong: Mutex<HashMap<IpAddr, (u32, Instant)>>,
     told: Box<dyn Fn(&str) + Send + Sync>,
 }
 
@@ -92,7 +93,7 @@ pub fn serve(
         long: Semaphore::new(1),
         watchers: Arc::new(Semaphore::new(WATCHERS)),
         ticked: watch::Sender::new(0),
-        wrong: Mutex::new((0, Instant::now())),
+        wrong: Mutex::default(),
         told: Box::new(told),
     });
     let result = runtime.block_on(async {
@@ -177,7 +178,7 @@ async fn respond(request: Request<Incoming>, from: IpAddr, shared: &Arc<Shared>)
     if let Err((status, what)) = checked {
         shared.turned_away(from, what);
         if status == 401 {
-            shared.hold_up().await;
+            shared.hold_up(from).await;
         }
         return response(Answer::refuse(status, &[what.to_owned()]));
     }
@@ -287,15 +288,14 @@ impl Shared {
         }
     }
 
-    /// Another wrong token.
-    async fn hold_up(&self) {
+    /// Delays the answer to a client that has sent many wrong tokens, and to no other.
+    async fn hold_up(&self, from: IpAddr) {
         let wrong = {
             let mut wrong = self.wrong.lock().unwrap_or_else(PoisonError::into_inner);
-            if wrong.1.elapsed() > Duration::from_secs(1) {
-                *wrong = (0, Instant::now());
-            }
-            wrong.0 += 1;
-            wrong.0
+            wrong.retain(|_, (_, began)| began.elapsed() <= Duration::from_secs(1));
+            let (times, _) = wrong.entry(client(from)).or_insert((0, Instant::now()));
+            *times += 1;
+            *times
         };
         if wrong > WRONG {
             tokio::time::sleep(LATE).await;
@@ -352,7 +352,8 @@ fn with_headers(mut response: Response<Sent>, kind: &'static str) -> Response<Se
     let set = [
         (CONTENT_TYPE, kind),
         (CACHE_CONTROL, "no-store"),
-        (CONTENT_SECURITY_POLICY, "default-src 'self'; frame-ancestors 'none'"),
+        (CONTENT_SECURITY_POLICY, "default-src 'self'; frame-ancestors 'none'; base-uri 'none'; form-action 'none'"),
+        (HeaderName::from_static("cross-origin-resource-policy"), "same-origin"),
         (HeaderName::from_static("x-content-type-options"), "nosniff"),
         (HeaderName::from_static("referrer-policy"), "no-referrer"),
     ];

@@ -1,17 +1,20 @@
 //! Pages for whoever collects figures or looks on: `GET /metrics`, as Prometheus asks for it, and what else a run has to show.
 //!
-//! An address says nothing but counters, so it asks for no token; pages of other origins cannot read it, since no answer allows them to.
+//! An address reports nothing but counters, so it asks for no token. A page of another origin cannot read them: no answer allows it, and
+//! a request whose `Host` names another host, as after DNS rebinding, is refused.
 //! A path is a socket whose file says who may ask.
 
+use crate::guard::{Guard, Token};
 use http_body_util::Full;
 use hyper::body::{Bytes, Incoming};
-use hyper::header::{CACHE_CONTROL, CONTENT_TYPE, HeaderValue};
+use hyper::header::{CACHE_CONTROL, CONTENT_TYPE, HOST, HeaderValue};
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
-use hyper::{Method, Request, Response, StatusCode};
+use hyper::{HeaderMap, Method, Request, Response, StatusCode};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use linerate_engine::Stop;
 use std::convert::Infallible;
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -71,17 +74,18 @@ pub fn scrape(
         let room = Arc::new(Semaphore::new(CONNECTIONS));
         match door {
             Door::Address(listener) => {
+                let address = Some(listener.local_addr()?);
                 let listener = TcpListener::from_std(listener)?;
                 while !stop.is_requested() {
                     let accepted = tokio::time::timeout(LOOK, listener.accept()).await;
-                    welcome(accepted.map(|accepted| accepted.map(|(stream, _)| stream)), &room, &pages).await;
+                    welcome(accepted.map(|accepted| accepted.map(|(stream, _)| stream)), address, &room, &pages).await;
                 }
             }
             Door::Path(listener) => {
                 let listener = UnixListener::from_std(listener)?;
                 while !stop.is_requested() {
                     let accepted = tokio::time::timeout(LOOK, listener.accept()).await;
-                    welcome(accepted.map(|accepted| accepted.map(|(stream, _)| stream)), &room, &pages).await;
+                    welcome(accepted.map(|accepted| accepted.map(|(stream, _)| stream)), None, &room, &pages).await;
                 }
             }
         }
@@ -92,8 +96,12 @@ pub fn scrape(
 }
 
 /// Answers in a task of its own, if somebody came and there is room.
-async fn welcome<S, E>(accepted: Result<std::io::Result<S>, E>, room: &Arc<Semaphore>, pages: &Pages)
-where
+async fn welcome<S, E>(
+    accepted: Result<std::io::Result<S>, E>,
+    address: Option<SocketAddr>,
+    room: &Arc<Semaphore>,
+    pages: &Pages,
+) where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
     let Ok(accepted) = accepted else { return };
@@ -102,15 +110,15 @@ where
     let Ok(permit) = Arc::clone(room).try_acquire_owned() else { return };
     let pages = Arc::clone(pages);
     tokio::spawn(async move {
-        let _ = tokio::time::timeout(CONNECTION_LIMIT, connection(stream, pages)).await;
+        let _ = tokio::time::timeout(CONNECTION_LIMIT, connection(stream, address, pages)).await;
         drop(permit);
     });
 }
 
-async fn connection(stream: impl AsyncRead + AsyncWrite + Unpin, pages: Pages) {
+async fn connection(stream: impl AsyncRead + AsyncWrite + Unpin, address: Option<SocketAddr>, pages: Pages) {
     let service = service_fn(move |request| {
         let pages = Arc::clone(&pages);
-        async move { Ok::<_, Infallible>(respond(&request, pages).await) }
+        async move { Ok::<_, Infallible>(respond(&request, address, pages).await) }
     });
     // Whoever breaks off has no answer.
     let _ = http1::Builder::new()
@@ -121,7 +129,23 @@ async fn connection(stream: impl AsyncRead + AsyncWrite + Unpin, pages: Pages) {
         .await;
 }
 
-async fn respond(request: &Request<Incoming>, pages: Pages) -> Response<Full<Bytes>> {
+/// Refuses a request that is meant for another host, or comes from a page of another origin. Collectors call a host by the name that it
+/// has, with a domain or without.
+fn check(headers: &HeaderMap, address: SocketAddr) -> Result<(), &'static str> {
+    let own = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+    let asked = headers.get(HOST).and_then(|host| host.to_str().ok()).unwrap_or_default();
+    let asked = asked.split(':').next().unwrap_or_default();
+    let is_own =
+        !own.trim().is_empty() && asked.split('.').next().is_some_and(|name| name.eq_ignore_ascii_case(own.trim()));
+    let names = is_own.then(|| asked.to_owned()).into_iter().collect();
+    Guard::new(Token::None, address, names).check_host(headers).map_err(|(_, what)| what)
+}
+
+async fn respond(request: &Request<Incoming>, address: Option<SocketAddr>, pages: Pages) -> Response<Full<Bytes>> {
+    if let Some(Err(_)) = address.map(|address| check(request.headers(), address)) {
+        let text = "403: this host has another name; ask by its address or host name\n";
+        return response(StatusCode::FORBIDDEN, KIND, text.to_owned());
+    }
     if !matches!(*request.method(), Method::GET | Method::HEAD) {
         return response(StatusCode::METHOD_NOT_ALLOWED, KIND, "it is only read: GET /metrics\n".to_owned());
     }
@@ -142,4 +166,39 @@ fn response(status: StatusCode, kind: &'static str, text: String) -> Response<Fu
     response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(kind));
     response.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
     response
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_request_for_another_host_is_refused() {
+        let may = |address: &str, headers: &[(&'static str, &str)]| {
+            let headers = headers.iter().map(|(name, value)| {
+                (hyper::header::HeaderName::from_static(name), HeaderValue::from_str(value).unwrap())
+            });
+            check(&headers.collect(), address.parse().unwrap()).is_ok()
+        };
+        let own = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap();
+        let own = own.trim();
+        for (address, host) in [
+            ("127.0.0.1:9464", "127.0.0.1:9464"),
+            ("127.0.0.1:9464", "localhost:9464"),
+            ("[::1]:9464", "[::1]:9464"),
+            ("10.0.0.5:9464", "10.0.0.5:9464"),
+            ("0.0.0.0:9464", "10.0.0.5:9464"),
+            ("0.0.0.0:9464", own),
+            ("10.0.0.5:9464", &format!("{own}.lab.example:9464")),
+        ] {
+            assert!(may(address, &[("host", host)]), "{address} {host}");
+        }
+        for host in ["evil.example", "127.0.0.1.evil.example:9464", ""] {
+            assert!(!may("127.0.0.1:9464", &[("host", host)]) && !may("0.0.0.0:9464", &[("host", host)]), "{host}");
+        }
+        assert!(!may("127.0.0.1:9464", &[]));
+        let host = ("host", "127.0.0.1:9464");
+        assert!(!may("127.0.0.1:9464", &[host, ("origin", "http://evil.example")]));
+        assert!(!may("127.0.0.1:9464", &[host, host]));
+    }
 }

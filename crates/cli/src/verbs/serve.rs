@@ -12,14 +12,18 @@ use crate::verbs::measure::reset::Helper;
 use crate::verbs::show::MetricsArgs;
 use crate::view::rates::grouped;
 use crate::view::terminal::{fail, show, shown, tell};
-use anyhow::Context;
+use anyhow::{Context, bail};
 use linerate_backends::{REGISTRY, open_rx, open_tx};
 use linerate_burst::LinkType;
+use linerate_burst::text::quoted;
 use linerate_engine::Stop;
 use linerate_port::{RxOptions, Spec, TxOptions, TxPort};
 use linerate_serve::{Desk, Guard, Opened, Secure, Tester, Token};
+use rustix::fs::OFlags;
+use std::fs::OpenOptions;
 use std::io::Read;
 use std::net::{SocketAddr, TcpListener};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -89,7 +93,9 @@ pub struct Args {
 }
 
 /// Tokens shorter than this can be tried.
-const SHORTEST_TOKEN: usize = 8;
+const SHORTEST_TOKEN: usize = 16;
+/// Bytes of its file that are read.
+const MAX_TOKEN_FILE: u64 = 64 << 10;
 /// What a link adds to the MTU: an Ethernet header with a VLAN tag.
 const LINK: usize = 18;
 
@@ -176,7 +182,7 @@ impl Args {
             }
             return Ok(Token::None);
         }
-        let text = std::fs::read_to_string(path).with_context(|| format!("--token {path}: cannot be read"))?;
+        let text = self.token_file(path).with_context(|| format!("--token {path}"))?;
         let line = text.lines().next().unwrap_or_default().trim();
         if line.len() < SHORTEST_TOKEN || !line.bytes().all(|byte| byte.is_ascii_graphic()) {
             return Err(usage(format!(
@@ -185,6 +191,18 @@ impl Args {
             )));
         }
         Ok(Token::Text(line.to_owned()))
+    }
+
+    /// The text of the token file, which others may not read: as those of keys and passwords.
+    fn token_file(&self, path: &str) -> anyhow::Result<String> {
+        let file = OpenOptions::new().read(true).custom_flags(OFlags::NONBLOCK.bits().cast_signed()).open(path)?;
+        let data = file.metadata()?;
+        if data.is_file() && data.mode() & 0o007 != 0 {
+            bail!("anybody may read it: chmod 600 {}", quoted(path));
+        }
+        let mut text = String::new();
+        file.take(MAX_TOKEN_FILE).read_to_string(&mut text)?;
+        Ok(text)
     }
 
     /// The text of the streams that are there from the start.

@@ -25,7 +25,7 @@ const MOST_VALUES: u64 = 1024;
 /// A script that has these streams sent.
 pub fn script(tester: &Tester, all: &[Described], faults: &mut Faults) -> String {
     let document = document(tester, all, faults);
-    let text = serde_json::to_string_pretty(&document).unwrap_or_default();
+    let text = literal(&document);
     format!(
         "# pip install snappi; python streams.py http://:TOKEN@127.0.0.1:8443\n\
          import sys, time, snappi\n\n{BEGIN}{text}{END}\n\n\
@@ -38,6 +38,21 @@ pub fn script(tester: &Tester, all: &[Described], faults: &mut Faults) -> String
          transmit(\"stop\")\n\
          for flow in api.get_metrics(request).flow_metrics:\n    print(flow.name, flow.frames_tx, flow.frames_rx)\n"
     )
+}
+
+/// JSON that is a raw string of Python as it stands: nothing in it ends the literal, and no character of it is drawn as another.
+fn literal(document: &Value) -> String {
+    let text = serde_json::to_string_pretty(document).unwrap_or_default();
+    let mut safe = String::with_capacity(text.len());
+    for c in text.chars() {
+        // What is outside of strings is plain ASCII without quotation marks of this kind.
+        match c {
+            ' '..='~' if c != '\'' => safe.push(c),
+            '\n' => safe.push(c),
+            _ => c.encode_utf16(&mut [0; 2]).iter().for_each(|unit| safe += &format!("\\u{unit:04x}")),
+        }
+    }
+    safe
 }
 
 fn document(tester: &Tester, all: &[Described], faults: &mut Faults) -> Value {
@@ -239,5 +254,23 @@ fn rate(rate: Rate) -> String {
         Rate::Bits(bits, Layer::L1) => format!("{bits}bpsl1"),
         Rate::Bits(bits, Layer::L2) => format!("{bits}bps"),
         Rate::Top => "top".to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_text_ends_the_literal() {
+        for text in
+            ["x'''+exit()+r'''", "\"\"\"", "\\", "\\'", "\n\r\u{2028}\u{2029}\u{7f}\u{85}", "\u{202e}\u{1f600}é"]
+        {
+            let document = json!({"name": text, text: 1});
+            let literal = literal(&document);
+            assert!(!literal.contains('\''), "{literal}");
+            assert!(literal.bytes().all(|byte| byte == b'\n' || (b' '..=b'~').contains(&byte)), "{literal}");
+            assert_eq!(serde_json::from_str::<Value>(&literal).unwrap(), document);
+        }
     }
 }

@@ -56,10 +56,10 @@ impl Source {
             }
             Source::Address(address) => TcpStream::connect_timeout(address, PATIENCE)
                 .and_then(|stream| stream.set_read_timeout(Some(PATIENCE)).map(|()| stream))
-                .and_then(|stream| exchange(stream, ask)),
+                .and_then(|stream| exchange(stream, &address.to_string(), ask)),
             Source::Path(path) => UnixStream::connect(path)
                 .and_then(|stream| stream.set_read_timeout(Some(PATIENCE)).map(|()| stream))
-                .and_then(|stream| exchange(stream, ask)),
+                .and_then(|stream| exchange(stream, "localhost", ask)),
         };
         match answer.map(|answer| read(&answer)) {
             Ok(Ok(seen)) => seen,
@@ -70,8 +70,8 @@ impl Source {
 }
 
 /// A request and its answer (RFC 9112), whole.
-fn exchange(mut stream: impl Read + Write, ask: &Ask) -> std::io::Result<Vec<u8>> {
-    let request = format!("GET /top?{} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n", ask.query());
+fn exchange(mut stream: impl Read + Write, host: &str, ask: &Ask) -> std::io::Result<Vec<u8>> {
+    let request = format!("GET /top?{} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n", ask.query());
     stream.write_all(request.as_bytes())?;
     let (mut answer, until) = (Vec::new(), Instant::now() + PATIENCE);
     let mut buffer = vec![0; 64 << 10];
