@@ -138,6 +138,7 @@ pub mod select;
 mod sender;
 pub mod streams;
 pub mod switching;
+mod timing;
 pub mod transmit;
 mod tx_queues;
 pub mod verdict;

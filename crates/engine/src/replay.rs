@@ -12,8 +12,9 @@ mod session;
 #[cfg(test)]
 mod tests;
 
-pub use crate::sender::Timing;
+pub use crate::timing::{CATCH_UP, LATE, Timing};
 
+use crate::clock::{Clock, System};
 use crate::control::{Progress, Stop};
 use feed::{Feed, Passes, Stock};
 use linerate_burst::Ledger;
@@ -115,12 +116,17 @@ pub struct ReplayReport {
 
 impl Replay {
     /// Sends until the recording has ended as often as asked for, the time is over, or stopping is requested.
-    pub fn run(mut self) -> ReplayReport {
+    pub fn run(self) -> ReplayReport {
+        self.run_by(Box::new(System))
+    }
+
+    /// The same by another clock.
+    fn run_by(mut self, clock: Box<dyn Clock>) -> ReplayReport {
         let (feed, failure) = match self.feed() {
             Ok(feed) => (feed, None),
             Err(error) => (Feed::Held { batches: Vec::new(), at: 0, passes: Passes::new(1) }, Some(error)),
         };
-        Session::run(self, feed, failure)
+        Session::run_by(self, feed, failure, clock)
     }
 
     fn feed(&mut self) -> Result<Feed, PortError> {

@@ -5,9 +5,9 @@ use crate::clock::{self, Clock, System, Time};
 use crate::control::{Progress, Stop};
 use crate::live;
 use crate::metrics::Metrics;
+pub use crate::timing::Timing;
 use crate::tx_queues::TxQueues;
 use linerate_burst::{Burst, Count, Ledger, Nanos, Stage};
-use linerate_generate::Delays;
 use linerate_port::{LiveControl, PortError, Sent, TxPort};
 use std::num::NonZeroU64;
 use std::sync::Arc;
@@ -37,32 +37,6 @@ pub(crate) const FULL_STEP: Duration = Duration::from_millis(1);
 const STUCK_LIMIT: Duration = Duration::from_secs(10);
 /// How long what was taken may take to leave once stopping is requested.
 const STOP_LIMIT: Duration = Duration::from_secs(1);
-
-/// How far from the schedule frames were handed to their queues, by the clock of the sender.
-#[derive(Clone, Debug, Default)]
-pub struct Timing {
-    /// How much later than due; nothing leaves before it is due.
-    pub behind: Delays,
-    /// By how much the gap to the frame before was longer or shorter than in the schedule.
-    pub gap_error: Delays,
-    last: Option<u64>,
-}
-
-impl Timing {
-    /// A frame left so many nanoseconds later than it was due.
-    pub(crate) fn add(&mut self, late: u64) {
-        self.behind.add(late);
-        if let Some(last) = self.last.replace(late) {
-            self.gap_error.add(late.abs_diff(last));
-        }
-    }
-
-    /// What another sender did beside this one.
-    pub(crate) fn merge(&mut self, other: &Timing) {
-        self.behind.merge(&other.behind);
-        self.gap_error.merge(&other.gap_error);
-    }
-}
 
 /// When and whether to go on.
 #[derive(Clone)]
@@ -122,7 +96,7 @@ impl Sender {
     }
 
     /// A sender that has its time from there.
-    fn with(ports: Vec<TxPort>, limits: Limits, clock: Box<dyn Clock>) -> Self {
+    pub(crate) fn with(ports: Vec<TxPort>, limits: Limits, clock: Box<dyn Clock>) -> Self {
         Sender {
             time: Time::new(clock),
             queues: TxQueues::new(ports),

@@ -6,6 +6,7 @@
 
 use crate::control::{Progress, Stop};
 use crate::streams::{Control, Run, Streams};
+use crate::timing::LATE;
 use linerate_burst::Desc;
 use linerate_generate::stream::{Stream, Wrong};
 use linerate_generate::trailer::Key;
@@ -36,6 +37,9 @@ pub enum Doing {
 pub struct Sending {
     frames: AtomicU64,
     bytes: AtomicU64,
+    late: AtomicU64,
+    /// After how many nanoseconds a packet is late.
+    late_after: u64,
     /// When its first frames and its latest were handed to the port, UTC nanoseconds; 0 before.
     times: [AtomicU64; 2],
     doing: AtomicU8,
@@ -74,6 +78,11 @@ impl Sending {
         self.bytes.load(Ordering::Acquire)
     }
 
+    /// Packets that were handed to the port late.
+    pub fn late(&self) -> u64 {
+        self.late.load(Ordering::Acquire)
+    }
+
     /// When its first frames and its latest were handed to the port, in UTC nanoseconds.
     pub fn times(&self) -> Option<(u64, u64)> {
         let [first, last] = [&self.times[0], &self.times[1]].map(|time| time.load(Ordering::Acquire));
@@ -89,8 +98,12 @@ impl Sending {
         }
     }
 
-    /// These were handed to the port, by the one thread that does.
-    pub(crate) fn add(&self, frames: &[Desc]) {
+    /// These were handed to the port, by the one thread that does, each so many nanoseconds after it was due.
+    pub(crate) fn add(&self, frames: &[Desc], late: impl Fn(&Desc) -> u64) {
+        let late = frames.iter().filter(|desc| late(desc) > self.late_after).count() as u64;
+        if late > 0 {
+            self.late.fetch_add(late, Ordering::Release);
+        }
         let bytes: u64 = frames.iter().map(|desc| u64::from(desc.wire)).sum();
         let now = crate::clock::now().0;
         if self.frames() == 0 {
@@ -131,9 +144,11 @@ impl Places {
 
 impl Table {
     /// Gives a new stream a place.
-    fn enter(&mut self) -> Arc<Sending> {
+    fn enter(&mut self, late_after: Duration) -> Arc<Sending> {
         let place = self.free.pop().unwrap_or(self.taken.len() as u32);
-        let sending = Arc::new(Sending { place, doing: AtomicU8::new(Doing::Started as u8), ..Sending::default() });
+        let doing = AtomicU8::new(Doing::Started as u8);
+        let late_after = u64::try_from(late_after.as_nanos()).unwrap_or(u64::MAX);
+        let sending = Arc::new(Sending { place, doing, late_after, ..Sending::default() });
         if place as usize == self.taken.len() {
             self.taken.push(None);
         }
@@ -173,7 +188,20 @@ impl Transmitter {
     /// # Errors
     /// A stream that is wrong; then none begins.
     pub fn begin(&self, streams: Vec<Stream>, key: Key) -> Result<Vec<Arc<Sending>>, Wrong> {
-        self.begin_batch(streams, key, Batch::new)
+        self.begin_batch(streams, key, LATE, Batch::new)
+    }
+
+    /// The same of streams whose packets count as late after another time than [`LATE`].
+    ///
+    /// # Errors
+    /// A stream that is wrong; then none begins.
+    pub fn begin_late_after(
+        &self,
+        streams: Vec<Stream>,
+        key: Key,
+        late_after: Duration,
+    ) -> Result<Vec<Arc<Sending>>, Wrong> {
+        self.begin_batch(streams, key, late_after, Batch::new)
     }
 
     /// The same of streams that follow one another as each says; they end together, and are told all together what they are told.
@@ -181,13 +209,14 @@ impl Transmitter {
     /// # Errors
     /// A stream that is wrong; then none begins.
     pub fn begin_sequence(&self, streams: Vec<Stream>, key: Key) -> Result<Vec<Arc<Sending>>, Wrong> {
-        self.begin_batch(streams, key, Batch::sequence)
+        self.begin_batch(streams, key, LATE, Batch::sequence)
     }
 
     fn begin_batch(
         &self,
         streams: Vec<Stream>,
         key: Key,
+        late_after: Duration,
         batch: impl FnOnce(Vec<Stream>, Key) -> Result<Batch, Wrong>,
     ) -> Result<Vec<Arc<Sending>>, Wrong> {
         if let Some((index, top)) = streams.iter().enumerate().find(|(_, stream)| stream.rate == Rate::Top) {
@@ -197,7 +226,7 @@ impl Transmitter {
         let count = streams.len();
         let batch = Arc::new(batch(streams, key)?);
         let mut table = self.places.table();
-        let mut all: Vec<Arc<Sending>> = (0..count).map(|_| table.enter()).collect();
+        let mut all: Vec<Arc<Sending>> = (0..count).map(|_| table.enter(late_after)).collect();
         // Commands name places in ascending order.
         all.sort_unstable_by_key(|sending| sending.place);
         let which = Which::Some(all.iter().map(|sending| sending.place).collect());

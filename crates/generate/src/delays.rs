@@ -43,6 +43,12 @@ impl Delays {
         self.total
     }
 
+    /// How many were longer than this: exact, or fewer by those up to a sixteenth longer.
+    pub fn longer_than(&self, limit: Duration) -> u64 {
+        let limit = u64::try_from(limit.as_nanos()).unwrap_or(u64::MAX);
+        self.counts[bucket(limit) + 1..].iter().sum()
+    }
+
     /// The longest.
     pub fn max(&self) -> Duration {
         Duration::from_nanos(self.max)
@@ -113,6 +119,9 @@ mod tests {
             let (exact, found) = (times[rank - 1], delays.quantile(part).as_nanos() as u64);
             prop_assert!(found >= exact && found <= exact + exact / STEPS, "{found} for {exact}");
             prop_assert_eq!(delays.quantile(1.0), delays.max());
+            let longer = delays.longer_than(Duration::from_nanos(exact));
+            let count = |limit: u64| times.iter().filter(|time| **time > limit).count() as u64;
+            prop_assert!((count(exact + exact / STEPS)..=count(exact)).contains(&longer), "{longer} longer than {exact}");
             prop_assert_eq!(delays.max().as_nanos() as u64, times[times.len() - 1]);
             prop_assert_eq!(delays.mean().as_nanos() as u64, times.iter().sum::<u64>() / times.len() as u64);
         }

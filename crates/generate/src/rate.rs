@@ -54,16 +54,26 @@ impl FromStr for Asked {
     fn from_str(text: &str) -> Result<Self, BadRate> {
         let Some(percent) = text.trim().strip_suffix('%') else { return text.parse().map(Asked::Rate) };
         let percent = percent.parse().ok().filter(|percent: &f64| *percent > 0.0 && *percent <= 100.0);
-        percent.map(|percent| Asked::OfLine(percent / 100.0)).ok_or_else(|| BadRate(text.to_owned()))
+        percent.map(|percent| Asked::OfLine(percent / 100.0)).ok_or_else(|| BadRate::new(text))
     }
 }
 
 /// A rate that cannot be read.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "{0:?} is not a rate; write 250kpps, 1.5mpps, 10gbps (layer 2), 10gbpsl1 (with preamble and gap), 50% (of the line, 100% at the most) or top"
+    "{0:?} is not a rate; {1}write 250kpps, 1.5mpps, 10gbps (layer 2), 10gbpsl1 (with preamble and gap), 50% (of the line, 100% at the most) or top"
 )]
-pub struct BadRate(String);
+pub struct BadRate(String, String);
+
+impl BadRate {
+    /// Names what was meant where a number lacks its unit.
+    fn new(text: &str) -> Self {
+        let number = text.trim().to_ascii_lowercase();
+        let is_number = number.trim_end_matches(['k', 'm', 'g']).parse::<f64>().is_ok_and(|value| value > 0.0);
+        let meant = if is_number { format!("packets are {number}pps, bits are {number}bps; ") } else { String::new() };
+        BadRate(text.to_owned(), meant)
+    }
+}
 
 impl Rate {
     /// Nanoseconds that frames of these captured lengths take at this rate, from the number of frames and
@@ -98,7 +108,7 @@ impl FromStr for Rate {
 
     fn from_str(text: &str) -> Result<Self, BadRate> {
         let lower = text.trim().to_ascii_lowercase();
-        let bad = || BadRate(text.to_owned());
+        let bad = || BadRate::new(text);
         if lower == "top" {
             return Ok(Rate::Top);
         }
@@ -117,7 +127,7 @@ impl FromStr for Rate {
         }
         match unit {
             "pps" => Ok(Rate::Frames(value)),
-            "bps" | "bpsl2" => Ok(Rate::Bits(value, Layer::L2)),
+            "bps" | "bpsl2" | "bit" | "bit/s" => Ok(Rate::Bits(value, Layer::L2)),
             "bpsl1" => Ok(Rate::Bits(value, Layer::L1)),
             _ => Err(bad()),
         }
@@ -153,12 +163,17 @@ mod tests {
             ("7pps", Rate::Frames(7.0)),
             ("10gbps", Rate::Bits(10e9, Layer::L2)),
             ("10gbpsl1", Rate::Bits(10e9, Layer::L1)),
+            ("10Mbit", Rate::Bits(10e6, Layer::L2)),
+            ("1gbit/s", Rate::Bits(1e9, Layer::L2)),
             ("top", Rate::Top),
         ] {
             assert_eq!(text.parse(), Ok(rate), "{text}");
         }
         for wrong in ["", "10", "pps", "0pps", "-1pps", "1xpps", "1gbpsl3", "1.2.3mpps", "NaNpps", "50%"] {
             assert!(wrong.parse::<Rate>().is_err(), "{wrong}");
+        }
+        for (wrong, meant) in [("10g", "packets are 10gpps, bits are 10gbps"), ("100", "packets are 100pps, bits")] {
+            assert!(wrong.parse::<Rate>().unwrap_err().to_string().contains(meant), "{wrong}");
         }
     }
 

@@ -54,22 +54,27 @@ pub fn choices<'a>(name: &str, names: impl IntoIterator<Item = &'a str>) -> Stri
 
 /// The name that may have been meant.
 pub fn nearest<'a>(name: &str, names: &[&'a str]) -> Option<&'a str> {
-    let nearest = names.iter().map(|of| (distance(name, of), *of)).min();
-    nearest.filter(|(steps, of)| *steps <= of.len() / 3 + 1).map(|(_, of)| of)
+    let name = name.to_lowercase();
+    let nearest = names.iter().map(|of| (distance(&name, of), *of)).min();
+    nearest.filter(|(steps, of)| *steps <= of.len().div_ceil(3)).map(|(_, of)| of)
 }
 
-/// How many letters have to be put in, taken out or exchanged to make one of the other (Levenshtein).
+/// How many letters have to be put in, taken out, exchanged, or swapped with the next, to make one of the other.
 fn distance(one: &str, other: &str) -> usize {
-    let mut row: Vec<usize> = (0..=other.chars().count()).collect();
-    for (index, letter) in one.chars().take(64).enumerate() {
-        let mut diagonal = std::mem::replace(&mut row[0], index + 1);
-        for (at, of) in other.chars().enumerate() {
-            let exchanged = diagonal + usize::from(letter != of);
-            diagonal = row[at + 1];
-            row[at + 1] = exchanged.min(row[at] + 1).min(diagonal + 1);
+    let (one, other): (Vec<char>, Vec<char>) = (one.chars().take(64).collect(), other.chars().collect());
+    let mut rows = vec![(0..=other.len()).collect::<Vec<usize>>()];
+    for (index, letter) in one.iter().enumerate() {
+        let mut row = vec![index + 1];
+        for (at, of) in other.iter().enumerate() {
+            let above = &rows[index];
+            let exchanged = above[at] + usize::from(letter != of);
+            let is_swapped = index > 0 && at > 0 && one[index - 1] == *of && *letter == other[at - 1];
+            let swapped = if is_swapped { rows[index - 1][at - 1] + 1 } else { usize::MAX };
+            row.push(exchanged.min(row[at] + 1).min(above[at + 1] + 1).min(swapped));
         }
+        rows.push(row);
     }
-    row.last().copied().unwrap_or(0)
+    rows.last().and_then(|row| row.last()).copied().unwrap_or(0)
 }
 
 #[cfg(test)]
@@ -81,6 +86,11 @@ mod tests {
         let names = ["sport", "dport", "len", "checksum"];
         assert_eq!(choices("dprt", names), "did you mean dport? there are sport, dport, len, checksum");
         assert_eq!(choices("xyzzy", names), "there are sport, dport, len, checksum");
+        for (name, meant) in
+            [("UDP", Some("udp")), ("dhcp", None), ("ipp", Some("ip")), ("tpc", Some("tcp")), ("dns", None)]
+        {
+            assert_eq!(nearest(name, &["ip", "udp", "tcp", "hip"]), meant, "{name}");
+        }
         assert_eq!((distance("kitten", "sitting"), distance("", "ab"), distance("ab", "")), (3, 2, 2));
     }
 }

@@ -32,7 +32,7 @@ pub enum Verdict {
     NoUpper,
     /// The least load does not hold.
     NoLower,
-    /// What bounds it from above are trials in which the tester did not send what it was to.
+    /// A bound rests on trials in which the tester was at fault.
     Tester,
     /// The search was ended before.
     Unfinished,
@@ -56,7 +56,9 @@ impl Verdict {
             Verdict::Regular => "both bounds were found",
             Verdict::NoUpper => "the greatest load held: the device may do more than was offered",
             Verdict::NoLower => "the least load did not hold: there is no such rate within the limits",
-            Verdict::Tester => "the tester could not send more: what the device does is not known",
+            Verdict::Tester => {
+                "the tester sent too little or too late, or lost packets itself: what the device does is not known"
+            }
             Verdict::Unfinished => "the search ended before its bounds were near enough",
         }
     }
@@ -67,7 +69,8 @@ pub(crate) fn found(goal: &Goal, targets: &[Target], grid: &Grid, trials: &BTree
     let Some(last) = targets.last() else { unreachable!("a chain has a final target") };
     let now = bounds(&last.rule, trials);
     let verdict = match (now.lower, now.upper) {
-        (_, Some(upper)) if is_testers(last, &trials[&upper]) => Verdict::Tester,
+        (_, Some(upper)) if is_testers(last, &trials[&upper], Class::Upper) => Verdict::Tester,
+        (Some(lower), _) if is_testers(last, &trials[&lower], Class::Lower) => Verdict::Tester,
         (Some(lower), Some(upper)) if upper - lower <= last.width => Verdict::Regular,
         (Some(lower), None) if lower == grid.top() => Verdict::NoUpper,
         (None, Some(0)) => Verdict::NoLower,
@@ -78,8 +81,8 @@ pub(crate) fn found(goal: &Goal, targets: &[Target], grid: &Grid, trials: &BTree
     Found { goal: goal.clone(), lower: now.lower.map(load), upper: now.upper.map(load), throughput, verdict }
 }
 
-/// Whether a load is an upper bound for the tester's sake alone.
-fn is_testers(target: &Target, trials: &[Trial]) -> bool {
+/// Whether a load is such a bound only by trials in which the tester was at fault.
+fn is_testers(target: &Target, trials: &[Trial], class: Class) -> bool {
     let sound = trials.iter().filter(|trial| !trial.is_limited);
-    trials.iter().any(|trial| trial.is_limited) && target.rule.class(sound) != Class::Upper
+    trials.iter().any(|trial| trial.is_limited) && target.rule.class(sound) != class
 }

@@ -20,7 +20,7 @@ pub struct Trial {
     pub effective: f64,
     /// The part of the frames that were to be sent which did not come, over all directions together: 0 to 1.
     pub loss: f64,
-    /// The tester did not send what it was to: part of the loss is its own.
+    /// The tester was at fault: it sent too little or too late, or lost packets itself.
     pub is_limited: bool,
 }
 

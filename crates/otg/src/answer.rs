@@ -67,6 +67,8 @@ pub struct FlowFigures {
     pub corrupted: u64,
     /// See there.
     pub missing: u64,
+    /// Packets that were sent late.
+    pub late: u64,
     /// When the first and the last one came, UTC nanoseconds.
     pub span: Option<(u64, u64)>,
     /// The least, the mean and the greatest latency, in nanoseconds.

@@ -49,7 +49,7 @@ mod walk;
 
 pub use self::bytes::Bytes;
 pub use self::text::MAX_LINE;
-pub use self::time::Time;
+pub use self::time::{Time, date};
 
 use self::connections::Connections;
 use self::text::Text;

@@ -83,7 +83,7 @@ impl Before {
 }
 
 /// Year, month and day of a day since 1970: years begin in March, so that a leap day is their last.
-fn date(days: u64) -> (u64, u64, u64) {
+pub fn date(days: u64) -> (u64, u64, u64) {
     let days = days + 719_468;
     let (era, day) = (days / 146_097, days % 146_097);
     let year = (day - day / 1460 + day / 36_524 - day / 146_096) / 365;

@@ -14,7 +14,7 @@ pub use rows::{Page, figures};
 use crate::api::{Answer, EVENTS, JSON, Path, path};
 use crate::desk::Desk;
 use crate::tester::{Settling, Tester};
-use crate::top::{Lately, Top};
+use crate::top::{Row, Top};
 use described::{Described, Fault, read_all};
 use linerate_meter::End;
 use linerate_otg::control::Traffic;
@@ -285,15 +285,15 @@ fn flows(tester: &Tester, document: &Value) -> Result<Value, Faults> {
     let (greatest, kept, let_go) = top.greatest(most, document["by"] == "rate");
     drop(heard);
     let end = |end: &End| json!({"address": end.address.to_string(), "port": end.port});
-    let row = |(flow, lately): &(linerate_meter::Flow, Lately)| {
-        let [there, back] = &flow.sides;
+    let row = |row: &Row| {
+        let Row { ends, protocol, packets, bytes, first, last, lately, .. } = row;
         json!({
-            "from": end(&flow.ends[0]), "to": end(&flow.ends[1]), "protocol": flow.protocol, "packets": there.packets,
-            "bytes": there.frame_bytes, "packets_back": back.packets, "bytes_back": back.frame_bytes,
+            "from": end(&ends[0]), "to": end(&ends[1]), "protocol": protocol, "packets": packets[0],
+            "bytes": bytes[0], "packets_back": packets[1], "bytes_back": bytes[1],
             "packets_per_s": whole(lately.packets[0]), "bps": whole(lately.bits[0]),
             "packets_per_s_back": whole(lately.packets[1]), "bps_back": whole(lately.bits[1]),
-            "first_ns": flow.first().0, "last_ns": flow.last().0,
-            "state": if flow.end == linerate_meter::EndReason::Active { "goes on" } else { flow.end.name() }
+            "first_ns": first.0, "last_ns": last.0,
+            "state": if row.end == linerate_meter::EndReason::Active { "goes on" } else { row.end.name() }
         })
     };
     Ok(json!({"is_on": true, "flows": kept, "let_go": let_go, "rows": greatest.iter().map(row).collect::<Vec<_>>()}))

@@ -1,7 +1,7 @@
 //! The flows of a port, while they go on: a meter that is asked for what there is once a second.
 
 use linerate_burst::{Burst, Nanos};
-use linerate_meter::{Config, EndReason, Flow, Meter, Quality, Timeouts};
+use linerate_meter::{Config, End, EndReason, Flow, Glance, Meter, Quality, Timeouts};
 use linerate_wire::Link;
 use std::collections::HashMap;
 use std::time::Duration;
@@ -20,19 +20,12 @@ const STALE: Duration = Duration::from_millis(2500);
 /// What goes on at a port.
 pub struct Top {
     meter: Meter,
-    sums: HashMap<u64, Sum>,
+    /// Flows whose records have ended so far, by their ids.
+    sums: HashMap<u64, Row>,
     /// It was so late when it was said last.
     now: Nanos,
     /// Flows that were let go since there was no room.
     let_go: u64,
-}
-
-/// A flow so far, and how fast it went lately.
-struct Sum {
-    flow: Flow,
-    lately: Lately,
-    /// When that was, by the end of its last record.
-    until: Nanos,
 }
 
 /// How fast a flow went in the last second: there, and back.
@@ -44,26 +37,69 @@ pub struct Lately {
     pub bits: [f64; 2],
 }
 
+/// A flow so far, from its first packet to its latest.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Row {
+    id: u64,
+    /// The originator and the responder.
+    pub ends: [End; 2],
+    /// IP protocol number.
+    pub protocol: u8,
+    /// Packets of each.
+    pub packets: [u64; 2],
+    /// Bytes of these, whole frames without FCS.
+    pub bytes: [u64; 2],
+    /// Time of the first packet.
+    pub first: Nanos,
+    /// Time of the latest packet.
+    pub last: Nanos,
+    /// Why it ended, or [`EndReason::Active`].
+    pub end: EndReason,
+    /// How fast it went lately.
+    pub lately: Lately,
+}
+
+impl Row {
+    /// Of a record at its end, or as far as it was counted.
+    fn of(glance: &Glance, end: EndReason) -> Self {
+        let Glance { id, ends, protocol, packets, frame_bytes: bytes, first, last, .. } = *glance;
+        Row { id, ends, protocol, packets, bytes, first, last, end, lately: Lately::of(glance) }
+    }
+
+    /// Adds the record that goes on where this flow's records ended.
+    fn join(&mut self, next: Row) {
+        if self.ends[0] != next.ends[0] {
+            self.packets.swap(0, 1);
+            self.bytes.swap(0, 1);
+        }
+        for side in [0, 1] {
+            self.packets[side] += next.packets[side];
+            self.bytes[side] += next.bytes[side];
+        }
+        // A record that has just begun says less of the last second than the one before.
+        if next.last.since(next.first).as_nanos() as u64 >= ACTIVE.0 || next.first.since(self.last) > STALE {
+            self.lately = next.lately;
+        }
+        (self.ends, self.last, self.end) = (next.ends, self.last.max(next.last), next.end);
+    }
+
+    fn all_bytes(&self) -> u64 {
+        self.bytes[0].saturating_add(self.bytes[1])
+    }
+}
+
 impl Lately {
     /// Of a record: it has what came since the one before, in a second or somewhat more.
-    fn of(flow: &Flow) -> Self {
-        let seconds = flow.last().since(flow.first()).max(Duration::from_nanos(ACTIVE.0)).as_secs_f64();
-        let [there, back] = &flow.sides;
+    fn of(glance: &Glance) -> Self {
+        let seconds = glance.last.since(glance.first).max(Duration::from_nanos(ACTIVE.0)).as_secs_f64();
         Lately {
-            packets: [there.packets as f64 / seconds, back.packets as f64 / seconds],
-            bits: [there.frame_bytes as f64 * 8.0 / seconds, back.frame_bytes as f64 * 8.0 / seconds],
+            packets: glance.packets.map(|packets| packets as f64 / seconds),
+            bits: glance.frame_bytes.map(|bytes| bytes as f64 * 8.0 / seconds),
         }
     }
 
     fn all(&self) -> f64 {
         self.bits[0] + self.bits[1]
-    }
-}
-
-impl Sum {
-    /// How fast it goes: a flow of which there was no record for a while does not go.
-    fn lately(&self, now: Nanos) -> Lately {
-        if now.since(self.until) > STALE { Lately::default() } else { self.lately }
     }
 }
 
@@ -88,34 +124,101 @@ impl Top {
         self.meter.expire(now, &mut |flow: &Flow| add(sums, let_go, flow));
     }
 
-    /// The greatest, by their bytes or by how fast they go, how many are kept, and how many were let go.
-    pub fn greatest(&self, most: usize, by_rate: bool) -> (Vec<(Flow, Lately)>, usize, u64) {
-        let mut all: Vec<(u64, u64, &Sum)> = self.sums.values().map(|sum| (0, sum.flow.frame_bytes(), sum)).collect();
-        if by_rate {
-            all.iter_mut().for_each(|(rate, _, sum)| *rate = sum.lately(self.now).all() as u64);
+    /// The greatest, by their bytes or by how fast they go, how many there are, and how many were let go. A flow counts from its
+    /// first packet on, whether a record of it has ended or not.
+    pub fn greatest(&self, most: usize, by_rate: bool) -> (Vec<Row>, usize, u64) {
+        let mut all: Vec<Row> = self.sums.values().cloned().collect();
+        let open: HashMap<u64, usize> = (0..).zip(&all).map(|(place, row)| (row.id, place)).collect();
+        self.meter.glance(0, usize::MAX, Nanos::ZERO, |_, glance| {
+            let row = Row::of(&glance(), EndReason::Active);
+            match open.get(&row.id).filter(|place| all[**place].end == EndReason::Active) {
+                Some(place) => all[*place].join(row),
+                None => all.push(row),
+            }
+        });
+        for row in &mut all {
+            // A flow of which nothing came for a while does not go.
+            if self.now.since(row.last) > STALE {
+                row.lately = Lately::default();
+            }
         }
-        all.sort_unstable_by_key(|(rate, bytes, sum)| std::cmp::Reverse((*rate, *bytes, sum.flow.id)));
-        let told = |(_, _, sum): (u64, u64, &Sum)| (sum.flow.clone(), sum.lately(self.now));
-        (all.into_iter().take(most).map(told).collect(), self.sums.len(), self.let_go)
+        let rate = |row: &Row| if by_rate { row.lately.all() as u64 } else { 0 };
+        all.sort_unstable_by_key(|row| std::cmp::Reverse((rate(row), row.all_bytes(), row.id)));
+        let flows = all.len();
+        all.truncate(most);
+        (all, flows, self.let_go)
     }
 }
 
-fn add(sums: &mut HashMap<u64, Sum>, let_go: &mut u64, flow: &Flow) {
-    let (lately, until) = (Lately::of(flow), flow.last());
+fn add(sums: &mut HashMap<u64, Row>, let_go: &mut u64, flow: &Flow) {
+    let row = Row::of(&Glance::of(flow), flow.end);
     if let Some(sum) = sums.get_mut(&flow.id).filter(|_| flow.quality.contains(Quality::CONTINUED)) {
-        sum.flow.join(flow);
-        (sum.lately, sum.until) = (lately, until);
+        let lately = row.lately;
+        sum.join(row);
+        sum.lately = lately;
         return;
     }
     if sums.len() >= MOST_SUMS {
         // Half of them go: those that have ended, then the smallest.
         let mut sizes: Vec<(bool, u64, u64)> =
-            sums.iter().map(|(id, sum)| (sum.flow.end == EndReason::Active, sum.flow.frame_bytes(), *id)).collect();
+            sums.iter().map(|(id, sum)| (sum.end == EndReason::Active, sum.all_bytes(), *id)).collect();
         sizes.sort_unstable();
         for (.., id) in &sizes[..MOST_SUMS / 2] {
             sums.remove(id);
         }
         *let_go += MOST_SUMS as u64 / 2;
     }
-    sums.insert(flow.id, Sum { flow: flow.clone(), lately, until });
+    sums.insert(flow.id, row);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use linerate_burst::{Desc, TAIL};
+
+    const SIZE: usize = 60;
+
+    /// UDP packets from ports of one host, each at its time in milliseconds.
+    fn take(top: &mut Top, packets: &[(u16, u64)]) {
+        let (mut memory, mut descs) = (Vec::new(), Vec::new());
+        for (at, (port, ms)) in packets.iter().enumerate() {
+            let mut frame = vec![2, 0, 0, 0, 0, 2, 2, 0, 0, 0, 0, 1, 8, 0, 0x45, 0, 0, 46, 0, 0, 0, 0, 64, 17, 0, 0];
+            frame.extend([10, 0, 0, 1, 10, 0, 0, 2]);
+            frame.extend(port.to_be_bytes());
+            frame.extend([0, 53, 0, 26, 0, 0]);
+            frame.resize(SIZE, 0);
+            memory.extend(frame);
+            descs.push(Desc::new(Nanos((1_000_000 + ms) * 1_000_000), (at * SIZE) as u32, SIZE as u32));
+        }
+        memory.resize(memory.len() + TAIL, 0);
+        let now = descs.last().map_or(Nanos::ZERO, |desc| desc.time);
+        top.take(Burst::over(&memory, &descs).unwrap(), &[Some(Link::Ethernet)]);
+        top.expire(now);
+    }
+
+    /// Packets of flows by their ports.
+    fn seen(top: &Top) -> Vec<(u16, u64)> {
+        let (rows, flows, _) = top.greatest(usize::MAX, false);
+        assert_eq!(rows.len(), flows);
+        let mut seen: Vec<(u16, u64)> = rows.iter().map(|row| (row.ends[0].port, row.packets[0])).collect();
+        seen.sort_unstable();
+        seen
+    }
+
+    #[test]
+    fn flows_count_from_their_first_packet_on() {
+        let mut top = Top::new(7);
+        take(&mut top, &[(1000, 0), (1001, 0), (1002, 1)]);
+        assert_eq!(seen(&top), [(1000, 1), (1001, 1), (1002, 1)]);
+        let (rows, ..) = top.greatest(2, true);
+        assert_eq!((rows.len(), rows[0].lately.packets[0], rows[0].end), (2, 1.0, EndReason::Active));
+        // One goes on beyond its first records, and has packets of records that are open.
+        for second in 1..6u64 {
+            take(&mut top, &[(1000, second * 1000 + 100), (1000, second * 1000 + 600)]);
+            assert_eq!(seen(&top), [(1000, 1 + 2 * second), (1001, 1), (1002, 1)], "second {second}");
+        }
+        // They have ended, and are there still.
+        take(&mut top, &[(1003, 60_000)]);
+        assert_eq!(seen(&top), [(1000, 11), (1001, 1), (1002, 1), (1003, 1)]);
+    }
 }

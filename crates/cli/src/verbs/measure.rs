@@ -49,6 +49,8 @@ const FIRST: f64 = 1.0;
 const OF_TESTER: f64 = 0.95;
 /// The least load sends so many frames in the shortest trial.
 const FEWEST: f64 = 10.0;
+/// A trial in which the tester was at fault is repeated this many times, and the trials of one size together this many times.
+const AGAIN: (u32, u32) = (3, 20);
 /// Whether to end is looked at so often while nothing happens.
 const NAP: Duration = Duration::from_millis(20);
 
@@ -61,6 +63,8 @@ struct Measurement<'a> {
     report: Report,
     files: Files<'a>,
     number: u64,
+    /// Repeated trials of the current size.
+    repeated: u32,
 }
 
 /// What is measured for one size.
@@ -94,11 +98,12 @@ pub fn run(args: &Args) -> anyhow::Result<Exit> {
     rights::drop_rights(args, &identity, &directions)?;
     let stop = Stop::new();
     stop_on_signals(&stop)?;
-    let report = Report::new(args, &plan, &directions, report::Environment::find(&directions));
+    let mut report = Report::new(args, &plan, &directions, report::Environment::find(&directions));
+    report.command = std::env::args().collect::<Vec<_>>().join(" ");
     let (take, threads, learn, quiet) = (args.take, args.threads, args.learn, plan.quiet);
     let bench = Bench { directions, take, threads, learn, quiet, stop: &stop, resets };
     let until = duration.map(|duration| Instant::now() + duration);
-    let mut measurement = Measurement { args, plan, bench: &bench, until, report, files, number: 0 };
+    let mut measurement = Measurement { args, plan, bench: &bench, until, report, files, number: 0, repeated: 0 };
     let line = args.line.or(guard::line_of(found.as_ref()));
     let _told = args.end.tell_counters(&identity)?;
     measurement.foretell(sizes.len())?;
@@ -160,6 +165,7 @@ impl Measurement<'_> {
     fn size(&mut self, size: u64, sets: &[StreamSet], line: Option<f64>) -> anyhow::Result<()> {
         let is_counted = sets[0].streams.iter().any(|stream| stream.mark == Mark::Count);
         self.report.sizes.push(SizeReport::new(size, is_counted, line.map(|line| traffic::of_line(line, size))));
+        self.repeated = 0;
         let Some((limits, tester)) = self.limits(size, sets, line)? else { return Ok(()) };
         let estimates = self.plan.estimate(Some(limits))?;
         if let Some(last) = self.report.sizes.last_mut() {
@@ -215,7 +221,7 @@ impl Measurement<'_> {
             let rate = asked.map_or(Rate::Top, Rate::Frames);
             self.number += 1;
             let account = self.bench.run(sets, &Frames::Paced(rate, warm_up), self.number, None)?;
-            if let Some(failure) = account.failure {
+            if let Some(failure) = account.failure.clone().or_else(|| account.nothing_arrived()) {
                 anyhow::bail!(failure);
             }
             if self.is_over() {
@@ -237,7 +243,8 @@ impl Measurement<'_> {
         Ok(Some((limits, sent)))
     }
 
-    /// Runs a trial and keeps it. Nothing if the run is over, or was ended meanwhile: what was cut short proves nothing.
+    /// Runs a trial and keeps it, again where the tester was at fault. Nothing if the run is over, or was ended meanwhile: what was
+    /// cut short proves nothing.
     fn trial(
         &mut self,
         test: &'static str,
@@ -245,7 +252,28 @@ impl Measurement<'_> {
         frames: &Frames,
         ask: Ask,
     ) -> anyhow::Result<Option<Account>> {
-        self.trial_beside(test, sized, frames, ask, None)
+        self.sound_trial(test, sized, frames, ask, |account| account.tester.is_some())
+    }
+
+    /// Repeats a trial as long as it says nothing of the device, within the bounds of [`AGAIN`]; returns the last one.
+    fn sound_trial(
+        &mut self,
+        test: &'static str,
+        sized: &Sized<'_>,
+        frames: &Frames,
+        ask: Ask,
+        is_void: impl Fn(&Account) -> bool,
+    ) -> anyhow::Result<Option<Account>> {
+        let mut again = 0;
+        loop {
+            let account = self.trial_beside(test, sized, frames, ask, None)?;
+            let is_last = again >= AGAIN.0 || self.repeated >= AGAIN.1;
+            if is_last || account.as_ref().is_none_or(|account| !is_void(account)) {
+                return Ok(account);
+            }
+            again += 1;
+            self.repeated += 1;
+        }
     }
 
     fn trial_beside(
@@ -260,7 +288,10 @@ impl Measurement<'_> {
             return Ok(None);
         }
         self.number += 1;
-        let account = self.bench.run(sized.sets, frames, self.number, beside)?;
+        let mut account = self.bench.run(sized.sets, frames, self.number, beside)?;
+        if self.number == 1 && account.failure.is_none() {
+            account.failure = account.nothing_arrived();
+        }
         if account.failure.is_none() && self.bench.stop().is_requested() {
             return Ok(None);
         }

@@ -6,7 +6,7 @@
 
 use super::feed::{Feed, Turn};
 use super::{Replay, ReplayReport};
-use crate::clock;
+use crate::clock::{self, Clock};
 use crate::died::survive;
 use crate::sender::{FULL_STEP, Limits, Sender};
 use linerate_burst::{Burst, Count, Desc, Nanos};
@@ -40,7 +40,7 @@ pub(super) struct Session {
 
 impl Session {
     /// Sends all of `feed`, unless something failed before.
-    pub fn run(replay: Replay, feed: Feed, failed: Option<PortError>) -> ReplayReport {
+    pub fn run_by(replay: Replay, feed: Feed, failed: Option<PortError>, clock: Box<dyn Clock>) -> ReplayReport {
         feed.fill_up(&replay.stop);
         let is_timed = replay.pacing != Pacing::Fixed(Rate::Top);
         let at_once = (replay.at_once && is_timed).then(|| AtOnce {
@@ -65,7 +65,7 @@ impl Session {
             starved: 0,
             is_starved: false,
         };
-        let mut sender = Sender::new(replay.ports, limits);
+        let mut sender = Sender::with(replay.ports, limits, clock);
         let failure = failed.or_else(|| {
             let put_off = |session: &mut Session, span| session.schedule.put_off(span);
             let run = || sender.run(&mut session, |sender, session| session.go_on(sender), put_off).err();
@@ -98,13 +98,15 @@ impl Session {
             }
             return Ok(true);
         }
+        let is_top = self.pacing == Pacing::Fixed(Rate::Top);
         let descs = &batch.block.descs()[self.at..];
         let (now, due) = match &mut self.at_once {
             Some(time) => time.go_to(&descs[0], &mut self.schedule),
             None => {
                 let (now, step) = sender.look_at_clock();
                 self.schedule.follow(step);
-                (now, self.schedule.due_at(&descs[0], now))
+                let due = self.schedule.due_at(&descs[0], now);
+                (now, if is_top { due } else { catch_up(&mut self.schedule, sender, due, now) })
             }
         };
         if self.at_once.as_ref().is_some_and(AtOnce::is_over) {
@@ -114,7 +116,6 @@ impl Session {
             return sender.wait(due, now).map(|()| true);
         }
         let queue = batch.queue(self.at);
-        let is_top = self.pacing == Pacing::Fixed(Rate::Top);
         let mut ahead = self.schedule.clone();
         self.dues.clear();
         for (index, desc) in descs.iter().enumerate().take(if is_top { TOP_RUN } else { LATE_RUN }) {
@@ -162,6 +163,16 @@ impl Session {
             failure,
         }
     }
+}
+
+/// Puts off what is left of a schedule where the sender was held up for too long to catch up with all of it; returns when the
+/// frame is due that was due at this time.
+fn catch_up(schedule: &mut Schedule, sender: &mut Sender, due: Nanos, now: Nanos) -> Nanos {
+    let shift = sender.timing().shift(due, now).unwrap_or_default();
+    if !shift.is_zero() {
+        schedule.put_off(shift);
+    }
+    due.after(shift)
 }
 
 /// The time where nobody waits for it.

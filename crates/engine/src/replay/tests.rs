@@ -217,3 +217,31 @@ fn what_has_nothing_to_send_ends_and_what_has_no_end_is_stopped() {
         assert!(numbers.iter().enumerate().all(|(index, number)| *number == index as u32 % 300));
     }
 }
+
+/// A clock that jumps ahead by a second when so many frames have left: nothing of this process ran meanwhile.
+struct HeldUp(Log, usize);
+
+impl clock::Clock for HeldUp {
+    fn utc(&self) -> Nanos {
+        let held = self.0.lock().unwrap().len() >= self.1;
+        clock::now().after(Duration::from_secs(u64::from(held)))
+    }
+
+    fn steady(&self) -> Nanos {
+        self.utc()
+    }
+}
+
+#[test]
+fn a_sender_that_was_held_up_catches_up_within_a_bound() {
+    let log = Log::default();
+    // 1,000 frames of 100 us: a second of delay is ten times as long as all of them.
+    let held = replay(1000, &[1], &log);
+    let report = Replay { pacing: Pacing::Recorded(1.0), ..held }.run_by(Box::new(HeldUp(Arc::clone(&log), 10)));
+    assert_eq!((report.sent.frames, report.failure.is_none()), (1000, true));
+    let timing = &report.timing;
+    // The first packet afterwards was due in a moment.
+    assert!(timing.shifted > Duration::from_millis(890), "{:?}", timing.shifted);
+    assert!(timing.behind.longer_than(LATE) >= 500, "what is caught up was late");
+    assert!(timing.behind.max() <= CATCH_UP + CATCH_UP / 16, "{:?}", timing.behind.max());
+}

@@ -29,10 +29,10 @@ impl Coming {
         self.sending[at] = self.places.at(place);
     }
 
-    /// Frames of a stream were taken.
-    pub fn sent(&self, place: u32, frames: &[Desc]) {
+    /// Frames of a stream were taken, each so many nanoseconds after it was due.
+    pub fn sent(&self, place: u32, frames: &[Desc], late: impl Fn(&Desc) -> u64) {
         if let Some(Some(sending)) = self.sending.get(place as usize) {
-            sending.add(frames);
+            sending.add(frames, late);
         }
     }
 

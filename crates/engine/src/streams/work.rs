@@ -5,7 +5,7 @@ use super::control::Listener;
 use super::watch::Showing;
 use crate::clock;
 use crate::sender::{FULL_STEP, Sender};
-use linerate_burst::Nanos;
+use linerate_burst::{Desc, Nanos};
 use linerate_generate::{News, Traffic};
 use linerate_port::PortError;
 use std::collections::HashSet;
@@ -44,6 +44,7 @@ impl Work {
     pub fn step(&mut self, sender: &mut Sender) -> Result<bool, PortError> {
         let Some(mut due) = self.next_due() else { return Ok(false) };
         let now = self.now(due, sender)?;
+        self.catch_up(sender, due, now);
         let (put_off, set) = (Duration::from_nanos(self.put_off), self.set);
         let start = self.start.after(put_off).shifted(set);
         let elapsed = now.0.saturating_sub(start.0).min(self.end.saturating_sub(1));
@@ -78,13 +79,13 @@ impl Work {
         if let Some(then) = self.then.as_mut().filter(|_| done == 0) {
             *then = then.after(FULL_STEP);
         }
+        let late = |desc: &Desc| now.0.saturating_sub(desc.time.after(put_off).shifted(set).0);
         if is_paced && self.then.is_none() {
-            let due = burst.descs()[..done].iter().map(|desc| desc.time.after(put_off).shifted(set));
-            due.for_each(|due| sender.timing().add(now.0.saturating_sub(due.0)));
+            burst.descs()[..done].iter().for_each(|desc| sender.timing().add(late(desc)));
         }
         self.obeyed();
         if let Some(coming) = &self.coming {
-            self.traffic.by_stream(done).for_each(|(place, frames)| coming.sent(place, frames));
+            self.traffic.by_stream(done).for_each(|(place, frames)| coming.sent(place, frames, late));
         }
         self.traffic.consume(done);
         if !self.ended.is_empty() {
@@ -92,6 +93,17 @@ impl Work {
         }
         self.show(now);
         Ok(true)
+    }
+
+    /// Puts off what is left of the schedule where the sender was held up for too long to catch up with all of it.
+    fn catch_up(&mut self, sender: &mut Sender, due: u64, now: Nanos) {
+        if self.then.is_some() || !self.traffic.is_paced() || due >= self.end {
+            return;
+        }
+        let due = self.start.after(Duration::from_nanos(self.put_off.saturating_add(due))).shifted(self.set);
+        if let Some(shift) = sender.timing().shift(due, now) {
+            self.put_off += shift.as_nanos() as u64;
+        }
     }
 
     /// The port has taken nothing for so long: the schedule waits, and does what streams are told.

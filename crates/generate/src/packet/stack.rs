@@ -257,10 +257,27 @@ fn below(first: &Layered<'_>, link: Link) -> Option<&'static str> {
     (!begins && !first.kind.below.is_empty()).then_some(first.kind.below)
 }
 
+/// Layers that may be missing between two others, where they do not go without saying.
+const BETWEEN: [&str; 3] = ["ppp", "eth", "snap"];
+
+/// What may be missing between two layers.
+fn between(outer: &Kind, inner: &Kind) -> Option<&'static str> {
+    let layer = |name: &'static str| Layered::usual(name).ok();
+    let (outer, inner) = (layer(outer.name())?, layer(inner.name())?);
+    BETWEEN
+        .into_iter()
+        .find(|name| layer(name).is_some_and(|layer| can_carry(&outer, &layer) && can_carry(&layer, &inner)))
+}
+
 fn cannot_carry(outer: &Kind, inner: &Kind) -> String {
+    let missing = between(outer, inner);
     let is_form = outer.protocol == inner.protocol;
     let (outer, inner) = (outer.name(), inner.name());
-    let advice = if is_form { format!(": {inner} is such a header itself, leave {outer} out") } else { String::new() };
+    let advice = match missing {
+        _ if is_form => format!(": {inner} is such a header itself, leave {outer} out"),
+        Some(missing) => format!(": write {outer}/{missing}/{inner}"),
+        None => String::new(),
+    };
     format!("cannot carry {inner}{advice}")
 }
 

@@ -207,6 +207,12 @@ impl Reader<'_> {
     fn one(self, part: &str) -> Result<u128, Wrong> {
         let part = part.trim();
         let most = u128::MAX >> (128 - self.bits);
+        if let Some((start, end)) = part.split_once('-')
+            && [start, end].iter().all(|end| self.format.parse(end.trim()).is_some())
+        {
+            let advice = format!("write {}..{}", start.trim(), end.trim());
+            return Err(Wrong::at(self.text, part, advice));
+        }
         match self.format.parse(part) {
             Some(value) if value <= most => Ok(value),
             Some(_) => Err(Wrong::at(self.text, part, format!("the field has {} bits: at most {most}", self.bits))),

@@ -113,7 +113,7 @@ fn stream(tester: &Tester, at: usize, described: Option<&Described>) -> Value {
     json!({
         "name": flow.name, "tx": flow.tx, "rx": flow.rx, "packet": flow.text.chars().take(MOST_TEXT).collect::<String>(),
         "least": least, "most": most, "rate": rate, "state": state, "sent": figures.tx.frames,
-        "sent_per_s": lately(figures.tx.frame_rate), "received": known(figures.rx.frames),
+        "late": figures.late, "sent_per_s": lately(figures.tx.frame_rate), "received": known(figures.rx.frames),
         "received_per_s": known(0).and_then(|_| lately(figures.rx.frame_rate)), "lost": known(lost),
         "reordered": known(figures.reordered), "corrupted": known(figures.corrupted),
         "duplicated": known(figures.rx.frames.saturating_sub(figures.distinct)),

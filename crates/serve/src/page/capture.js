@@ -47,7 +47,8 @@ export function open(main, page, [name]) {
     const none = answer.frames === 0 ? (answer.is_on ? ": nothing came so far" : ": start a capture") : "";
     text(told, `${count(answer.frames)} frames${which}${dropped}; ${answer.is_on ? "taking more" : "stopped"}${none}`);
     rows.body.replaceChildren(...answer.rows.map((row) => {
-      const line = el("tr", { "data-frame": row.number, class: row.number === chosen ? "chosen" : null },
+      const line = el("tr", { "data-frame": row.number, class: row.number === chosen ? "chosen" : null,
+        onclick: (event) => event.target.closest("button") || look(row.number) },
         el("td", { class: "number" }, button(count(row.number), () => look(row.number), { "aria-label": `frame ${row.number}` })),
         el("td", {}, day(row.time_ns)), el("td", { class: "number" }, row.length), el("td", { class: "long mono" }, row.summary));
       return line;

@@ -9,7 +9,7 @@ export { remember };
 const PORTS = [["port"], ["link"], ["line", ""], ["sent", "", true], ["sent", "frames/s", true], ["received", "", true],
   ["received", "frames/s", true], ["sent", "bits/s, L1", true], ["capture"], ["remark"]];
 const STREAMS = [["chosen"], ["stream"], ["state"], ["from, to"], ["size", "bytes", true], ["rate asked for", "", true], ["sent", "", true],
-  ["sent", "frames/s", true], ["received", "", true], ["received", "frames/s", true], ["lost", "", true], ["reordered", "", true],
+  ["sent", "frames/s", true], ["late", "", true], ["received", "", true], ["received", "frames/s", true], ["lost", "", true], ["reordered", "", true],
   ["duplicated", "", true], ["latency p50", "us", true], ["p99", "us", true], ["max", "us", true], ["do"]];
 
 export function open(main, page) {
@@ -21,7 +21,10 @@ export function open(main, page) {
   const rows = { ports: new Map(), streams: new Map() };
   const chosen = () => [...rows.streams.values()].filter((row) => row.box.checked).map((row) => row.name);
   const doing = (what, names = chosen()) =>
-    page.attempt(() => post("traffic", { do: what, ...(names.length > 0 ? { streams: names } : {}) }));
+    page.attempt(() => {
+      if (what === "start" && rows.streams.size === 0) throw new Error("there are no streams to start: make one first");
+      return post("traffic", { do: what, ...(names.length > 0 ? { streams: names } : {}) });
+    });
   const actions = [["start", "Start"], ["stop", "Stop"], ["pause", "Pause"], ["resume", "Go on"]].map(([what, label]) =>
     button(label, () => doing(what), { "data-do": what, class: what === "start" ? "main" : null }));
   main.append(
@@ -64,7 +67,7 @@ export function open(main, page) {
       if (event.key === "Escape") rate.value = made.shown;
     });
     rate.addEventListener("change", apply);
-    cells[16].append(el("span", { class: "bar" },
+    cells[17].append(el("span", { class: "bar" },
       button("Copy", () => copy(stream.name, page), { "aria-label": `copy ${stream.name}` }),
       button("Remove", () => page.attempt(() => patch("streams", { streams: [], remove: [stream.name] })), { "aria-label": `remove ${stream.name}` })));
     streams.body.append(made.row);
@@ -94,11 +97,11 @@ export function open(main, page) {
       row.cells[2].dataset.state = stream.state;
       const late = stream.latency_ns;
       const values = [null, null, stream.state, `${stream.tx} > ${stream.rx.join(", ") || "-"}`,
-        stream.least === stream.most ? stream.least : `${stream.least} to ${stream.most}`, null, count(stream.sent), count(stream.sent_per_s),
+        stream.least === stream.most ? stream.least : `${stream.least} to ${stream.most}`, null, count(stream.sent), count(stream.sent_per_s), count(stream.late),
         count(stream.received), count(stream.received_per_s), count(stream.lost), count(stream.reordered), count(stream.duplicated),
         micros(late?.p50), micros(late?.p99), micros(late?.most)];
       values.forEach((value, index) => value !== null && text(row.cells[index], value));
-      row.cells[10].classList.toggle("bad", stream.lost > 0);
+      row.cells[11].classList.toggle("bad", stream.lost > 0);
       row.rate.disabled = figures.set_by === "otg";
       if (row.shown !== stream.rate && document.activeElement !== row.rate) row.rate.value = row.shown = stream.rate;
     }
@@ -107,12 +110,20 @@ export function open(main, page) {
     pages.show(figures.streams_from, figures.streams.length, figures.streams_in_all);
     if (figures.streams_from > 0 && figures.streams.length === 0) page.look(0);
     const active = figures.streams_active;
-    const word = figures.measure.is_running ? "a measurement is running" : active > 0 ? `${count(active)} sent or paused` : "nothing is sent";
+    const word = figures.measure.is_running ? "a measurement is running" : active > 0 ? states(figures, active) : "nothing is sent";
     text(summary, word);
     actions.forEach((action) => { action.title = figures.measure.is_running ? "a measurement is running" : ""; });
     drawn.update();
   }
   return { update, close: drawn.close };
+}
+
+/** How many streams are sent, and how many are paused; of streams on other pages only how many there are together. */
+function states(figures, active) {
+  const of = (state) => figures.streams.filter((stream) => stream.state === state).length;
+  const [sent, paused] = [of("sending"), of("paused")];
+  if (sent + paused < active) return `${count(active)} active`;
+  return [sent > 0 && `${count(sent)} sent`, paused > 0 && `${count(paused)} paused`].filter(Boolean).join(", ");
 }
 
 /** What a port sends, in bits at layer 1, and how much of its line that is. */

@@ -36,7 +36,7 @@ impl Tester {
         let mut tx = Figures { frames, bytes: running.sending.bytes() + FCS * frames, ..Figures::default() };
         running.rates.fill(&mut tx, &mut rx);
         let line = self.ports[running.tx].line;
-        FlowFigures { tx, rx, line, ..figures }
+        FlowFigures { tx, rx, line, late: running.sending.late(), ..figures }
     }
 
     /// What a port of the configuration has done.

@@ -215,6 +215,7 @@ impl Tester {
             (&mut figures.reordered, before.reordered),
             (&mut figures.corrupted, before.corrupted),
             (&mut figures.missing, before.missing),
+            (&mut figures.late, before.late),
         ] {
             *now = now.saturating_sub(before);
         }

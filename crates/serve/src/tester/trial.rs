@@ -25,12 +25,16 @@ pub struct Way {
     pub set: StreamSet,
     /// How long that should take.
     pub seconds: f64,
+    /// A packet that leaves more than this after it was due is late.
+    pub late_after: Duration,
 }
 
 /// What came of it.
 pub struct Came {
     /// Frames that each stream has sent, by its number.
     pub sent: Vec<u64>,
+    /// Packets that left late.
+    pub late: u64,
     /// From the first frame to the last.
     pub elapsed: Duration,
     /// The account of the port where they should come, of this trial alone.
@@ -170,7 +174,9 @@ impl Tester {
             if let Some(failure) = port.transmitter.failure() {
                 return Err(format!("{}: {failure}", port.name));
             }
-            all.push(port.transmitter.begin(way.set.streams.clone(), key).map_err(|wrong| wrong.to_string())?);
+            let (streams, late_after) = (way.set.streams.clone(), way.late_after);
+            let begun = port.transmitter.begin_late_after(streams, key, late_after);
+            all.push(begun.map_err(|wrong| wrong.to_string())?);
         }
         Ok(all)
     }
@@ -241,7 +247,8 @@ impl Tester {
                 (frames > 0).then_some((cause, frames))
             };
             let losses = after.causes.into_iter().filter_map(more).collect();
-            all.push(Came { sent, elapsed, check, losses, failure });
+            let late = sending.iter().map(|sending| sending.late()).sum();
+            all.push(Came { sent, late, elapsed, check, losses, failure });
         }
         self.renew();
         all

@@ -70,6 +70,12 @@ fn flags(names: &[&str], text: &str) -> Option<u128> {
         return Some(0);
     }
     let bit = |name: &str| names.iter().position(|of| *of == name).map(|bit| 1u128 << bit);
+    // As tcpdump and Scapy write them: S, SA, PA.
+    if names.starts_with(&["fin", "syn"]) && !text.is_empty() && text.bytes().all(|letter| letter.is_ascii_uppercase())
+    {
+        let of = |letter: char| names.iter().find(|name| name.starts_with(letter.to_ascii_lowercase()));
+        return text.chars().try_fold(0, |value, letter| Some(value | bit(of(letter)?)?));
+    }
     text.split('+').try_fold(0, |value, name| Some(value | bit(name)?))
 }
 
@@ -128,5 +134,15 @@ mod tests {
                 assert_eq!(format.parse(bad), None, "{format:?} {bad}");
             }
         }
+    }
+
+    #[test]
+    fn flags_of_tcp_are_written_by_letters_too() {
+        let tcp = Format::Flags(&["fin", "syn", "rst", "psh", "ack", "urg", "ece", "cwr", "ae"]);
+        for (letters, names) in [("S", "syn"), ("SA", "syn+ack"), ("FPU", "fin+psh+urg"), ("EC", "ece+cwr")] {
+            assert_eq!(tcp.parse(letters), tcp.parse(names), "{letters}");
+        }
+        assert_eq!((tcp.parse("SX"), tcp.parse("sa"), tcp.parse("")), (None, None, None));
+        assert_eq!(Format::Flags(&["a", "b"]).parse("A"), None);
     }
 }

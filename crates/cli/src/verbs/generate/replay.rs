@@ -13,7 +13,7 @@ use crate::view::rates::{Rates, grouped};
 use crate::view::terminal::{fail, result, result_document, shown};
 use linerate_backends::REGISTRY;
 use linerate_backends::pcap::Recording;
-use linerate_engine::replay::{Edits, Memory, Replay, ReplayReport, SMALL};
+use linerate_engine::replay::{Edits, LATE, Memory, Replay, ReplayReport, SMALL};
 use linerate_engine::{Progress, Stop};
 use linerate_generate::rate::Asked;
 use linerate_generate::rewrite::{Rule, Shift};
@@ -194,7 +194,7 @@ pub fn summary(pacing: Pacing, replayed: &ReplayReport, is_whole: bool) -> Strin
     if replayed.at_once {
         text += WRITTEN_AT_ONCE;
     } else if pacing != Pacing::Fixed(Rate::Top) {
-        text += &report::timing(&replayed.timing.behind, &replayed.timing.gap_error);
+        text += &report::timing(&replayed.timing);
     }
     text
 }
@@ -222,6 +222,8 @@ struct ReplayJson {
     gap_error_p50_us: Option<f64>,
     gap_error_p99_us: Option<f64>,
     gap_error_max_us: Option<f64>,
+    late: Option<u64>,
+    shifted_us: Option<f64>,
     failure: Option<String>,
     #[serde(flatten)]
     ledger: LedgerJson,
@@ -264,6 +266,8 @@ impl ReplayJson {
             gap_error_p50_us: timed(gap.quantile(0.5)),
             gap_error_p99_us: timed(gap.quantile(0.99)),
             gap_error_max_us: timed(gap.max()),
+            late: (!report.at_once).then(|| behind.longer_than(LATE)),
+            shifted_us: timed(report.timing.shifted),
             failure: report.failure.as_ref().map(ToString::to_string),
             ledger: LedgerJson::new(&report.ledger),
         }

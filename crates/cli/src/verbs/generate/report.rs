@@ -10,6 +10,7 @@ use crate::view::terminal::{fail, result, result_document, result_line};
 use linerate_burst::{Interface, Ledger};
 use linerate_engine::AnsweringReport;
 use linerate_engine::check::CheckReport;
+use linerate_engine::replay::{CATCH_UP, LATE, Timing};
 use linerate_engine::streams::{Control, StreamsReport};
 use linerate_generate::check::{FrameCounts, StreamRow, Summary};
 use linerate_generate::stream::StreamSet;
@@ -206,16 +207,15 @@ impl Outcome<'_> {
         if self.live {
             return format!("  behind schedule: {:.1} us on average, {:.1} us at most\n", micros(mean), micros(max));
         }
-        timing(&self.sent.timing.behind, &self.sent.timing.gap_error)
+        timing(&self.sent.timing)
     }
 
     fn json<'a>(&'a self, checked: Option<&'a Checked>) -> GenerateJson<'a> {
         let sent = &self.sent;
         let seconds = sent.elapsed.as_secs_f64();
         let (max, mean) = sent.behind;
-        let quantile = |delays: &Delays, part| {
-            (!self.live && self.is_paced() && !self.at_once).then(|| micros(delays.quantile(part)))
-        };
+        let timed = !self.live && self.is_paced() && !self.at_once;
+        let quantile = |delays: &Delays, part| timed.then(|| micros(delays.quantile(part)));
         let rows: HashMap<u32, &StreamRow> =
             checked.iter().flat_map(|checked| &checked.rows).map(|row| (row.stream, row)).collect();
         let by_number = self.names.by_stream(&sent.per_stream);
@@ -244,6 +244,8 @@ impl Outcome<'_> {
             gap_error_p50_us: quantile(&sent.timing.gap_error, 0.5),
             gap_error_p99_us: quantile(&sent.timing.gap_error, 0.99),
             gap_error_max_us: quantile(&sent.timing.gap_error, 1.0),
+            late: timed.then(|| sent.timing.behind.longer_than(LATE)),
+            shifted_us: timed.then(|| micros(sent.timing.shifted)),
             streams: (0..sent.per_stream.len()).flat_map(numbers).map(stream).collect(),
             check: checked.map(CheckJson::new),
             failure: sent.failure.as_ref().map(ToString::to_string),
@@ -261,12 +263,23 @@ pub fn summary(sent: Sent, elapsed: Duration, asked: Option<f64>, ledger: &Ledge
 }
 
 /// How far from the schedule frames left.
-pub fn timing(behind: &Delays, gap_error: &Delays) -> String {
+pub fn timing(timing: &Timing) -> String {
+    let Timing { behind, gap_error, shifted, .. } = timing;
     let figures = |delays: &Delays| {
         let [p50, p99, max] = [delays.quantile(0.5), delays.quantile(0.99), delays.max()].map(micros);
         format!("p50 {p50:.1} us, p99 {p99:.1} us, at most {max:.1} us")
     };
-    format!("  behind schedule: {}\n  gap error: {}, by the sender's clock\n", figures(behind), figures(gap_error))
+    let mut text =
+        format!("  behind schedule: {}\n  gap error: {}, by the sender's clock\n", figures(behind), figures(gap_error));
+    let late = behind.longer_than(LATE);
+    if late > 0 {
+        text += &format!("  late: {} left more than {} ms after they were due\n", grouped(late), LATE.as_millis());
+    }
+    if !shifted.is_zero() {
+        let (shifted, bound) = (shifted.as_secs_f64() * 1e3, CATCH_UP.as_millis());
+        text += &format!("  held up: the schedule went on {shifted:.1} ms later; only {bound} ms are caught up\n");
+    }
+    text
 }
 
 /// Microseconds.
@@ -337,6 +350,10 @@ struct GenerateJson<'a> {
     gap_error_p50_us: Option<f64>,
     gap_error_p99_us: Option<f64>,
     gap_error_max_us: Option<f64>,
+    /// Packets that left more than 1 ms after they were due.
+    late: Option<u64>,
+    /// How much later the end of the schedule became.
+    shifted_us: Option<f64>,
     streams: Vec<StreamJson<'a>>,
     check: Option<CheckJson<'a>>,
     failure: Option<String>,

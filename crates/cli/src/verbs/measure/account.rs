@@ -1,6 +1,7 @@
 //! What came of a trial.
 
 use linerate_engine::check::CheckReport;
+use linerate_engine::replay;
 use linerate_engine::streams::StreamsReport;
 use linerate_generate::check::{Check, Delay, StreamRow};
 use linerate_generate::stream::StreamSet;
@@ -13,6 +14,16 @@ use std::time::Duration;
 const FORGIVEN: f64 = 10e-6;
 /// Where more than this part was not sent, it was the tester that could not.
 const LIMITED: f64 = 0.001;
+/// A packet is late when it left more than this many gaps of its load after it was due, and no sooner than this duration.
+const LATE: (f64, Duration) = (10.0, replay::LATE);
+/// Where more than this part was sent late, the load was not the one asked for.
+const LIMITED_LATE: f64 = 0.01;
+
+/// How long after it was due a packet of this load (packets per second) is late.
+pub fn late_after(load: f64) -> Duration {
+    let gaps = if load > 0.0 { LATE.0 / load } else { 0.0 };
+    Duration::try_from_secs_f64(gaps).unwrap_or(Duration::MAX).max(LATE.1)
+}
 
 /// Numbers of frames.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
@@ -23,6 +34,8 @@ pub struct Counts {
     pub sent: u64,
     /// Of those to be sent; what is forgiven is not in it.
     pub unsent: u64,
+    /// Of those sent: packets that left late, which a device may lose because they come in lumps.
+    pub late: u64,
     /// Distinct frames that came undamaged.
     pub received: u64,
     /// Sent, and not received so.
@@ -109,6 +122,7 @@ impl Counts {
             (&mut self.intended, other.intended),
             (&mut self.sent, other.sent),
             (&mut self.unsent, other.unsent),
+            (&mut self.late, other.late),
             (&mut self.received, other.received),
             (&mut self.lost, other.lost),
             (&mut self.duplicated, other.duplicated),
@@ -132,6 +146,8 @@ pub struct Made<'a> {
     pub check: &'a Check,
     pub elapsed: Duration,
     pub behind_p99_us: Option<f64>,
+    /// Packets that left late.
+    pub late: u64,
     /// What the tester itself lost.
     pub losses: BTreeMap<&'static str, u64>,
     pub lost_by_tester: u64,
@@ -139,8 +155,8 @@ pub struct Made<'a> {
 }
 
 impl<'a> Made<'a> {
-    /// Of a sender and a receiver that have ended.
-    pub fn new(sent: &'a StreamsReport, received: &'a CheckReport) -> Self {
+    /// Of a sender and a receiver that have ended, where packets of this load were sent.
+    pub fn new(sent: &'a StreamsReport, received: &'a CheckReport, load: f64) -> Self {
         let behind = &sent.timing.behind;
         let losses = sent.ledger.losses().into_iter().chain(received.run.ledger.losses());
         let failures =
@@ -151,6 +167,7 @@ impl<'a> Made<'a> {
             check: &received.check,
             elapsed: sent.elapsed,
             behind_p99_us: (behind.count() > 0).then(|| behind.quantile(0.99).as_secs_f64() * 1e6),
+            late: behind.longer_than(late_after(load)),
             losses: losses.map(|(count, frames)| (count.name(), frames)).collect(),
             lost_by_tester: received.run.ledger.lost(),
             failure: failures.into_iter().flatten().next(),
@@ -191,6 +208,7 @@ impl Way {
                 intended,
                 sent: frames,
                 unsent,
+                late: made.late,
                 received: came,
                 lost: frames - came,
                 loss_ratio: loss_ratio(frames + unsent, came),
@@ -213,9 +231,11 @@ impl Way {
 
     /// What the tester itself did not do.
     pub fn own_fault(&self) -> Option<String> {
-        let Counts { intended, unsent, lost_by_tester, .. } = self.counts;
+        let Counts { intended, sent, unsent, late, lost_by_tester, .. } = self.counts;
+        let behind = self.behind_p99_us.map_or_else(String::new, |us| format!(" (p99 {us:.0} us)"));
         let own = [
             (unsent as f64 > LIMITED * intended as f64, format!("did not send {unsent} of {intended} frames")),
+            (late as f64 > LIMITED_LATE * sent as f64, format!("sent {late} of {sent} packets late{behind}")),
             (lost_by_tester > 0, format!("lost {lost_by_tester} frames at its own receiving port")),
         ];
         let own: Vec<String> = own.into_iter().filter(|(is, _)| *is).map(|(_, what)| what).collect();
@@ -251,10 +271,31 @@ impl Account {
         account
     }
 
+    /// Whether the packets that were lost may be those that the tester sent late.
+    pub fn is_loss_doubtful(&self) -> bool {
+        let Counts { lost, late, .. } = self.counts;
+        lost > 0 && lost <= late
+    }
+
+    /// What to look at where packets were sent, and not one arrived anywhere.
+    pub fn nothing_arrived(&self) -> Option<String> {
+        let is_silent = |way: &Way| {
+            let Counts { sent, received, corrupted, lost_by_tester, .. } = way.counts;
+            sent > 0 && received + corrupted + lost_by_tester == 0
+        };
+        let way = self.ways.first().filter(|_| self.ways.iter().all(is_silent))?;
+        Some(nothing_arrived(&way.to))
+    }
+
     /// Frames a second that came through, in all directions together, in so many seconds.
     pub fn forwarded(&self, seconds: f64) -> f64 {
         self.counts.received as f64 / seconds
     }
+}
+
+/// What to look at where nothing arrives at a port.
+pub fn nothing_arrived(port: &str) -> String {
+    format!("nothing arrived at {port}: check the cabling, the addresses (-k), --answer and --gateway")
 }
 
 #[cfg(test)]

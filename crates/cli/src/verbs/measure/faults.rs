@@ -13,6 +13,7 @@ use linerate_engine::Stop;
 use linerate_generate::stream::StreamSet;
 use linerate_measure::trial::loss_ratio;
 use linerate_measure::{Found, Goal, Limits, Verdict};
+use serde_json::Value;
 use std::cell::RefCell;
 
 #[derive(Parser)]
@@ -22,20 +23,22 @@ struct Alone {
     args: Args,
 }
 
-/// Of so many frames, in which trial, the device loses some and the tester others.
+/// Of so many frames, in which trial, the device loses some and the tester others; the tester sends some late.
 struct Device<F>(Stop, RefCell<(u64, F)>);
 
-impl<F: FnMut(u64, u64) -> (u64, u64)> Trials for Device<F> {
+impl<F: FnMut(u64, u64) -> (u64, u64, u64)> Trials for Device<F> {
     fn run(&self, sets: &[StreamSet], frames: &Frames, _: u64, _: Option<Beside<'_>>) -> anyhow::Result<Account> {
         let (trial, came) = &mut *self.1.borrow_mut();
         *trial += 1;
         let sent = sets.first().map_or(0, |set| frames.intended(set).unwrap_or(0));
-        let (lost, lost_by_tester) = came(*trial, sent);
+        let (lost, lost_by_tester, late) = came(*trial, sent);
         let received = sent - lost - lost_by_tester;
         let loss_ratio = loss_ratio(sent, received);
         let lost = sent - received;
-        let counts = Counts { intended: sent, sent, received, lost, loss_ratio, lost_by_tester, ..Counts::default() };
-        Ok(Account::new(vec![Way { counts, seconds: 1.0, ..Way::default() }]))
+        let counts =
+            Counts { intended: sent, sent, late, received, lost, loss_ratio, lost_by_tester, ..Counts::default() };
+        let to = "mem:b".to_owned();
+        Ok(Account::new(vec![Way { to, counts, seconds: 1.0, ..Way::default() }]))
     }
 
     fn resets(&self) -> Option<&Helper> {
@@ -49,10 +52,11 @@ impl<F: FnMut(u64, u64) -> (u64, u64)> Trials for Device<F> {
 
 /// One test on a device with a throughput of 50,000 of 100,000 frames/s, as a document.
 fn tested(
-    device: impl FnMut(u64, u64) -> (u64, u64),
+    device: impl FnMut(u64, u64) -> (u64, u64, u64),
     test: impl Fn(&mut Measurement<'_>, &Sized<'_>) -> anyhow::Result<()>,
-) -> serde_json::Value {
-    let method = ["--method", "rfc2544", "--short", "--repeat", "3", "--burst-limit", "0.1", "--settle", "0"];
+) -> Value {
+    let method =
+        ["--method", "rfc2544", "--short", "--repeat", "3", "--burst-limit", "0.1", "--settle", "0", "--trial", "1"];
     let args = [&["--to", "mem:a", "--check", "mem:b", "--size", "256", "--quiet"], &method[..]].concat();
     let Alone { args } = Alone::parse_from(args);
     let plan = Plan::new(&args).unwrap();
@@ -64,12 +68,15 @@ fn tested(
     report.sizes.push(size);
     let bench = Device(Stop::new(), RefCell::new((0, device)));
     let files = Files::default();
-    let mut measurement = Measurement { args: &args, plan, bench: &bench, until: None, report, files, number: 0 };
+    let mut measurement =
+        Measurement { args: &args, plan, bench: &bench, until: None, report, files, number: 0, repeated: 0 };
     let sets = super::sets(&args, 256).unwrap();
     let limits = Limits { least: 1e3, greatest: 1e5 };
     let sized = Sized { size: 256, sets: &sets, limits, tester: None, line: Some(1e9) };
-    test(&mut measurement, &sized).unwrap();
-    serde_json::to_value(&measurement.report).unwrap()["sizes"][0].take()
+    let failure = test(&mut measurement, &sized).err().map(|error| error.to_string());
+    let mut found = serde_json::to_value(&measurement.report).unwrap()["sizes"][0].take();
+    found["failed"] = failure.into();
+    found
 }
 
 /// A queue of 100 frames that is drained at half the rate takes bursts of 200.
@@ -79,30 +86,86 @@ fn queue(sent: u64) -> u64 {
 
 #[test]
 fn a_burst_that_the_tester_lost_a_part_of_is_sent_again() {
-    let alone = tested(|_, sent| (queue(sent), 0), |all, sized| all.bursts(sized));
-    let third = |trial: u64, sent: u64| (queue(sent), u64::from(trial.is_multiple_of(3)));
+    let alone = tested(|_, sent| (queue(sent), 0, 0), |all, sized| all.bursts(sized));
+    let third = |trial: u64, sent: u64| (queue(sent), u64::from(trial.is_multiple_of(3)), 0);
     let found = tested(third, |all, sized| all.bursts(sized));
     assert_eq!(alone["bursts"]["frames"].as_array().unwrap().len(), 3);
     assert_eq!(found["bursts"]["frames"], alone["bursts"]["frames"], "{found}");
     assert!(found["bursts"]["trials"].as_u64() > alone["bursts"]["trials"].as_u64());
-    let always = tested(|_, sent| (queue(sent), 1), |all, sized| all.bursts(sized));
+    let always = tested(|_, sent| (queue(sent), 1, 0), |all, sized| all.bursts(sized));
     let bursts = &always["bursts"];
     assert!(bursts["mean"].is_null() && bursts["tester"].as_str().unwrap().contains("lost 1 frames"), "{bursts}");
+    let late = tested(|_, sent| (queue(sent).max(1), 0, sent / 2), |all, sized| all.bursts(sized));
+    assert!(late["bursts"]["tester"].as_str().unwrap().contains("packets late"), "{late}");
+}
+
+/// Trials of a test by their number of frames lost.
+fn lost(found: &Value) -> Vec<u64> {
+    found["trials"].as_array().unwrap().iter().map(|trial| trial["lost"].as_u64().unwrap()).collect()
 }
 
 #[test]
-fn other_tests_say_where_the_tester_was_at_fault() {
-    let first = |trial: u64, _: u64| (5, u64::from(trial == 1) * 7);
-    let found = tested(first, |all, sized| all.mrr(sized));
-    assert_eq!((&found["forwarding"]["limited"], found["forwarding"]["tester"].is_string()), (&1.into(), true));
-    let found = tested(first, |all, sized| all.latency(sized));
-    let is_named = |run: &serde_json::Value| run[0]["tester"].is_string();
-    let runs = found["latency"]["runs"].as_array().unwrap();
-    assert_eq!(runs.iter().map(is_named).collect::<Vec<_>>(), [true, false, false]);
-    let found = tested(first, |all, sized| all.recovery(sized));
-    let runs = found["recovery"]["runs"].as_array().unwrap();
-    assert_eq!(runs.iter().map(is_named).collect::<Vec<_>>(), [true, false, false]);
-    assert!(found["recovery"]["mean_s"].is_number());
-    let found = tested(|_, _| (0, 1), |all, sized| all.recovery(sized));
-    assert!(found["recovery"]["mean_s"].is_null(), "no run is of the device alone: {found}");
+fn a_trial_in_which_the_tester_was_at_fault_is_repeated_a_few_times() {
+    for fault in [|_: u64| (0, 7, 0), |sent: u64| (3, 0, sent / 50)] {
+        let first = |trial: u64, sent: u64| if trial == 1 { fault(sent) } else { (5, 0, 0) };
+        let found = tested(first, |all, sized| all.mrr(sized));
+        assert_eq!((&found["forwarding"]["limited"], &found["forwarding"]["tester"]), (&0.into(), &Value::Null));
+        assert_eq!(found["trials"].as_array().unwrap().len(), 4, "three runs, and the one that counts for nothing");
+        let found = tested(|_, sent| fault(sent), |all, sized| all.mrr(sized));
+        assert_eq!((&found["forwarding"]["limited"], found["forwarding"]["tester"].is_string()), (&3.into(), true));
+        assert_eq!(found["trials"].as_array().unwrap().len(), 12, "each run was repeated three times");
+        let found = tested(|_, sent| fault(sent), |all, sized| all.latency(sized));
+        let runs = found["latency"]["runs"].as_array().unwrap();
+        assert!(runs.iter().all(|run| run[0]["tester"].is_string()), "{found}");
+        let found = tested(first, |all, sized| all.recovery(sized));
+        assert!(found["recovery"]["mean_s"].is_number() && lost(&found).len() == 4, "{found}");
+        let found = tested(|_, sent| fault(sent), |all, sized| all.recovery(sized));
+        assert!(found["recovery"]["mean_s"].is_null(), "no run is of the device alone: {found}");
+        let found = tested(|_, sent| fault(sent), |all, sized| all.loss(sized));
+        assert!(found["loss"].as_array().unwrap().iter().all(|step| step["tester"].is_string()), "{found}");
+    }
+}
+
+/// A device that forwards 50,000 frames/s, and a short queue that packets in lumps do not fit into.
+fn searched(late: impl Fn(u64) -> u64) -> Value {
+    let device = |trial: u64, sent: u64| match late(trial) {
+        0 => (sent.saturating_sub(50_000), 0, 0),
+        late => (sent.saturating_sub(50_000).max(late), 0, late),
+    };
+    tested(device, |all, sized| all.search(sized))
+}
+
+#[test]
+fn what_is_lost_because_packets_left_late_bounds_no_rate() {
+    let result = |found: &Value| found["results"][0].clone();
+    let quiet = result(&searched(|_| 0));
+    assert_eq!(quiet["verdict"], "regular", "{quiet}");
+    let now_and_then = result(&searched(|trial| if trial.is_multiple_of(4) { 40 } else { 0 }));
+    assert_eq!(now_and_then, quiet, "a trial that is repeated counts for nothing");
+    let always = result(&searched(|_| 40));
+    assert_eq!(always["verdict"], "limited by the tester", "{always}");
+    let held = tested(|_, sent| (0, 0, sent / 2), |all, sized| all.search(sized));
+    assert_eq!(result(&held)["verdict"], "limited by the tester", "what held was no load: {held}");
+}
+
+#[test]
+fn nothing_is_measured_where_nothing_arrives() {
+    type Test = fn(&mut Measurement<'_>, &Sized<'_>) -> anyhow::Result<()>;
+    let tests: [Test; 7] = [
+        |all, sized| all.search(sized),
+        |all, sized| all.mrr(sized),
+        |all, sized| all.latency(sized),
+        |all, sized| all.loss(sized),
+        |all, sized| all.bursts(sized),
+        |all, sized| all.recovery(sized),
+        |all, sized| all.soak(sized),
+    ];
+    for test in tests {
+        let found = tested(|_, sent| (sent, 0, 0), test);
+        let failed = found["failed"].as_str().unwrap_or_default();
+        assert!(failed.starts_with("nothing arrived at mem:b: check the cabling"), "{found}");
+        assert_eq!(found["trials"].as_array().unwrap().len(), 1, "{found}");
+    }
+    let later = tested(|trial, sent| (if trial == 1 { 0 } else { sent }, 0, 0), |all, sized| all.mrr(sized));
+    assert!(later["failed"].is_null(), "that is an answer of the device: {later}");
 }

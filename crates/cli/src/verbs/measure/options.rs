@@ -48,6 +48,9 @@ pub struct Args {
     /// The port to receive on
     #[arg(long, value_name = "PORT")]
     pub check: String,
+    /// Name of the device under test, for reports
+    #[arg(long, value_name = "NAME")]
+    pub device: Option<String>,
     /// Measure both directions at once: the same frames go back, with their addresses exchanged
     #[arg(long)]
     pub both: bool,

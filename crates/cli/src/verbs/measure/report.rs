@@ -18,7 +18,7 @@ use super::account::Account;
 use super::options::{Args, Method};
 use super::plan::Plan;
 use super::trial::Direction;
-use crate::view::rates::grouped;
+use crate::view::rates::{bits_per_second, grouped};
 use crate::view::table::table;
 use linerate_generate::rate::{FCS, L1_OVERHEAD};
 use linerate_measure::{Ask, Found, Goal, Limits, Verdict};
@@ -29,6 +29,10 @@ use serde::Serialize;
 pub struct Report {
     schema: &'static str,
     version: &'static str,
+    /// The command line; nothing where a server was asked.
+    pub command: String,
+    /// The name of the device under test.
+    device: Option<String>,
     /// `running`, `done`, `interrupted`, `time is over` or `failed`.
     pub state: &'static str,
     method: &'static str,
@@ -162,6 +166,8 @@ impl Report {
         Report {
             schema: "linerate/measure/1",
             version: env!("CARGO_PKG_VERSION"),
+            command: String::new(),
+            device: args.device.clone(),
             state: "running",
             method,
             tests: plan.tests.iter().map(|test| test.name()).collect(),
@@ -197,6 +203,32 @@ impl Report {
     /// Whether a result is of this kind.
     pub fn has(&self, verdict: Verdict) -> bool {
         self.results().any(|(_, result)| result.verdict == verdict.name())
+    }
+
+    /// What was found, in a sentence.
+    fn summary(&self) -> String {
+        let found = self.results().filter_map(|(size, result)| {
+            let (frames, gbps) = (result.lower?, result.gbps_l1?);
+            let doubt = if result.verdict == "regular" { String::new() } else { format!(" ({})", result.verdict) };
+            let rate = format!("{} frames/s, {}", grouped(frames.round() as u64), bits_per_second(gbps));
+            Some(format!("{} bytes, {}: {rate}{doubt}", size.size, result.goal))
+        });
+        let found: Vec<String> = found.collect();
+        let forwarded = self.sizes.iter().filter_map(|size| {
+            let mean = size.forwarding.as_ref()?.mean;
+            Some(format!("{} bytes: {} frames/s came through", size.size, grouped(mean.round() as u64)))
+        });
+        let soaked = self.sizes.iter().filter_map(|size| Some(format!("the load was {}", size.soak.as_ref()?.verdict)));
+        let steps = self.services.iter().map(|step| step.verdict);
+        let verdicts: Vec<&str> = steps.chain(self.performance.iter().map(|row| row.verdict)).collect();
+        let passed = verdicts.iter().filter(|verdict| **verdict == "pass").count();
+        let services =
+            (!verdicts.is_empty()).then(|| format!("{passed} of {} steps of services passed", verdicts.len()));
+        let all: Vec<String> = found.into_iter().chain(forwarded).chain(soaked).chain(services).collect();
+        match &self.failure {
+            Some(failure) => format!("failed: {failure}"),
+            None => all.join("; "),
+        }
     }
 
     /// The results, for people.

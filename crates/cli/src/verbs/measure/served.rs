@@ -3,7 +3,7 @@
 //! A document says what is asked for, by the names of the options; so it is read, checked and explained as they are. What needs
 //! rights, or a port of its own, is not to be had there: files, commands of whoever asks, frames at top speed.
 
-use super::account::{Account, Made, Way};
+use super::account::{Account, Made, Way, late_after};
 use super::options::{Args, Method};
 use super::plan::Plan;
 use super::report::{Environment, Files, Report};
@@ -32,6 +32,7 @@ use std::time::Duration;
 const OPTIONS: &[&str] = &[
     "to",
     "check",
+    "device",
     "both",
     "packet",
     "ipv6",
@@ -217,7 +218,7 @@ fn measure(
     let until = args.duration.map(|seconds| super::seconds("duration", seconds)).transpose()?;
     let until = until.map(|duration| std::time::Instant::now() + duration);
     let mut measurement =
-        Measurement { args: &args, plan, bench: &at, until, report, files: Files::told(tell), number: 0 };
+        Measurement { args: &args, plan, bench: &at, until, report, files: Files::told(tell), number: 0, repeated: 0 };
     measurement.foretell(sizes.len())?;
     measurement.run(services.as_deref(), &sizes, &sets, line)?;
     measurement.report.state = measurement.state();
@@ -261,6 +262,7 @@ impl Trials for At<'_> {
             rx: rx.clone(),
             set: timed(set, frames),
             seconds,
+            late_after: late_after(frames.load(set)),
         };
         let ways: Vec<tester::Way> = sets.iter().zip([(to, check), (check, to)]).map(way).collect();
         let beside = beside.map(|beside| -> tester::Beside<'_> {
@@ -279,6 +281,7 @@ impl Trials for At<'_> {
                 check: &came.check,
                 elapsed: came.elapsed,
                 behind_p99_us: None,
+                late: came.late,
                 losses: came.losses.clone(),
                 lost_by_tester: came.losses.values().sum(),
                 failure: came.failure.clone(),

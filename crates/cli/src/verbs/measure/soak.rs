@@ -22,6 +22,8 @@ const SAMPLE: Duration = Duration::from_millis(50);
 /// Reports are written so often, in seconds: at first, and after an hour.
 const WRITE: [u64; 2] = [10, 60];
 const HOUR: u64 = 3600;
+/// A run of which nothing arrives ends after this many seconds.
+const SILENCE: u64 = 5;
 
 /// What is known of a stream by now.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -50,6 +52,7 @@ impl Measurement<'_> {
         self.number += 1;
         let (number, is_silent) = (self.number, self.is_silent());
         let Measurement { bench, report, files, .. } = self;
+        let stop = bench.stop().clone();
         let beside = Beside::looking(|looks: &Looks| {
             let mut before = SoFar::default();
             by_second(looks, |ways| {
@@ -67,6 +70,9 @@ impl Measurement<'_> {
                 before = SoFar { lost: before.lost.max(now.lost), ..now };
                 test.add(second);
                 let seconds = test.passed();
+                if seconds >= SILENCE && now.sent > 0 && looks.ways.iter().all(|way| way.ours() == 0) {
+                    stop.request();
+                }
                 if !is_silent && (second.lost > 0 || seconds.is_multiple_of(MINUTE as u64)) {
                     tell(soak_line(seconds - 1, second));
                 }
@@ -75,7 +81,8 @@ impl Measurement<'_> {
                 }
             });
         });
-        let account = bench.run(sized.sets, &frames, number, Some(beside))?;
+        let mut account = bench.run(sized.sets, &frames, number, Some(beside))?;
+        account.failure = account.failure.take().or_else(|| account.nothing_arrived());
         self.conclude_soak(sized, account)
     }
 

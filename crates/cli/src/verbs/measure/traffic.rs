@@ -100,6 +100,15 @@ impl Frames {
         }
     }
 
+    /// Packets per second of one direction; without end where they go as fast as they can.
+    pub fn load(&self, set: &StreamSet) -> f64 {
+        match (self, self.seconds(), self.intended(set)) {
+            (Frames::Burst(_, Rate::Frames(load)), ..) => *load,
+            (_, Some(seconds), Some(frames)) if seconds > 0.0 => frames as f64 / seconds,
+            _ => f64::INFINITY,
+        }
+    }
+
     /// How long they take; nothing where that is not known.
     pub fn seconds(&self) -> Option<f64> {
         match self {

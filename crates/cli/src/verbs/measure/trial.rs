@@ -219,7 +219,8 @@ impl Trials for Bench<'_> {
             answer::finish(ready.answering);
             answer::tell_failure(&received.answers);
             let is_each_told = ready.set.streams.len() <= FEW;
-            let way = Way::new(ready.intended, &ready.set, &Made::new(&sent, &received), is_each_told);
+            let made = Made::new(&sent, &received, frames.load(&ready.set));
+            let way = Way::new(ready.intended, &ready.set, &made, is_each_told);
             ways.push(Way { from: direction.from.to_string(), to: direction.to.to_string(), ..way });
         }
         let mut account = Account::new(ways);

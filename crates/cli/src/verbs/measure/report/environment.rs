@@ -10,6 +10,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 pub struct Environment {
     /// When it began, nanoseconds of UTC.
     began_ns: u64,
+    host: String,
     kernel: String,
     processor: String,
     processors: usize,
@@ -50,6 +51,7 @@ impl Environment {
         let began = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         Environment {
             began_ns: u64::try_from(began.as_nanos()).unwrap_or(0),
+            host: release.nodename().to_string_lossy().into_owned(),
             kernel: release.release().to_string_lossy().into_owned(),
             processor: model.unwrap_or_default().to_owned(),
             processors: std::thread::available_parallelism().map_or(1, usize::from),
@@ -59,9 +61,18 @@ impl Environment {
         }
     }
 
+    /// When it began, to the second.
+    pub fn started(&self) -> String {
+        let seconds = self.began_ns / 1_000_000_000;
+        let ((year, month, day), second) = (linerate_print::date(seconds / 86_400), seconds % 86_400);
+        let (hour, minute, second) = (second / 3600, second / 60 % 60, second % 60);
+        format!("{year}-{month:02}-{day:02} {hour:02}:{minute:02}:{second:02} UTC")
+    }
+
     /// As it stands in reports, a line each.
     pub fn facts(&self) -> Vec<(&'static str, String)> {
         let mut facts = vec![
+            ("host", self.host.clone()),
             ("kernel", self.kernel.clone()),
             ("processor", format!("{} of {}", self.processors, self.processor)),
             ("clock", format!("{}; {} ns", self.clock, self.clock_resolution_ns)),

@@ -139,7 +139,7 @@ impl Form {
 /// Every trial, a line each.
 fn csv(report: &Report) -> String {
     let mut text =
-        "size,trial,test,offered_fps,duration_s,intended,sent,unsent,received,lost,loss_ratio,duplicated,reordered,\
+        "size,trial,test,offered_fps,duration_s,intended,sent,unsent,late,behind_p99_us,received,lost,loss_ratio,duplicated,reordered,\
                     corrupted,foreign,p50_ns,p99_ns,tester\n"
             .to_owned();
     for size in &report.sizes {
@@ -155,6 +155,8 @@ fn csv(report: &Report) -> String {
                 counts.intended.to_string(),
                 counts.sent.to_string(),
                 counts.unsent.to_string(),
+                counts.late.to_string(),
+                account.behind_p99_us.map_or_else(String::new, |us| us.to_string()),
                 counts.received.to_string(),
                 counts.lost.to_string(),
                 counts.loss_ratio.to_string(),
@@ -180,6 +182,10 @@ pub fn facts(report: &Report) -> Vec<(&'static str, String)> {
         false => String::new(),
     };
     let mut facts = vec![
+        ("result", report.summary()),
+        ("device", report.device.clone().unwrap_or_default()),
+        ("started", report.environment.started()),
+        ("command", report.command.clone()),
         ("state", report.state.to_owned()),
         ("method", [&[report.method][..], &report.tests].concat().join(" ")),
         ("from and to", format!("{} {way} device {way} {}", report.to, report.check)),

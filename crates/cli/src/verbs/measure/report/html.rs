@@ -108,9 +108,22 @@ fn of_size(size: &SizeReport) -> String {
     text += &by_second(size);
     let _ = writeln!(text, "<details><summary>each trial ({})</summary><div class=\"wide\"><table>", size.trials.len());
     let heads = [
-        "trial", "test", "frames/s", "s", "sent", "unsent", "received", "lost", "loss %", "foreign", "p99 us", "tester",
+        "trial",
+        "test",
+        "frames/s",
+        "s",
+        "sent",
+        "unsent",
+        "late",
+        "behind us",
+        "received",
+        "lost",
+        "loss %",
+        "foreign",
+        "p99 us",
+        "tester",
     ];
-    let is_left = |column: usize| column == 1 || column == 11;
+    let is_left = |column: usize| column == 1 || column == heads.len() - 1;
     text += &row(heads.iter().map(|head| (*head).to_owned()), "th", is_left);
     for trial in size.trials.iter().take(MOST_TRIALS) {
         text += &row(cells(trial).into_iter(), "td", is_left);
@@ -119,7 +132,7 @@ fn of_size(size: &SizeReport) -> String {
     if more > 0 {
         let _ = writeln!(
             text,
-            "<tr><td colspan=\"12\" class=\"l\">{more} more are in the other forms of the report</td></tr>"
+            "<tr><td colspan=\"14\" class=\"l\">{more} more are in the other forms of the report</td></tr>"
         );
     }
     text + "</table></div></details>\n"
@@ -135,6 +148,8 @@ fn cells(trial: &Row) -> Vec<String> {
         format!("{:.3}", trial.duration_s),
         counts.sent.to_string(),
         counts.unsent.to_string(),
+        counts.late.to_string(),
+        account.behind_p99_us.map_or_else(|| "-".to_owned(), |us| format!("{us:.0}")),
         counts.received.to_string(),
         counts.lost.to_string(),
         format!("{:.4}", counts.loss_ratio * 100.0),

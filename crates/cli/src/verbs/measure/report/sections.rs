@@ -1,7 +1,7 @@
 //! The results as tables: the same ones on a terminal, in Markdown and in HTML.
 
 use super::{Report, SizeReport};
-use crate::view::rates::grouped;
+use crate::view::rates::{bits_per_second, grouped};
 
 /// A table.
 pub struct Section {
@@ -91,14 +91,14 @@ fn throughput(report: &Report) -> Section {
         (_, true) => "rates of goals, RFC 9971 (shortened)",
         _ => "rates of goals, RFC 9971",
     };
-    let heads = ["size", "goal", "frames/s", "Gb/s L1", "below", "p50 us", "p99 us", "verdict"];
+    let heads = ["size", "goal", "frames/s", "L1", "below", "p50 us", "p99 us", "verdict"];
     let of = |size: &SizeReport| size.results.clone();
     let section = each(report, title, &heads, of, |size, result| {
         vec![
             size.size.to_string(),
             result.goal.to_owned(),
             known(result.lower, frames),
-            known(result.gbps_l1, |gbps| format!("{gbps:.3}")),
+            known(result.gbps_l1, bits_per_second),
             known(result.upper, frames),
             micros(result.latency_p50_ns),
             micros(result.latency_p99_ns),
