@@ -227,7 +227,7 @@ fn a_wrong_filter_is_told_with_its_place_and_what_would_be_right() {
         ("80", "a number of what?"),
         ("src protocol = 6", "not of one direction"),
         ("orig_mpls_labels = 5", "is a list"),
-        ("first_time > yesterday", "it is no time"),
+        ("first_time > yesterday", "not a time"),
         ("tcp_state = \"SF", "has no end"),
         ("host 10.0.0.1 \u{20ac}", "has no meaning here"),
         ("not", "a condition is missing"),

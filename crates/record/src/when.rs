@@ -25,7 +25,9 @@ pub fn parse(text: &str, now: Nanos) -> Result<Nanos, String> {
         text.starts_with(|c: char| c.is_ascii_digit()) && text.chars().all(|c| c.is_ascii_digit() || c == '.');
     let time = if is_number { epoch(text) } else { date(text) };
     time.ok_or_else(|| {
-        "it is no time; write 2026-11-22T10:00:00, seconds since 1970, or a time ago as in -10m".to_owned()
+        let is_whole = !text.is_empty() && text.len() < 9 && text.bytes().all(|digit| digit.is_ascii_digit());
+        let hint = if is_whole { format!(" ({text}.0 for these)") } else { String::new() };
+        format!("not a time; write 2026-11-22T10:00:00, seconds since 1970{hint}, or a time ago as in -10m")
     })
 }
 
@@ -36,10 +38,15 @@ fn span(text: &str) -> Option<Duration> {
     Duration::try_from_secs_f64(text[..at].parse::<f64>().ok()? * *seconds as f64).ok()
 }
 
-/// Seconds since 1970; fewer digits than those of 1973 are a year or a mistake, eight a date without its hyphens.
+/// Seconds since 1970. Four digits alone may be a year, and eight a date without its hyphens: with a point they are seconds.
 fn epoch(text: &str) -> Option<Nanos> {
     let (seconds, fraction) = text.split_once('.').unwrap_or((text, ""));
-    if seconds.len() < 9 {
+    let is_date = || match seconds.len() {
+        4 => true,
+        8 => date(&format!("{}-{}-{}", &seconds[..4], &seconds[4..6], &seconds[6..])).is_some(),
+        _ => false,
+    };
+    if !text.contains('.') && is_date() {
         return None;
     }
     let nanos = fraction_of(fraction)?;
@@ -127,6 +134,10 @@ mod tests {
             ("2024-02-29 12:34Z", 1_709_210_040, 0),
             ("2000-03-01T00:00:00+02:00", 951_861_600, 0),
             ("2000-03-01T00:00:00-0530", 951_888_600, 0),
+            ("0", 0, 0),
+            ("1000000", 1_000_000, 0),
+            ("99999999", 99_999_999, 0),
+            ("2026.0", 2026, 0),
             ("1700000000.5", 1_700_000_000, 500_000_000),
             ("1700000000.1234567891", 1_700_000_000, 123_456_789),
             ("now", 1_800_000_000, 5),
