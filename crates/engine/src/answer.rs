@@ -208,7 +208,8 @@ impl Answers {
     fn account(&mut self, ledger: &mut Ledger) {
         let unsent = self.done.give_up(self.answerer.frames());
         self.answerer.clear(unsent);
-        self.counters(ledger);
+        self.to.finish(ledger);
+        self.answerer.counters(ledger.account(Stage::Answer, self.to.name()));
     }
 
     /// Hands on what is to be sent; true if nothing is left in hand.

@@ -183,6 +183,11 @@ impl Reception {
         is_back
     }
 
+    fn own_counters(&self, ledger: &mut Ledger) {
+        self.answerer.counters(ledger.account(Stage::Answer, self.outlet.name()));
+        self.protocol.counters(ledger);
+    }
+
     fn send(&mut self, now: Nanos) -> bool {
         let Reception { protocol, answerer, outlet, acks, answers, .. } = self;
         let mut is_done = true;
@@ -297,8 +302,7 @@ impl Consumer for Reception {
 
     fn counters(&self, ledger: &mut Ledger) {
         self.outlet.counters(ledger);
-        self.answerer.counters(ledger.account(Stage::Answer, self.outlet.name()));
-        self.protocol.counters(ledger);
+        self.own_counters(ledger);
     }
 
     fn finish(&mut self, end: &mut End<'_>) {
@@ -323,7 +327,8 @@ impl Consumer for Reception {
         }
         self.answerer.clear(self.answers.give_up(self.answerer.frames()));
         self.delivery.finish(end);
-        self.counters(end.ledger);
+        self.outlet.finish(end.ledger);
+        self.own_counters(end.ledger);
         self.protocol.tell_what_gave_way(end);
         if let Some(failure) = self.outlet.take_failure() {
             end.fail(failure);
