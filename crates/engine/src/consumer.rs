@@ -335,6 +335,11 @@ impl Look<'_> {
         self.lanes.interfaces()
     }
 
+    /// Whether a port has failed for good: nothing comes from it any more.
+    pub fn has_failed(&self) -> bool {
+        self.lanes.failure.is_some()
+    }
+
     /// What one lane's queue has counted itself, of frames that it does not show, and at which time of UTC.
     pub fn tallied(&self, lane: usize) -> Option<(&Tallied, Nanos)> {
         self.lanes.tallied(lane)

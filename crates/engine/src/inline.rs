@@ -49,6 +49,8 @@ pub struct Inline {
     ways: Vec<u16>,
     picks: Vec<Pick>,
     progress: Arc<Progress>,
+    /// A port has failed: two ports are joined, or none.
+    is_apart: bool,
 }
 
 impl Inline {
@@ -56,7 +58,13 @@ impl Inline {
     pub fn new(from: [&str; 2], to: [TxPort; 2], sharing: Sharing, policy: Policy, progress: Arc<Progress>) -> Self {
         let [one, other] = to;
         let ways = [Outgoing::new(from[0], one), Outgoing::new(from[1], other)];
-        Inline { asking: Asking::new(sharing, policy, ways, 2), ways: Vec::new(), picks: Vec::new(), progress }
+        Inline {
+            asking: Asking::new(sharing, policy, ways, 2),
+            ways: Vec::new(),
+            picks: Vec::new(),
+            progress,
+            is_apart: false,
+        }
     }
 
     /// What was sent on each way.
@@ -150,6 +158,7 @@ impl Consumer for Inline {
     }
 
     fn look(&mut self, look: &Look<'_>) {
+        self.is_apart = look.has_failed();
         let mut ledger = look.queues();
         self.counters(&mut ledger);
         let lost = ledger.lost();
@@ -166,7 +175,8 @@ impl Consumer for Inline {
     }
 
     fn demand(&self) -> Demand {
-        if self.asking.onward.exits.iter().any(Outgoing::has_failed) { Demand::Failed } else { Demand::More }
+        let is_over = self.is_apart || self.asking.onward.exits.iter().any(Outgoing::has_failed);
+        if is_over { Demand::Failed } else { Demand::More }
     }
 
     fn finish(&mut self, end: &mut End<'_>) {

@@ -77,6 +77,11 @@ struct One {
 }
 
 impl Line {
+    /// The subject of the accounts of a queue behind it.
+    pub fn subject(&self, inner: &str) -> String {
+        self.plan.subject(inner)
+    }
+
     pub fn new(plan: Plan) -> Self {
         Line {
             pacer: Pacer::new(&plan),

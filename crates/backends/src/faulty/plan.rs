@@ -53,6 +53,12 @@ pub struct FrameFaults {
 }
 
 impl Plan {
+    /// The subject of the accounts of a queue behind this line: its own name where nothing was asked of the line.
+    pub fn subject(&self, inner: &str) -> String {
+        let nothing = Faults { seed: self.faults.seed, ..Faults::default() };
+        if self.faults == nothing { inner.to_owned() } else { format!("faulty:{inner}") }
+    }
+
     /// For queue `queue` of a port: key `p` is `draw(draw(seed, queue), p)`.
     pub fn new(faults: Faults, queue: u64) -> Self {
         let seed = draw(faults.seed, queue);

@@ -131,7 +131,7 @@ impl RxQueue for FaultyRx {
         let mut inner = Ledger::new();
         self.inner.counters(&mut inner);
         for account in inner.accounts() {
-            let own = ledger.account(account.stage, &format!("faulty:{}", account.subject));
+            let own = ledger.account(account.stage, &self.line.subject(&account.subject));
             for (count, frames) in account.counts().filter(|(count, _)| *count != Count::Delivered) {
                 own.add(count, frames);
             }

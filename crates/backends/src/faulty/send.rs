@@ -86,7 +86,7 @@ impl TxQueue for FaultyTx {
         let mut inner = Ledger::new();
         self.inner.counters(&mut inner);
         for account in inner.accounts() {
-            let own = ledger.account(account.stage, &format!("faulty:{}", account.subject));
+            let own = ledger.account(account.stage, &self.line.subject(&account.subject));
             for (count, frames) in account.counts().filter(|(count, _)| *count != Count::SendReceived) {
                 own.add(count, frames);
             }
