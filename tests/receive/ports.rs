@@ -1,7 +1,7 @@
 //! The ways in.
 
 use crate::stage::{OWN, OWN6, Stage, Way, sound, streams};
-use linerate_tests::support::program::{Ended, program, start};
+use linerate_tests::support::program::{Ended, program, run, start};
 use linerate_tests::support::{has_tools, may_make_labs};
 use std::process::Command;
 
@@ -86,5 +86,19 @@ fn many_streams_at_once_share_the_frames() {
         stage.send(&format!("{OWN}:5001"), &["--size", &size_text, "--connections", connections]).good();
         let report = sound(running.end());
         assert_eq!(streams(&report), vec![("complete".to_owned(), size * MIB); connections.parse().unwrap()]);
+    }
+}
+
+/// Two that answer for an address would take streams from each other.
+#[test]
+fn an_address_that_another_host_has_is_refused() {
+    let Some(stage) = Stage::up(true) else { return };
+    for way in [Way::Packet, Way::Xdp] {
+        for taken in ["10.7.0.1", "[fd07::1]"] {
+            let port = stage.port(way, "");
+            let listen = format!("{taken}:5001");
+            let refused = run(&["receive", &port, "--tcp", &listen, "-t", "5", "-Z", "root"]).with_status(2);
+            refused.says("another host has that address").says("name one of your network that no host has");
+        }
     }
 }

@@ -15,6 +15,7 @@ use linerate_burst::{Ledger, Nanos, Stage};
 use linerate_generate::answer::{Answerer, Hop, RETRY, Resolution, TRIES};
 use linerate_port::{RxPort, TxPort};
 use linerate_wire::MacAddr;
+use std::net::IpAddr;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -69,7 +70,7 @@ pub enum Unresolved {
     },
     /// The run is to end.
     #[error("stopped while waiting for the MAC address of {0}")]
-    Stopped(std::net::IpAddr),
+    Stopped(IpAddr),
     /// A port does not work.
     #[error(transparent)]
     Port(ReceiveError),
@@ -110,6 +111,33 @@ impl Answering {
             }
             if stop.is_requested() {
                 return Err(Unresolved::Stopped(asking));
+            }
+        }
+    }
+
+    /// Asks whether any station has one of these addresses ([`Hop::probe`]), in this thread, until one answers or all had the time to;
+    /// says who.
+    ///
+    /// # Errors
+    /// What is wrong with a port.
+    pub fn probe(&mut self, hops: &[Hop]) -> Result<Option<(IpAddr, MacAddr)>, ReceiveError> {
+        let now = clock::now();
+        hops.iter().for_each(|hop| self.answers.answerer.resolve(*hop, now));
+        loop {
+            self.receiver.round(&mut [&mut self.answers]);
+            let mut is_over = true;
+            for hop in hops {
+                match self.answers.answerer.resolution(hop) {
+                    Some(Resolution::At(mac)) => return Ok(Some((hop.target(), mac))),
+                    state => is_over &= state == Some(Resolution::Silent),
+                }
+            }
+            if is_over {
+                return Ok(None);
+            }
+            let own = self.answers.to.take_failure().map(ReceiveError::Port);
+            if let Some(failure) = own.or(self.receiver.take_failure()) {
+                return Err(failure);
             }
         }
     }
@@ -281,7 +309,6 @@ mod tests {
     use linerate_burst::{Count, Kind};
     use linerate_generate::answer::{Addresses, Own, Vlans};
     use linerate_port::{RxOptions, Spec, TxOptions};
-    use std::net::IpAddr;
 
     const MACS: [MacAddr; 2] = [MacAddr([2, 0, 0, 0, 0, 1]), MacAddr([2, 0, 0, 0, 0, 2])];
 
@@ -310,6 +337,20 @@ mod tests {
                 );
                 assert!(report.failure.is_none() && report.ledger.imbalances().is_empty(), "{report:?}");
             }
+        }
+    }
+
+    #[test]
+    fn a_probe_finds_who_has_an_address() {
+        for (name, ips) in [("probe4", ["10.0.0.1", "10.0.0.2"]), ("probe6", ["fd00::1", "fd00::2"])] {
+            let ips = ips.map(|ip| ip.parse::<IpAddr>().unwrap());
+            let (there, back) = (format!("{name}-there"), format!("{name}-back"));
+            let mut one = answering(&back, &there, Own::one([10, 9, 9, 9].into(), MACS[0]));
+            let other = answering(&there, &back, Own::one(ips[1], MACS[1])).start().unwrap();
+            let probes = ips.map(|ip| Hop::probe(ip, MACS[0]).unwrap());
+            assert_eq!(one.probe(&probes[..1]).unwrap(), None, "{name}");
+            assert_eq!(one.probe(&probes).unwrap(), Some((ips[1], MACS[1])), "{name}");
+            drop((one, other.finish()));
         }
     }
 

@@ -2,6 +2,7 @@
 
 pub(super) mod device;
 pub mod options;
+mod probe;
 pub mod report;
 mod sharing;
 mod udp;
@@ -11,6 +12,7 @@ use self::options::{FrameArgs, Listen, TcpArgs};
 use self::report::{ReceivedJson, came_singly, summary, ticker};
 use self::sharing::ShareArgs;
 use self::udp::{UdpArgs, locals};
+use super::generate::guard;
 use super::inputs::{are_live, link, span};
 use super::show::ShowArgs;
 use crate::exit::{Exit, usage};
@@ -61,8 +63,9 @@ Examples:
   linerate receive eth1 --tcp 10.0.0.9:5001 --to device --check
   # on this machine, without a card: the kernel sends, this program receives
   linerate receive 'tun:lr0?address=10.9.0.1/24' --tcp 10.9.0.9:5001
-The address is one of your network that no host has: this program answers ARP,
-neighbor solicitations and pings for it, and speaks TCP for it, while it runs.
+The address is one of your network that no host has (if another host answers
+for it, this program refuses): this program answers ARP, neighbor
+solicitations and pings for it, and speaks TCP for it, while it runs.
 The kernel knows nothing of it, and does not interfere. Streams fill frames of
 memory, each byte at its place once; frames go to files, to another process, or
 nowhere. While all frames are in use the window is closed, and senders wait.")]
@@ -107,6 +110,9 @@ pub struct Args {
     /// Let xdp: ports take frames away from this host even where it uses the interface itself
     #[arg(long)]
     take: bool,
+    /// Receive on the interface of the default route too
+    #[arg(long)]
+    yes: bool,
     /// Never sleep while waiting for frames: least delay, a whole core
     #[arg(long, conflicts_with = "sleep")]
     spin: bool,
@@ -141,6 +147,7 @@ pub fn run(args: &Args) -> anyhow::Result<Exit> {
     if !args.device.is_gpu() {
         args.frames.check_memory()?;
     }
+    guard::check_route(&spec, args.yes)?;
     let identity = Identity::choose(args.user.as_deref(), are_live([&spec]))?;
     // Memory first: it takes a while, and an open port is one that answers.
     let on_device =
@@ -161,6 +168,7 @@ pub fn run(args: &Args) -> anyhow::Result<Exit> {
         None => (pieces.map(Memory::Here), None),
     };
     let (mut protocol, copies) = args.protocol(&own, &spec, memory)?;
+    probe::check_free(&spec, &own)?;
     let mut from = open_rx(&spec, &options)?;
     let to = open_tx(&REGISTRY.for_sending(&spec)?, &TxOptions { link: link(&spec), ..TxOptions::default() })?;
     let mut notes = std::mem::take(&mut from.notes);

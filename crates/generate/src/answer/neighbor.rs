@@ -72,9 +72,11 @@ pub(super) fn ask(target: Ipv6Addr, link: impl FnOnce(MacAddr) -> Link, ip: Ipv6
     let group = solicited_node(target);
     let link = link(multicast_mac(group));
     let mut body = [0; BODY];
-    let asked = Solicitation { target, source_mac: Some(link.ethernet.source) };
+    // Who has no address yet does not say where it is.
+    let source_mac = Some(link.ethernet.source).filter(|_| !ip.is_unspecified());
+    let Ok(length) = (Solicitation { target, source_mac }).emit(&mut body) else { return false };
     let message = icmpv6::Header { kind: SOLICITATION, code: 0 };
-    asked.emit(&mut body).is_ok() && outbox.put(&link, &[&header(ip, group), &message], &body)
+    outbox.put(&link, &[&header(ip, group), &message], &body[..length])
 }
 
 fn header(source: Ipv6Addr, destination: Ipv6Addr) -> ipv6::Header {

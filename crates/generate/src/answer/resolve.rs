@@ -7,7 +7,7 @@ use super::{arp, neighbor};
 use linerate_burst::{Count, Nanos};
 use linerate_wire::MacAddr;
 use std::fmt;
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::time::Duration;
 
 /// How often a next hop is asked for (RFC 4861 section 10, `MAX_MULTICAST_SOLICIT`), and how long an answer may take
@@ -15,6 +15,9 @@ use std::time::Duration;
 pub const TRIES: u32 = 3;
 /// See [`TRIES`].
 pub const RETRY: Duration = Duration::from_secs(1);
+/// How long an answer to a probe may take. Those who have an address answer at once; RFC 5227 has hosts wait for longer because all of them may
+/// start at the same time.
+const PROBE: Duration = Duration::from_millis(200);
 
 /// A next hop, and who asks for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -55,6 +58,25 @@ impl Hop {
             None if !is_station(mac) => Err(BadHop::NoStation(mac)),
             None => Ok(Hop { target, ip, mac, vlans }),
         }
+    }
+
+    /// Any station that has the address `target`, which the station `mac` is about to use (RFC 5227 section 2.1, RFC 4862 section 5.4).
+    pub fn probe(target: IpAddr, mac: MacAddr) -> Result<Self, BadHop> {
+        let nobody: IpAddr = if target.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
+        match () {
+            () if !is_host(target) => Err(BadHop::NoHost(target)),
+            () if !is_station(mac) => Err(BadHop::NoStation(mac)),
+            () => Ok(Hop { target, ip: nobody, mac, vlans: Vlans::NONE }),
+        }
+    }
+
+    fn is_probe(&self) -> bool {
+        self.ip.is_unspecified()
+    }
+
+    /// How long an answer may take.
+    fn wait(&self) -> Duration {
+        if self.is_probe() { PROBE } else { RETRY }
     }
 
     /// Who asks.
@@ -118,13 +140,13 @@ impl Resolver {
     pub fn tick(&mut self, now: Nanos, outbox: &mut Outbox) -> u64 {
         let mut questions = 0;
         for asked in self.asked.iter_mut().filter(|asked| asked.state == Resolution::Asking) {
-            if now < asked.due && asked.due.since(now) <= RETRY {
+            if now < asked.due && asked.due.since(now) <= asked.hop.wait() {
                 continue;
             }
             if asked.tries == TRIES {
                 asked.state = Resolution::Silent;
             } else if question(&asked.hop, outbox) {
-                (asked.tries, asked.due) = (asked.tries + 1, now.after(RETRY));
+                (asked.tries, asked.due) = (asked.tries + 1, now.after(asked.hop.wait()));
                 questions += 1;
             }
         }
@@ -137,7 +159,8 @@ impl Resolver {
             let hop = &asked.hop;
             asked.state == Resolution::Asking
                 && (hop.target, hop.vlans) == (target, received.vlans)
-                && hop.mac == received.link.ethernet.destination
+                // Who looks for duplicates of an IPv6 address is answered by way of the group of all.
+                && (hop.mac == received.link.ethernet.destination || hop.is_probe())
         };
         let asked = self.asked.iter_mut().find(is_asked).ok_or(Count::AnswerOther)?;
         if mac == asked.hop.mac {

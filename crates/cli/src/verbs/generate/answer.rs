@@ -80,14 +80,7 @@ impl AnswerArgs {
     }
 
     fn open_for(&self, port: &Spec, own: Vec<Own>) -> anyhow::Result<Answering> {
-        let own = Addresses::new(own).map_err(usage)?;
-        let spec = beside(port)?;
-        let options = RxOptions { promiscuous: true, filter: FILTER.into(), lanes: 1, ..RxOptions::default() };
-        let mut receiving = spec.clone();
-        receiving.options.push(("ring".into(), RING.into()));
-        let from = open_rx(&receiving, &options)?;
-        let to = open_tx(&spec, &TxOptions::default())?;
-        Ok(Answering::new(from, to, Answerer::new(own, self.answer_rate)))
+        answering(port, own, self.answer_rate)
     }
 
     /// The MAC address of the gateway, or of `destination`, asked for by `sender`; nothing where it is not asked for.
@@ -180,6 +173,18 @@ pub fn tell_failure(report: &AnsweringReport) {
     if let Some(failure) = &report.failure {
         fail(format_args!("answering ended early: {failure}"));
     }
+}
+
+/// Answers for these addresses, and asks, on the interface that a port is.
+pub fn answering(port: &Spec, own: Vec<Own>, answer_rate: u32) -> anyhow::Result<Answering> {
+    let own = Addresses::new(own).map_err(usage)?;
+    let spec = beside(port)?;
+    let options = RxOptions { promiscuous: true, filter: FILTER.into(), lanes: 1, ..RxOptions::default() };
+    let mut receiving = spec.clone();
+    receiving.options.push(("ring".into(), RING.into()));
+    let from = open_rx(&receiving, &options)?;
+    let to = open_tx(&spec, &TxOptions::default())?;
+    Ok(Answering::new(from, to, Answerer::new(own, answer_rate)))
 }
 
 /// The `packet` port of the interface that frames leave through, whatever they leave by.
