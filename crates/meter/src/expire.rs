@@ -222,7 +222,7 @@ impl Meter {
         let time = self.clock.time.now().0;
         if self.clock.settle() {
             let mut ready = Vec::new();
-            self.fragments.finish(&mut ready);
+            self.fragments.jump(time, &mut ready);
             self.account_all(&mut ready, records);
             self.end_far(time, records);
         }

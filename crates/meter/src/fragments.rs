@@ -4,6 +4,8 @@
 //! limited number for a limited time; if it does not come they count for a flow without ports.
 
 use crate::facts::Packet;
+use crate::record::HELD as WAS_HELD;
+use crate::time::FAR;
 use std::collections::{HashMap, VecDeque};
 
 /// Packets of which fragments are remembered or held, fragments held of each, and of all together.
@@ -121,11 +123,30 @@ impl Fragments {
 
     /// Gives up packets that began long before `now`: what was held is appended to `ready`.
     pub fn expire(&mut self, now: u64, ready: &mut Vec<Packet>) {
+        // They came in order of time, unless the first one has a wrong time, which keeps no others.
+        if self.order.front().is_some_and(|(time, ..)| time.saturating_sub(now) > PATIENCE) {
+            self.give_up(|time| now.saturating_sub(time) > PATIENCE, ready);
+        }
         while self.order.front().is_some_and(|(time, number, key)| {
             let is_there = self.packets.get(key).is_some_and(|entry| entry.number == *number);
             !is_there || now.saturating_sub(*time) > PATIENCE
         }) {
             self.forget_first(ready);
+        }
+    }
+
+    /// Packet time jumped to `now`: gives up packets of another time. What came since the clock of the frames jumped waits on.
+    pub fn jump(&mut self, now: u64, ready: &mut Vec<Packet>) {
+        self.give_up(|time| time.abs_diff(now) > FAR / 2, ready);
+    }
+
+    /// Gives up packets that began at such times.
+    fn give_up(&mut self, is_over: impl Fn(u64) -> bool, ready: &mut Vec<Packet>) {
+        for _ in 0..self.order.len() {
+            match self.order.front() {
+                Some((time, ..)) if is_over(*time) => self.forget_first(ready),
+                _ => self.order.rotate_left(1),
+            }
         }
     }
 
@@ -212,6 +233,9 @@ impl Fragments {
         for _ in 0..count {
             let held = &self.held[place as usize];
             ready.push(held.packet);
+            if let Some(packet) = ready.last_mut() {
+                packet.facts.quality |= WAS_HELD;
+            }
             place = held.next;
         }
         self.held[last as usize].next = self.free;

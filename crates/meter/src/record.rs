@@ -74,6 +74,8 @@ const ECT: u16 = 1 << 12;
 const CE: u16 = 1 << 14;
 /// Qualities that marks can hold.
 const QUALITIES: u16 = 0x7f;
+/// Beside qualities of a packet: it was held until a later one came, so its place among others says nothing of its time.
+pub(crate) const HELD: u16 = 1 << 15;
 
 /// The lowest bits of `seen`: what was seen last.
 const LOOK: u64 = 0xffff;
@@ -259,7 +261,7 @@ impl Cold {
             3 => self.marks |= CE << side,
             _ => self.marks |= ECT << side,
         }
-        if !is_first && facts.time < last {
+        if !is_first && facts.time < last && facts.quality & HELD == 0 {
             self.marks |= Quality::OUT_OF_TIME.0;
         }
         let way = &mut hot.ways[side];

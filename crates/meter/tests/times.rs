@@ -3,7 +3,7 @@
 mod support;
 
 use linerate_burst::{Burst, Desc, Nanos, TAIL};
-use linerate_meter::{Config, EndReason, Flow, Meter, Timeouts};
+use linerate_meter::{Config, EndReason, Flow, Meter, Quality, Timeouts};
 use linerate_wire::Link;
 use linerate_wire::build::Frame;
 use linerate_wire::{MacAddr, ethernet, ipv4, registry, udp};
@@ -174,24 +174,26 @@ fn time_that_passes_without_frames_is_cheap() {
     assert_eq!(run.meter.flows(), 0);
 }
 
+/// A fragment of one packet, at so many times eight bytes.
+fn fragment(offset: u16) -> Vec<u8> {
+    let link = ethernet::Header { source: MacAddr([2; 6]), destination: MacAddr([4; 6]), ether_type: 0 };
+    let network = ipv4::Header {
+        source: [10, 0, 0, 1].into(),
+        destination: [10, 0, 0, 2].into(),
+        identification: 77,
+        fragment_offset: offset * 8,
+        more_fragments: true,
+        protocol: registry::UDP,
+        ..ipv4::Header::new(registry::UDP)
+    };
+    let ports = udp::Header { source_port: 5, destination_port: 6 };
+    let first = Frame::new(&[&link, &network, &ports], &[7; 24]).to_vec();
+    if offset == 0 { first.unwrap() } else { Frame::new(&[&link, &network], &[7; 32]).to_vec().unwrap() }
+}
+
 /// A fragment waits for its first one through a frame of a wrong time.
 #[test]
 fn fragments_wait_whatever_time_another_frame_has() {
-    let fragment = |offset: u16| {
-        let link = ethernet::Header { source: MacAddr([2; 6]), destination: MacAddr([4; 6]), ether_type: 0 };
-        let network = ipv4::Header {
-            source: [10, 0, 0, 1].into(),
-            destination: [10, 0, 0, 2].into(),
-            identification: 77,
-            fragment_offset: offset * 8,
-            more_fragments: true,
-            protocol: registry::UDP,
-            ..ipv4::Header::new(registry::UDP)
-        };
-        let ports = udp::Header { source_port: 5, destination_port: 6 };
-        let first = Frame::new(&[&link, &network, &ports], &[7; 24]).to_vec();
-        if offset == 0 { first.unwrap() } else { Frame::new(&[&link, &network], &[7; 32]).to_vec().unwrap() }
-    };
     for wrong in [0, START - HOUR, START + HOUR, START + 400 * DAY] {
         let mut run = Run::new(&short());
         let mut frames = apart(0, 3000);
@@ -203,6 +205,47 @@ fn fragments_wait_whatever_time_another_frame_has() {
         run.take(&frames);
         assert_eq!((run.meter.counts().fragments_joined, run.meter.counts().fragments_no_room), (1, 0), "{wrong}");
     }
+}
+
+/// A pause changes no record of fragments, wherever it is and however many frames come until packet time follows.
+#[test]
+fn a_pause_leaves_fragments_together() {
+    for pause in [0, HOUR, 15 * HOUR, 17 * HOUR, 55 * HOUR, 400 * DAY] {
+        for (before, between) in [(1, 2500), (1, 700), (1500, 2500), (3000, 1200)] {
+            let mut run = Run::new(&short());
+            let mut frames = apart(0, before + between + 2000);
+            frames.iter_mut().enumerate().for_each(|(at, frame)| {
+                let pause = if at >= before as usize { pause } else { 0 };
+                frame.0 = START + pause + at as u64 * 1_000_000;
+            });
+            let places = [before as usize, before as usize + 1, (before + between) as usize];
+            for (place, offset) in places.into_iter().zip([4, 8, 0]) {
+                frames[place].1 = fragment(offset);
+            }
+            run.take(&frames);
+            let counts = *run.meter.counts();
+            assert_eq!((counts.fragments_joined, counts.fragments_orphaned), (2, 0), "{pause} {before} {between}");
+            let flows = run.finish();
+            let whole = flows.iter().find(|flow| flow.ends[0].port == 5).unwrap();
+            assert_eq!(whole.packets(), 3, "{pause} {before} {between}");
+            assert!(!whole.quality.contains(Quality::OUT_OF_TIME), "they were held");
+        }
+    }
+}
+
+/// A fragment of a wrong time keeps others no longer.
+#[test]
+fn fragments_end_behind_one_of_the_future() {
+    let mut run = Run::new(&short());
+    let mut frames = apart(0, 12_000);
+    frames.iter_mut().enumerate().for_each(|(at, frame)| frame.0 = START + at as u64 * 20_000_000);
+    let mut other = fragment(4);
+    other[18] ^= 1;
+    frames[1200] = (START + 9 * HOUR, other);
+    frames[1300].1 = fragment(4);
+    run.take(&frames);
+    assert_eq!(run.meter.counts().fragments_orphaned, 1, "after half a minute");
+    assert!(run.meter.flows() < 6000, "{} flows wait for it", run.meter.flows());
 }
 
 /// More fragments without their first ones than there is room for.
