@@ -44,8 +44,9 @@ Examples:
   linerate capture 'packet:p0?netns=lab-sensor'
 Host HOST of lab LAB is the network namespace LAB-HOST: its ports are
 'packet:eth0?netns=LAB-HOST'. offloads=off makes the frames of both hosts fit a
-wire (linerate wire). Interfaces get no addresses unless asked, and then nothing
-is sent on them but what you send.")]
+wire (linerate wire). An end without =ADDRESS has ARP off, so that nothing is
+sent on it but what you send; before it gets an address by hand, turn ARP on:
+  linerate lab run HOST -- ip link set eth0 arp on")]
     Up {
         /// The lab's name
         #[arg(long, default_value = "lab")]
@@ -110,6 +111,10 @@ fn up(name: &str, links: &[Link], file: Option<&PathBuf>) -> anyhow::Result<Exit
     }
     for link in &plan.links {
         show(format_args!("  {link}\n"));
+    }
+    let bare = plan.links.iter().flat_map(|link| &link.ends).any(|end| end.addresses.is_empty());
+    if bare {
+        show("  without an address ARP is off: before adding one, ip link set IFACE arp on\n");
     }
     Ok(Exit::Done)
 }

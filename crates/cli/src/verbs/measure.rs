@@ -7,6 +7,7 @@ mod faults;
 mod options;
 mod plan;
 mod recovery;
+mod repeat;
 mod report;
 pub mod reset;
 mod rfc2544;
@@ -19,14 +20,13 @@ mod soak;
 mod traffic;
 mod trial;
 
-use self::account::Account;
 pub use self::options::Args;
 use self::options::{Method, Test};
 use self::plan::{Plan, SPAN, seconds};
-use self::report::{Files, Report, Row, SizeReport, clock, head, line};
+use self::report::{Files, Report, SizeReport, clock, head};
 use self::reset::Helper;
 use self::traffic::Frames;
-use self::trial::{Bench, Beside, Trials};
+use self::trial::{Bench, Beside, Direction, Trials};
 use crate::exit::{Exit, usage};
 use crate::privileges::Identity;
 use crate::signals::stop_on_signals;
@@ -39,7 +39,8 @@ use linerate_engine::Stop;
 use linerate_generate::Rate;
 use linerate_generate::rate::Asked;
 use linerate_generate::stream::{Mark, StreamSet};
-use linerate_measure::{Ask, Limits, Verdict};
+use linerate_measure::{Limits, Verdict};
+use linerate_port::Spec;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -49,8 +50,6 @@ const FIRST: f64 = 1.0;
 const OF_TESTER: f64 = 0.95;
 /// The least load sends so many frames in the shortest trial.
 const FEWEST: f64 = 10.0;
-/// A trial in which the tester was at fault is repeated this many times, and the trials of one size together this many times.
-const AGAIN: (u32, u32) = (3, 20);
 /// Whether to end is looked at so often while nothing happens.
 const NAP: Duration = Duration::from_millis(20);
 
@@ -241,79 +240,6 @@ impl Measurement<'_> {
         let limits = Limits { least, greatest };
         limits.check().map_err(usage)?;
         Ok(Some((limits, sent)))
-    }
-
-    /// Runs a trial and keeps it, again where the tester was at fault. Nothing if the run is over, or was ended meanwhile: what was
-    /// cut short proves nothing.
-    fn trial(
-        &mut self,
-        test: &'static str,
-        sized: &Sized<'_>,
-        frames: &Frames,
-        ask: Ask,
-    ) -> anyhow::Result<Option<Account>> {
-        self.sound_trial(test, sized, frames, ask, |account| account.tester.is_some())
-    }
-
-    /// Repeats a trial as long as it says nothing of the device, within the bounds of [`AGAIN`]; returns the last one.
-    fn sound_trial(
-        &mut self,
-        test: &'static str,
-        sized: &Sized<'_>,
-        frames: &Frames,
-        ask: Ask,
-        is_void: impl Fn(&Account) -> bool,
-    ) -> anyhow::Result<Option<Account>> {
-        let mut again = 0;
-        loop {
-            let account = self.trial_beside(test, sized, frames, ask, None)?;
-            let is_last = again >= AGAIN.0 || self.repeated >= AGAIN.1;
-            if is_last || account.as_ref().is_none_or(|account| !is_void(account)) {
-                return Ok(account);
-            }
-            again += 1;
-            self.repeated += 1;
-        }
-    }
-
-    fn trial_beside(
-        &mut self,
-        test: &'static str,
-        sized: &Sized<'_>,
-        frames: &Frames,
-        ask: Ask,
-        beside: Option<Beside<'_>>,
-    ) -> anyhow::Result<Option<Account>> {
-        if self.is_over() {
-            return Ok(None);
-        }
-        self.number += 1;
-        let mut account = self.bench.run(sized.sets, frames, self.number, beside)?;
-        if self.number == 1 && account.failure.is_none() {
-            account.failure = account.nothing_arrived();
-        }
-        if account.failure.is_none() && self.bench.stop().is_requested() {
-            return Ok(None);
-        }
-        self.keep(test, sized.size, ask, &account)?;
-        self.rest();
-        Ok(Some(account))
-    }
-
-    /// Tells a trial, and writes it into the reports.
-    fn keep(&mut self, test: &'static str, size: u64, ask: Ask, account: &Account) -> anyhow::Result<()> {
-        if let Some(last) = self.report.sizes.last_mut() {
-            let row = Row::new(last.trials.len() + 1, test, ask, account.clone());
-            if !self.args.end.is_silent() {
-                tell(line(size, &row));
-            }
-            last.trials.push(row);
-        }
-        self.files.write(&self.report);
-        match &account.failure {
-            Some(failure) => Err(anyhow::anyhow!(failure.clone())),
-            None => Ok(()),
-        }
     }
 
     /// What is known of this size, to be added to.

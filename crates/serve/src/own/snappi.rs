@@ -65,8 +65,11 @@ fn document(tester: &Tester, all: &[Described], faults: &mut Faults) -> Value {
             continue;
         };
         match flow(one, &stream) {
-            Some(flow) if is_same(&flow, one, &stream) => flows.push(flow),
-            _ => faults.add(&path, "the model has no words for it: save a stream file"),
+            Ok(flow) if is_same(&flow, one, &stream) => flows.push(flow),
+            Ok(_) => {
+                faults.add(&path, cannot("frames whose lengths, checksums or further layers differ from the usual"))
+            }
+            Err(what) => faults.add(&path, cannot(&what)),
         }
     }
     let mut names: Vec<&str> = all.iter().flat_map(|one| one.rx.iter().chain([&one.tx])).map(String::as_str).collect();
@@ -76,18 +79,24 @@ fn document(tester: &Tester, all: &[Described], faults: &mut Faults) -> Value {
     json!({"ports": ports, "flows": flows})
 }
 
-/// A flow of the model, if there are words for it.
-fn flow(one: &Described, stream: &Stream) -> Option<Value> {
+fn cannot(what: &str) -> String {
+    format!("the model cannot express {what}: save a stream file")
+}
+
+/// A flow of the model, or what it cannot express.
+fn flow(one: &Described, stream: &Stream) -> Result<Value, String> {
     let sizes: Vec<usize> = stream.variants.iter().map(|variant| variant.frame.len() + 4).collect();
-    let [size] = sizes[..] else { return None };
+    let [size] = sizes[..] else { return Err(format!("{} sizes in one stream (size)", sizes.len())) };
     let Rate::Frames(pps) = stream.rate else {
-        let Rate::Bits(bits, Layer::L1) = stream.rate else { return None };
+        let Rate::Bits(bits, Layer::L1) = stream.rate else {
+            return Err("a rate of layer 2, or top speed (rate; pps and bpsl1 can be)".to_owned());
+        };
         return finished(one, stream, size, json!({"choice": "bps", "bps": bits.round() as u64}));
     };
     finished(one, stream, size, json!({"choice": "pps", "pps": pps.round() as u64}))
 }
 
-fn finished(one: &Described, stream: &Stream, size: usize, rate: Value) -> Option<Value> {
+fn finished(one: &Described, stream: &Stream, size: usize, rate: Value) -> Result<Value, String> {
     let duration = match (stream.shape.clone(), stream.count, stream.span.length) {
         (Shape::Even, None, None) => json!({"choice": "continuous", "continuous": {"delay": delay(stream)}}),
         (Shape::Even, Some(count), None) => {
@@ -103,10 +112,15 @@ fn finished(one: &Described, stream: &Stream, size: usize, rate: Value) -> Optio
             let bursts = count.map_or(0, |count| count / frames);
             json!({"choice": "burst", "burst": {"bursts": bursts, "packets": frames, "inter_burst_gap": gap}})
         }
-        _ => return None,
+        (Shape::Poisson { .. }, ..) => return Err("gaps of a Poisson process (poisson)".to_owned()),
+        (Shape::Recorded(_), ..) => return Err("gaps of a recording (replay)".to_owned()),
+        (Shape::Even, ..) => return Err("an end by a number of packets and by time (count and for)".to_owned()),
+        (Shape::Bursts { .. }, ..) => {
+            return Err("bursts with start, for, or a count that is no multiple of them (burst)".to_owned());
+        }
     };
     let is_counted = stream.mark != Mark::None;
-    Some(json!({
+    Ok(json!({
         "name": one.name, "tx_rx": {"choice": "port", "port": {"tx_name": one.tx, "rx_names": one.rx}},
         "packet": packet(stream)?, "size": {"choice": "fixed", "fixed": size}, "rate": rate, "duration": duration,
         "metrics": {"enable": is_counted, "loss": is_counted}
@@ -118,36 +132,40 @@ fn delay(stream: &Stream) -> Value {
 }
 
 /// The headers of its frames.
-fn packet(stream: &Stream) -> Option<Vec<Value>> {
+fn packet(stream: &Stream) -> Result<Vec<Value>, String> {
     let variant = &stream.variants[0];
     let frame = &variant.frame;
     let mut layers = Layers::new();
     dissect(stream.link, frame, &mut layers);
     let mut packet = Vec::new();
     for at in cover::placed(frame, &layers) {
-        let bytes = frame.get(at.offset..at.offset + at.length)?;
-        let kind = Kind::of(at.protocol, bytes)?;
-        let row = HEADERS.iter().find(|row| row.name == kind.name())?;
+        let bytes = frame.get(at.offset..at.offset + at.length);
+        let known = bytes.and_then(|bytes| Some((bytes, Kind::of(at.protocol, bytes)?)));
+        let (bytes, kind) = known.ok_or_else(|| format!("the layer {}", at.protocol.name()))?;
+        let row = HEADERS.iter().find(|row| row.name == kind.name());
+        let row = row.ok_or_else(|| format!("the layer {}", kind.name()))?;
         packet.push(json!({"choice": row.otg, row.otg: fields(row, kind, stream, at.offset, bytes)?}));
     }
-    Some(packet)
+    Ok(packet)
 }
 
-fn fields(row: &Header, kind: &Kind, stream: &Stream, offset: usize, bytes: &[u8]) -> Option<Value> {
+fn fields(row: &Header, kind: &Kind, stream: &Stream, offset: usize, bytes: &[u8]) -> Result<Value, String> {
     let mut fields = Map::new();
     for own in row.fields.iter().filter(|own| !own.name.is_empty() && own.usual.is_some()) {
         let (name, mask) = own.name.split_once("&0x").unwrap_or((own.name, ""));
         let Some(field) = kind.field(name, bytes) else { continue };
         let value = match u128::from_str_radix(mask, 16) {
             Ok(mask) => {
-                let bits = (field.get(bytes)? & mask) >> mask.trailing_zeros();
-                json!({"choice": "value", "value": u64::try_from(bits).ok()?})
+                let bits = field.get(bytes).map(|value| (value & mask) >> mask.trailing_zeros());
+                let bits = bits.and_then(|bits| u64::try_from(bits).ok());
+                bits.map(|bits| json!({"choice": "value", "value": bits}))
             }
-            Err(_) => pattern(field, stream, offset, bytes)?,
+            Err(_) => pattern(field, stream, offset, bytes),
         };
+        let value = value.ok_or_else(|| format!("how {name} of {} changes", kind.name()))?;
         fields.insert(own.otg.to_owned(), value);
     }
-    Some(Value::Object(fields))
+    Ok(Value::Object(fields))
 }
 
 /// The values of a field.

@@ -52,7 +52,9 @@ pub(super) fn run(effort: Effort) -> anyhow::Result<Vec<Row>> {
         .filter(|peer| {
             let is_here = Command::new(peer.name).arg("--version").output().is_ok();
             if !is_here && peer.job == Job::Take {
-                tell(format_args!("bench capture: {} is not installed: it is missing beside us\n", peer.name));
+                let package = if peer.name == "dumpcap" { "wireshark-common" } else { peer.name };
+                let how = format!("not installed (apt install {package})");
+                tell(format_args!("bench capture: no comparison with {}: {how}\n", peer.name));
             }
             is_here
         })

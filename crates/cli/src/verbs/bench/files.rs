@@ -32,7 +32,7 @@ pub(super) fn run(effort: Effort) -> anyhow::Result<Row> {
     write_inputs(&inputs, frames)?;
     let has_mergecap = Command::new("mergecap").arg("--version").output().is_ok();
     if !has_mergecap {
-        tell("bench merge: mergecap is not installed: no peer beside us\n");
+        tell("bench merge: no comparison with mergecap: not installed (apt install wireshark-common)\n");
     }
 
     let (ours, theirs, copied) = (folder.file("ours"), folder.file("theirs"), folder.file("copied"));

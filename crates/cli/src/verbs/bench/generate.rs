@@ -52,8 +52,10 @@ pub(super) fn run(effort: Effort) -> anyhow::Result<Vec<Row>> {
         return Ok(Vec::new());
     }
     let peers: Vec<&str> = ["trafgen", "tcpreplay"].into_iter().filter(|peer| is_installed(peer)).collect();
-    for missing in ["trafgen", "tcpreplay"].iter().filter(|peer| !peers.contains(peer)) {
-        tell(format_args!("bench generate: {missing} is not installed: not beside us\n"));
+    for (missing, package) in [("trafgen", "netsniff-ng"), ("tcpreplay", "tcpreplay")] {
+        if !peers.contains(&missing) {
+            tell(format_args!("bench generate: no comparison with {missing}: not installed (apt install {package})\n"));
+        }
     }
     let mut rows = Vec::new();
     for size in SIZES.into_iter().filter(|size| effort.size.is_none_or(|only| only == *size)) {

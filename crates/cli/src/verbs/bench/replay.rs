@@ -53,7 +53,7 @@ pub(super) fn run(effort: Effort) -> anyhow::Result<Vec<Row>> {
     }
     let has_peer = Command::new("tcpreplay").arg("--version").output().is_ok();
     if !has_peer {
-        tell("bench replay: tcpreplay is not installed: no peer beside us\n");
+        tell("bench replay: no comparison with tcpreplay: not installed (apt install tcpreplay)\n");
     }
     let file = MadeFile::new(effort)?;
     let lab = TemporaryLab::up(&Plan::from_links("bench", vec!["tx:eth0,rx:eth0".parse()?])?)?;

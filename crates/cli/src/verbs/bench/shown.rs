@@ -32,7 +32,7 @@ pub(super) fn print(rows: &[Row]) {
             number(row.peer_mpps),
             number(row.limit_mpps),
             number(row.ratio),
-            format!("{:.0} %", row.spread_percent),
+            if row.rounds > 1 { format!("{:.0} %", row.spread_percent) } else { String::new() },
             row.remark.clone(),
         ]);
     }

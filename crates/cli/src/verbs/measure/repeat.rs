@@ -1,0 +1,86 @@
+//! Trials of a measurement: each is run, reported, and repeated where the tester was at fault.
+
+use super::account::Account;
+use super::report::{Row, line};
+use super::traffic::Frames;
+use super::trial::Beside;
+use super::{Measurement, Sized};
+use crate::view::terminal::tell;
+use linerate_measure::Ask;
+
+/// A trial in which the tester was at fault is repeated this many times, and the trials of one size together this many times.
+const AGAIN: (u32, u32) = (3, 20);
+impl Measurement<'_> {
+    /// Runs a trial and keeps it, again where the tester was at fault. Nothing if the run is over, or was ended meanwhile: what was
+    /// cut short proves nothing.
+    pub(super) fn trial(
+        &mut self,
+        test: &'static str,
+        sized: &Sized<'_>,
+        frames: &Frames,
+        ask: Ask,
+    ) -> anyhow::Result<Option<Account>> {
+        self.sound_trial(test, sized, frames, ask, |account| account.tester.is_some())
+    }
+
+    /// Repeats a trial as long as it says nothing of the device, within the bounds of [`AGAIN`]; returns the last one.
+    pub(super) fn sound_trial(
+        &mut self,
+        test: &'static str,
+        sized: &Sized<'_>,
+        frames: &Frames,
+        ask: Ask,
+        is_void: impl Fn(&Account) -> bool,
+    ) -> anyhow::Result<Option<Account>> {
+        let mut again = 0;
+        loop {
+            let account = self.trial_beside(test, sized, frames, ask, None)?;
+            let is_last = again >= AGAIN.0 || self.repeated >= AGAIN.1;
+            if is_last || account.as_ref().is_none_or(|account| !is_void(account)) {
+                return Ok(account);
+            }
+            again += 1;
+            self.repeated += 1;
+        }
+    }
+
+    pub(super) fn trial_beside(
+        &mut self,
+        test: &'static str,
+        sized: &Sized<'_>,
+        frames: &Frames,
+        ask: Ask,
+        beside: Option<Beside<'_>>,
+    ) -> anyhow::Result<Option<Account>> {
+        if self.is_over() {
+            return Ok(None);
+        }
+        self.number += 1;
+        let mut account = self.bench.run(sized.sets, frames, self.number, beside)?;
+        if self.number == 1 && account.failure.is_none() {
+            account.failure = account.nothing_arrived();
+        }
+        if account.failure.is_none() && self.bench.stop().is_requested() {
+            return Ok(None);
+        }
+        self.keep(test, sized.size, ask, &account)?;
+        self.rest();
+        Ok(Some(account))
+    }
+
+    /// Tells a trial, and writes it into the reports.
+    pub(super) fn keep(&mut self, test: &'static str, size: u64, ask: Ask, account: &Account) -> anyhow::Result<()> {
+        if let Some(last) = self.report.sizes.last_mut() {
+            let row = Row::new(last.trials.len() + 1, test, ask, account.clone());
+            if !self.args.end.is_silent() {
+                tell(line(size, &row));
+            }
+            last.trials.push(row);
+        }
+        self.files.write(&self.report);
+        match &account.failure {
+            Some(failure) => Err(anyhow::anyhow!(failure.clone())),
+            None => Ok(()),
+        }
+    }
+}
