@@ -3,6 +3,8 @@
 
 #[path = "convert/generated.rs"]
 mod generated;
+#[path = "convert/outputs.rs"]
+mod outputs;
 
 use generated::everything;
 use linerate::record::Reader;

@@ -4,8 +4,12 @@
 //! FIFO may have no writer yet, and what holds no frames is read a few MiB at a time. So a run can be stopped at any time, and
 //! other lanes get their turn.
 
+mod joined;
+
+pub use joined::joined;
+
 use linerate_burst::{
-    Block, Burst, Count, Desc, Horizon, Interface, Ledger, Nanos, Sink, SinkError, Stage, StampSource,
+    Block, Burst, Count, Desc, Flags, Horizon, Interface, Ledger, Nanos, Sink, SinkError, Stage, StampSource,
 };
 use linerate_port::{
     Backend, Feed, Head, PortError, Registry, RxOptions, RxPort, RxQueue, Sent, Spec, Target, TxOptions, TxPort,
@@ -57,6 +61,13 @@ impl Recording {
 
     /// The file as a port, from its beginning; a pipe from where it is. One port at a time.
     pub fn port(&self) -> Result<RxPort, PortError> {
+        let queue = self.queue()?;
+        // Nobody keeps a regular file waiting.
+        let feed = if queue.wake.is_some() { Feed::others(&RxOptions::default()) } else { Feed::Stored };
+        Ok(RxPort::new(self.name.clone(), vec![Box::new(queue)], feed))
+    }
+
+    fn queue(&self) -> Result<PcapRx, PortError> {
         let broken = |error: io::Error| PortError::broken(&self.name, error.to_string());
         let mut file = self.file.try_clone().map_err(broken)?;
         let stat = fstat(&file).map_err(|error| broken(error.into()))?;
@@ -65,19 +76,15 @@ impl Recording {
             file.rewind().map_err(broken)?;
         }
         let wake = if waits { Some(file.try_clone().map_err(broken)?.into()) } else { None };
-        // Nobody keeps a regular file waiting.
-        let feed = if waits { Feed::others(&RxOptions::default()) } else { Feed::Stored };
-        let name = self.name.clone();
-        let queue = PcapRx {
-            name: name.clone(),
+        Ok(PcapRx {
+            name: self.name.clone(),
             reader: Reader::lazy(Box::new(Input { file, waits }), self.name.trim_start_matches("pcap:")),
             wake,
             newest: Nanos::ZERO,
             shown: 0,
             delivered: 0,
             detached: false,
-        };
-        Ok(RxPort::new(name, vec![Box::new(queue)], feed))
+        })
     }
 }
 
@@ -94,6 +101,7 @@ fn open_tx(spec: &Spec, options: &TxOptions, _: &Registry) -> Result<TxPort, Por
         interfaces: [Interface::new("linerate", options.link, StampSource::User)],
         received: 0,
         sent: Sent::default(),
+        is_used: false,
     };
     Ok(TxPort { name, queues: vec![Box::new(queue)], monitor: None })
 }
@@ -207,14 +215,16 @@ impl RxQueue for PcapRx {
                 account.add(count, frames);
             }
         }
-        account.add(Count::FileLeftOut, self.reader.left_out());
+        account.add(Count::FileLeftOut, self.reader.left_out()).add(Count::TimeChanged, self.reader.times_changed());
     }
 }
 
 impl Drop for PcapTx {
     fn drop(&mut self) {
         // What was sent and not flushed is written all the same; there is nobody left to tell of a failure.
-        if self.write().is_ok() {
+        if !self.is_used {
+            let _ = self.writer.finish_unused(&Ledger::new());
+        } else if self.write().is_ok() {
             let _ = self.writer.finish(&Ledger::new());
         }
     }
@@ -227,6 +237,8 @@ struct PcapTx {
     interfaces: [Interface; 1],
     received: u64,
     sent: Sent,
+    /// Whether anything came, or the end of it. Else the run failed before, and what the file has stays.
+    is_used: bool,
 }
 
 impl PcapTx {
@@ -247,8 +259,9 @@ fn unwritten(port: &str, error: &SinkError) -> PortError {
 
 impl TxQueue for PcapTx {
     fn send(&mut self, burst: Burst<'_>) -> Result<usize, PortError> {
+        self.is_used = true;
         for (index, (desc, frame)) in burst.iter().enumerate() {
-            let desc = Desc { interface: 0, ..*desc };
+            let desc = Desc { interface: 0, flags: desc.flags.without(Flags::FCS), ..*desc };
             if !self.block.push(&desc, frame) {
                 if let Err(error) = self.write() {
                     self.received += index as u64;
@@ -263,6 +276,7 @@ impl TxQueue for PcapTx {
     }
 
     fn flush(&mut self, _now: Nanos) -> Result<bool, PortError> {
+        self.is_used = true;
         self.write()?;
         self.writer.flush().map_err(|error| unwritten(&self.name, &error))?;
         Ok(true)

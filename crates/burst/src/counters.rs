@@ -125,8 +125,10 @@ export_rows! {
     FileSeen = Receive, Note, "file_seen";
     /// Frames that were lost when a capture file was made, in the card, the driver or the kernel, by its interface statistics.
     FileDropped = Receive, Note, "file_dropped";
-    /// What a capture file says beyond frames (names, secrets, options, comments on statistics) and was not kept for another file: there was no room for more of it, or it makes no sense.
+    /// What a capture file says beyond frames (names, secrets, options, custom blocks, comments on statistics) and was not kept for another file: there was no room for more of it, it makes no sense, or it is of a kind that is not known or must not be copied.
     FileLeftOut = Receive, Note, "file_left_out";
+    /// Frames of a capture file that were recorded before 1970 or after July 2554: they have the first or the last time that can be told instead of theirs.
+    TimeChanged = Receive, Note, "time_changed";
     /// Times the interface went down while the port was open.
     LinkDown = Receive, Note, "link_down";
     /// Frames that `faulty` dropped by plan: `drop=` and `burst=`.

@@ -76,6 +76,14 @@ pub trait Sink: Send {
     /// that record it.
     fn finish(&mut self, run: &Ledger) -> Result<(), SinkError>;
 
+    /// Ends the output of a run that failed before there was a frame for it: a file that was there before stays as it was.
+    ///
+    /// # Errors
+    /// Those of [`finish`](Sink::finish).
+    fn finish_unused(&mut self, run: &Ledger) -> Result<(), SinkError> {
+        self.finish(run)
+    }
+
     /// Adds this sink's counters.
     fn counters(&self, ledger: &mut Ledger);
 }

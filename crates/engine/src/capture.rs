@@ -220,9 +220,10 @@ impl Consumer for Capture {
             self.output.die(died);
         }
         self.output.pass_on(end.interfaces, true);
+        self.output.introduce(end.interfaces);
         self.selector.counters(end.ledger.account(Stage::Select, ""));
         let totals = self.output.totals();
-        let (events, failure) = self.output.finish(end.ledger);
+        let (events, failure) = self.output.finish(end.has_failed, end.ledger);
         end.events.extend(events);
         if let Some(failure) = failure {
             end.fail(failure);

@@ -363,6 +363,8 @@ pub struct End<'a> {
     pub events: &'a mut Vec<String>,
     /// What went wrong first, if anything.
     pub failure: &'a mut Option<ReceiveError>,
+    /// Whether something went wrong before the consumers ended, in the run or at a port.
+    pub has_failed: bool,
     /// Whether this consumer, or the thread of the run, panicked: what it had in hand may be half done.
     pub died: Option<Died>,
     /// Frames there were for it.

@@ -288,6 +288,7 @@ impl Receiver {
                 ledger: &mut ledger,
                 interfaces: self.lanes.interfaces(),
                 events: &mut events,
+                has_failed: failure.is_some() || self.lanes.failure.is_some(),
                 failure: &mut failure,
                 died: own.or(died.clone()),
                 given: self.given,

@@ -241,7 +241,10 @@ impl Sender {
 
     /// Waits a little for whoever is to bring or take frames.
     pub fn nap(&mut self, now: Nanos) -> Result<(), PortError> {
-        self.flush(now)?;
+        // A file is begun by its first packet: what is to bring that may fail yet.
+        if !self.limits.at_once || self.queues.sent().frames > 0 {
+            self.flush(now)?;
+        }
         std::thread::sleep(SHORT_NAP);
         Ok(())
     }

@@ -37,7 +37,8 @@ pub fn make(file: &Arc<File>, name: &str, out: impl Write) -> Result<(u64, Optio
     if reader.compression().is_some() {
         return Err(NotMade::Compressed);
     }
-    let (mut entries, mut gather) = (Entries::begin(out)?, Gather::new());
+    let (mut entries, mut gather) = (Entries::new(out), Gather::new());
+    entries.begin()?;
     let (mut start, mut described, mut frames) = (reader.offset(), reader.described(), 0);
     let failure = loop {
         let count = match reader.fill() {

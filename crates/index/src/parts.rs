@@ -45,6 +45,8 @@ pub enum Unusable {
 pub struct Parts {
     /// In order, apart from each other.
     pub ranges: Vec<Range<u64>>,
+    /// Frames between these that are not read: how many come before each.
+    pub skipped: Vec<u64>,
     /// Entries of the index, and those whose parts may hold what is asked for.
     pub entries: u64,
     /// Of these.
@@ -58,7 +60,8 @@ pub struct Parts {
 impl Parts {
     /// All of a file.
     pub fn all(length: u64) -> Self {
-        Parts { ranges: std::iter::once(0..length).collect(), entries: 0, chosen: 0, earliest: None, rest: length }
+        let ranges = std::iter::once(0..length).collect();
+        Parts { ranges, skipped: vec![0], entries: 0, chosen: 0, earliest: None, rest: length }
     }
 
     /// Bytes to read.
@@ -84,9 +87,11 @@ pub fn choose(
 ) -> Result<Parts, Unusable> {
     check_header(&mut index)?;
     let mut check = Check::new(file)?;
-    let mut parts = Parts { ranges: Vec::new(), entries: 0, chosen: 0, earliest: Some(Nanos::MAX), rest: 0 };
+    let (ranges, skipped) = (Vec::new(), Vec::new());
+    let mut parts = Parts { ranges, skipped, entries: 0, chosen: 0, earliest: Some(Nanos::MAX), rest: 0 };
+    let mut left_out = 0;
     let (mut bytes, mut end, mut is_last) = (Vec::new(), 0, false);
-    let (mut number, mut is_behind_gap) = (0, false);
+    let (mut number, mut is_behind_gap, mut last_start) = (0, false, 0);
     while let Some(entry) = next(&mut index, &mut bytes)? {
         let Range { start, end: next_end } = entry.part;
         if start < end || is_last {
@@ -96,6 +101,7 @@ pub fn choose(
             return Err(Unusable::Changed(start));
         }
         number += 1;
+        last_start = start;
         if next_end > check.length()? {
             // It came to the disk before what it is about: what is there of that is read.
             break;
@@ -108,9 +114,11 @@ pub fn choose(
             parts.earliest = parts.earliest.min(Some(entry.times.0));
         }
         // What lies between two entries is of none.
-        push(&mut parts.ranges, end..start);
+        push(&mut parts, end..start, left_out);
         if is_chosen || !is_skipped {
-            push(&mut parts.ranges, start..next_end);
+            push(&mut parts, start..next_end, left_out);
+        } else {
+            left_out += entry.frames;
         }
         if is_skipped && !is_chosen && entry.frames > 0 {
             check.left_out(&entry)?;
@@ -123,7 +131,10 @@ pub fn choose(
         (end, is_last) = (next_end, entry.is(LAST));
     }
     let length = check.length()?;
-    push(&mut parts.ranges, end..length);
+    if is_last && check.is_inside_lz4(last_start) && parts.ranges.last().is_none_or(|last| last.end < end) {
+        push(&mut parts, end.saturating_sub(LZ4_END)..end, left_out);
+    }
+    push(&mut parts, end..length, left_out);
     parts.rest = length - end;
     if parts.rest > 0 {
         parts.earliest = None;
@@ -131,11 +142,14 @@ pub fn choose(
     Ok(parts)
 }
 
-fn push(ranges: &mut Vec<Range<u64>>, range: Range<u64>) {
-    match ranges.last_mut() {
+fn push(parts: &mut Parts, range: Range<u64>, skipped: u64) {
+    match parts.ranges.last_mut() {
         _ if range.is_empty() => {}
         Some(last) if last.end == range.start => last.end = range.end,
-        _ => ranges.push(range),
+        _ => {
+            parts.ranges.push(range);
+            parts.skipped.push(skipped);
+        }
     }
 }
 
@@ -181,10 +195,16 @@ fn fill(source: &mut impl Read, into: &mut [u8]) -> io::Result<usize> {
     Ok(count)
 }
 
+/// What a frame of LZ4 begins with, how long its head is without the size of what is inside, and its end.
+const LZ4: [u8; 4] = 0x184d_2204u32.to_le_bytes();
+const LZ4_HEAD: u64 = 7;
+const LZ4_END: u64 = 4;
+
 /// Looks whether a file holds what its index says.
 struct Check<'a> {
     file: &'a Arc<File>,
     is_compressed: bool,
+    is_lz4: bool,
     /// Where the time lies in a record.
     time: usize,
     /// Parts that were left out.
@@ -199,7 +219,14 @@ impl<'a> Check<'a> {
         // What cannot be decompressed is found when it is read.
         let _ = fill(&mut plain(Box::new(RangesReader::new(file, Some(0..length))))?, &mut inner);
         let is_pcapng = inner == [0x0a, 0x0d, 0x0d, 0x0a];
-        Ok(Check { file, is_compressed: inner != outer, time: if is_pcapng { 12 } else { 0 }, left_out: 0 })
+        let (is_compressed, is_lz4) = (inner != outer, outer == LZ4);
+        Ok(Check { file, is_compressed, is_lz4, time: if is_pcapng { 12 } else { 0 }, left_out: 0 })
+    }
+
+    /// Whether a place is inside a frame of LZ4, whose blocks can be read behind its head.
+    fn is_inside_lz4(&self, place: u64) -> bool {
+        let mut begin = [0; 4];
+        self.is_lz4 && self.file.read_exact_at(&mut begin, place).is_ok() && begin != LZ4
     }
 
     /// Of the file, which may be growing: entries are written behind what they are about.
@@ -220,7 +247,8 @@ impl<'a> Check<'a> {
         let mut found = [0; 20];
         let behind = self.time + 8;
         if self.is_compressed {
-            let part = RangesReader::new(self.file, vec![entry.part.clone()]);
+            let head = if self.is_inside_lz4(entry.part.start) { LZ4_HEAD } else { 0 };
+            let part = RangesReader::new(self.file, [0..head, entry.part.clone()]);
             fill(&mut plain(Box::new(part))?, &mut found[..behind]).map_err(|_| Unusable::Changed(entry.part.start))?;
         } else {
             match self.file.read_exact_at(&mut found[..behind], entry.part.start) {

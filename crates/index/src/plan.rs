@@ -42,6 +42,8 @@ struct Node {
 pub struct Plan {
     text: String,
     links: HashMap<u16, Needs>,
+    /// Link types that the text does not fit, and why, since they were asked for.
+    unfit: Vec<(u16, FilterError)>,
     queries: Vec<Query>,
     numbers: HashMap<Query, usize>,
     /// What the entry at hand answered.
@@ -56,6 +58,7 @@ impl Plan {
         Plan {
             text: text.to_owned(),
             links: HashMap::new(),
+            unfit: Vec::new(),
             queries: Vec::new(),
             numbers: HashMap::new(),
             answers: Vec::new(),
@@ -81,18 +84,20 @@ impl Plan {
             return Ok(false);
         }
         let Some(links) = entry.links() else { return Ok(true) };
-        self.answers.clear();
         for link in links {
             if !self.links.contains_key(&link) {
                 let needs = self.needs(link)?;
                 self.links.insert(link, needs);
             }
-            self.answers.resize(self.queries.len(), None);
-            if self.may_pass_as(link, entry) {
-                return Ok(true);
-            }
         }
-        Ok(false)
+        self.answers.clear();
+        self.answers.resize(self.queries.len(), None);
+        Ok(entry.links().into_iter().flatten().any(|link| self.may_pass_as(link, entry)))
+    }
+
+    /// Link types of parts that the text does not fit, and why: those that were not given out before.
+    pub fn take_unfit(&mut self) -> Vec<(u16, FilterError)> {
+        std::mem::take(&mut self.unfit)
     }
 
     fn may_pass_as(&mut self, link: u16, entry: &Entry<'_>) -> bool {
@@ -128,7 +133,10 @@ impl Plan {
         let program = match Filter::compile(&self.text, link) {
             Ok(filter) => filter,
             // It fits other link types, as was found before: no frame of this one passes.
-            Err(FilterError::Refused { .. }) => return Ok(Needs::Nothing),
+            Err(refused @ FilterError::Refused { .. }) => {
+                self.unfit.push((link, refused));
+                return Ok(Needs::Nothing);
+            }
             Err(other) => return Err(other),
         };
         let (Some(program), Some(of)) = (program.program(), Link::of(link)) else { return Ok(Needs::Anything) };

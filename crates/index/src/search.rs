@@ -59,8 +59,12 @@ pub enum What {
     Unused(Unusable),
     /// It went away before anything of it was read.
     Gone,
-    /// It ends inside a record: it is being written, or was cut off.
+    /// It ends inside a record, and is being written.
     CutOff(ReadError),
+    /// So many things that it says beside packets are not kept.
+    LeftOut(u64),
+    /// So many packets have another time than the file says, which cannot be told.
+    TimeChanged(u64),
     /// It cannot be read, or not to its end.
     Unread(ReadError),
     /// It cannot be opened.
@@ -116,8 +120,15 @@ impl Search {
     /// Adds a file, with its index if it has one: what may be in it is found now. One that was added under another name is not
     /// searched twice.
     pub fn add(&mut self, path: &str) {
-        let Search { span, seen, plan, totals, notes, .. } = self;
-        let Some(source) = Source::find(path, seen, span, plan, totals, notes) else { return };
+        let Search { span, seen, plan, totals, notes, filters, .. } = self;
+        let source = Source::find(path, seen, span, plan, totals, notes);
+        for (link, refused) in plan.take_unfit() {
+            if !filters.iter().any(|(of, _)| *of == link) {
+                notes.push(Note { path: path.to_owned(), what: What::Unfit(LinkType(link), refused) });
+                filters.push((link, None));
+            }
+        }
+        let Some(source) = source else { return };
         self.order.push(Reverse((source.begin(), self.sources.len())));
         self.sources.push(source);
     }

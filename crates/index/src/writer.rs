@@ -16,13 +16,21 @@ const RECORD: u64 = 16;
 pub(crate) struct Entries<W> {
     out: W,
     entry: Vec<u8>,
+    is_begun: bool,
 }
 
 impl<W: Write> Entries<W> {
-    /// Begins an index.
-    pub fn begin(mut out: W) -> io::Result<Self> {
-        out.write_all(&header())?;
-        Ok(Entries { out, entry: Vec::new() })
+    /// An index that nothing is written of yet.
+    pub fn new(out: W) -> Self {
+        Entries { out, entry: Vec::new(), is_begun: false }
+    }
+
+    /// Writes what an index begins with, unless that was done.
+    pub fn begin(&mut self) -> io::Result<()> {
+        if !std::mem::replace(&mut self.is_begun, true) {
+            self.out.write_all(&header())?;
+        }
+        Ok(())
     }
 
     /// What it writes to.
@@ -32,6 +40,7 @@ impl<W: Write> Entries<W> {
 
     /// Appends an entry in one piece.
     pub fn push(&mut self, part: Range<u64>, mark: Option<[u8; 8]>, flags: u32, gather: &Gather) -> io::Result<()> {
+        self.begin()?;
         self.entry.clear();
         gather.entry(part, mark, flags, &mut self.entry);
         self.out.write_all(&self.entry)
@@ -115,8 +124,8 @@ impl Indexed {
 
     fn begin(&mut self, out: io::Result<Box<dyn Write + Send>>) {
         self.keeping = None;
-        match out.and_then(Entries::begin) {
-            Ok(entries) => self.keeping = Some(entries),
+        match out {
+            Ok(out) => self.keeping = Some(Entries::new(out)),
             Err(error) => self.fail(&error),
         }
         self.begin_part();
@@ -152,6 +161,10 @@ impl Indexed {
             // Nobody knows which of these frames went where: both files are read in full there.
             self.open();
             return Ok(());
+        }
+        // An old index goes with the file that it was of.
+        if let Some(Err(error)) = self.keeping.as_mut().map(Entries::begin) {
+            self.fail(&error);
         }
         if self.gather.frames == 0 {
             self.start = before;
@@ -221,6 +234,10 @@ impl Sink for Indexed {
             Some(_) => Err(self.error("the capture file is complete, its index is not")),
             None => Ok(()),
         }
+    }
+
+    fn finish_unused(&mut self, run: &Ledger) -> Result<(), SinkError> {
+        if self.writer.is_older() { self.writer.finish_unused(run) } else { self.finish(run) }
     }
 
     fn counters(&self, ledger: &mut Ledger) {

@@ -1,6 +1,6 @@
 //! What an output may do to the thing the user named.
 //!
-//! A regular file is truncated once it is known to be one, and cut back to its last complete record when
+//! A regular file is locked, truncated before the first write, and cut back to its last complete record when
 //! writing fails. Anything else (device, FIFO, pipe, socket) is only ever written to. What is compressed is
 //! written in pieces, each whole in itself; the file is cut back to the last one and ended there.
 //!
@@ -11,7 +11,8 @@ mod opened;
 mod parts;
 
 use crate::compression::{Compression, Encoder};
-use opened::{Opened, Stream, open_file};
+use opened::{Opened, Stream, lock, open_file};
+pub use opened::{Replaced, replace};
 use rustix::fs::{AtFlags, CWD, Mode, OFlags, openat, statat};
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
@@ -46,6 +47,11 @@ pub(crate) trait Target: Send {
 
     /// Whether nobody can open any more what was written.
     fn is_removed(&self) -> bool {
+        false
+    }
+
+    /// Whether it still has what was there before.
+    fn is_older(&self) -> bool {
         false
     }
 }
@@ -85,14 +91,15 @@ pub(crate) struct Partial {
 impl Output {
     /// Opens `path` for writing, with the rights that this process has now; `-` is standard output. A file that did not
     /// exist is created for its owner alone, since captures hold what others said; one that existed keeps its mode. An
-    /// existing regular file is emptied; anything else is left as it is and written to.
+    /// existing regular file is emptied by the first write; anything else is left as it is and written to. A regular file is
+    /// locked (`flock(2)`) as long as it is open.
     ///
     /// # Errors
-    /// Those of `open(2)`, `fstat(2)` and `ftruncate(2)`. A FIFO waits for its reader.
+    /// Those of `open(2)` and `fstat(2)`; another output has the file. A FIFO waits for its reader.
     pub fn open(path: &str) -> io::Result<Self> {
         if path == "-" {
             let file = File::from(io::stdout().as_fd().try_clone_to_owned()?);
-            return Ok(Output::over(Box::new(Opened { has_name: false, ..Opened::new(file)? }), "standard output"));
+            return Ok(Output::over(Box::new(Opened::output(file)?), "standard output"));
         }
         let opened = Opened::new(open_file(path)?)?;
         let place = if opened.regular { Place::of(path).map(Arc::new) } else { None };
@@ -135,6 +142,11 @@ impl Output {
     #[inline]
     pub(crate) fn piece(&self) -> usize {
         self.piece
+    }
+
+    /// Whether nothing was written over what a file had before.
+    pub(crate) fn is_older(&self) -> bool {
+        self.target.is_older()
     }
 
     /// As the user named it.
@@ -275,13 +287,14 @@ impl Place {
                 continue;
             }
             match openat(&self.folder, &*name, flags | OFlags::CREATE | OFlags::EXCL, Mode::from_raw_mode(MODE)) {
-                Ok(file) => return Ok((file.into(), name)),
+                Ok(file) => return Ok((lock(file.into())?, name)),
                 Err(rustix::io::Errno::EXIST) => {}
                 Err(error) => return Err(error.into()),
             }
             let there = openat(&self.folder, &*name, flags | OFlags::NONBLOCK, Mode::empty()).map(File::from);
             if let Ok(file) = there
                 && file.metadata().is_ok_and(|data| data.is_file() && data.len() == 0)
+                && let Ok(file) = lock(file)
             {
                 return Ok((file, name));
             }

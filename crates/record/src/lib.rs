@@ -55,9 +55,11 @@
 //! frame's desc has the number of its own (`note`, 16 bits, going round; the time of the frame tells rounds apart). So merge, filter
 //! and memory know nothing of comments, and a frame left out takes its comments along.
 //!
-//! Kept of frames: comments, hash, drop count, packet number, queue, direction sent, damage. Of interfaces: all options but those
-//! that say how times are read, which are nanoseconds here. One section is written: its header is that of the first section of the
-//! file; with several files it has their comments. Custom blocks and systemd journals are left out. Interface statistics of a file
+//! Kept of frames: `epb_flags`, comments, hash, drop count, packet number, queue, verdict, process. Direction, an FCS and a wrong
+//! checksum are flags of the desc, the rest are notes. Of interfaces: all options but those that say how times are read, which are
+//! nanoseconds here. One section is written: its header is that of the first section of the
+//! file; with several files it has their comments. Custom blocks that may be copied, and systemd journals, are kept
+//! as they are. Interface statistics of a file
 //! are notes in the ledger (`file_seen`, `file_dropped`) and stand again in the file written.
 #![forbid(unsafe_code)]
 

@@ -5,6 +5,7 @@
 //! statistics come behind the frames and notes with them, hence the locks; both are taken for the frames
 //! that have a note and at the end, not for others.
 
+use crate::pcapng::{IF_FCSLEN, push};
 use linerate_burst::{Desc, Interface, Nanos};
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -23,6 +24,8 @@ pub(crate) struct Origin {
     pub section: Arc<Vec<u8>>,
     /// The options of the interface description, but for those that say how to read times.
     pub options: Vec<u8>,
+    /// Bytes of FCS at the end of each frame, unless the frame says otherwise.
+    pub fcs: u8,
     /// What is said of frames and of the file, the same for all its interfaces.
     pub notes: Arc<Notes>,
     statistics: Mutex<Option<Statistics>>,
@@ -44,13 +47,21 @@ pub(crate) struct Statistics {
 
 impl Origin {
     /// An interface of a section, with options of its own.
-    pub fn new(section: &Arc<Vec<u8>>, options: Vec<u8>, notes: &Arc<Notes>) -> Self {
-        Origin { section: Arc::clone(section), options, notes: Arc::clone(notes), statistics: Mutex::default() }
+    pub fn new(section: &Arc<Vec<u8>>, options: Vec<u8>, notes: &Arc<Notes>, fcs: u8) -> Self {
+        let (section, notes) = (Arc::clone(section), Arc::clone(notes));
+        Origin { section, options, fcs, notes, statistics: Mutex::default() }
     }
 
-    /// The origin of an interface, if it came from a pcapng file.
+    /// The origin of an interface, if it came from a pcapng file, or a pcap file with FCS.
     pub fn of(interface: &Interface) -> Option<Arc<Origin>> {
         interface.origin.clone().and_then(|origin| origin.downcast().ok())
+    }
+
+    /// The origin of an interface about which a file says no more than how long the FCS of its frames is.
+    pub fn of_fcs(fcs: u8) -> Self {
+        let mut options = Vec::new();
+        push(&mut options, IF_FCSLEN, &[fcs]);
+        Origin::new(&Arc::default(), options, &Arc::default(), fcs)
     }
 
     /// Takes statistics up; those of a later block count further, and stand for the earlier ones.

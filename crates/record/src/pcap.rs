@@ -19,6 +19,10 @@ pub const MAGIC_MODIFIED: u32 = 0xa1b2_cd34;
 /// Bits of the link type field that mean nothing yet. Programs refuse files that set them.
 const RESERVED: u32 = 0x03ff_0000;
 
+/// The bit of the link type field that says that the uppermost four count 16-bit words of FCS.
+const HAS_FCS: u32 = 1 << 26;
+const FCS_SHIFT: u32 = 28;
+
 const SHORT_RECORD: usize = 16;
 const LONG_RECORD: usize = 24;
 
@@ -82,8 +86,7 @@ impl FileHeader {
             lengths,
             snap: order(word(16), swapped),
             link: LinkType(network as u16),
-            // The upper bits count 16-bit words of FCS where bit 26 says that they do.
-            fcs: if network & (1 << 26) != 0 { (network >> 28) as u8 * 2 } else { 0 },
+            fcs: if network & HAS_FCS != 0 { (network >> FCS_SHIFT) as u8 * 2 } else { 0 },
         })
     }
 
@@ -129,6 +132,9 @@ impl FileHeader {
             if MODIFIED && rest[22] == PACKET_OUTGOING {
                 desc.flags = Flags::OUTGOING;
             }
+            if self.fcs != 0 {
+                desc.take_fcs_off(self.fcs);
+            }
             descs.push(desc);
             at += length;
         };
@@ -154,14 +160,15 @@ pub fn holds(link: LinkType) -> bool {
 }
 
 /// The header of a nanosecond file in native byte order, which is what the records of a block need in
-/// front of them.
-pub fn file_header(link: LinkType) -> [u8; FILE_HEADER] {
+/// front of them; `fcs` is how many bytes at the end of each frame are its FCS, an even number up to 30.
+pub fn file_header(link: LinkType, fcs: u8) -> [u8; FILE_HEADER] {
     let mut header = [0; FILE_HEADER];
     header[0..4].copy_from_slice(&MAGIC_NANOS.to_ne_bytes());
     header[4..6].copy_from_slice(&2u16.to_ne_bytes());
     header[6..8].copy_from_slice(&4u16.to_ne_bytes());
     header[16..20].copy_from_slice(&(MAX_FRAME as u32).to_ne_bytes());
-    header[20..24].copy_from_slice(&u32::from(link.0).to_ne_bytes());
+    let fcs = if fcs == 0 { 0 } else { HAS_FCS | u32::from(fcs / 2) << FCS_SHIFT };
+    header[20..24].copy_from_slice(&(u32::from(link.0) | fcs).to_ne_bytes());
     header
 }
 
@@ -184,7 +191,7 @@ mod tests {
     use super::*;
 
     fn header(magic: u32, version: (u16, u16), network: u32) -> [u8; FILE_HEADER] {
-        let mut header = file_header(LinkType::ETHERNET);
+        let mut header = file_header(LinkType::ETHERNET, 0);
         header[0..4].copy_from_slice(&magic.to_ne_bytes());
         header[4..6].copy_from_slice(&version.0.to_ne_bytes());
         header[6..8].copy_from_slice(&version.1.to_ne_bytes());

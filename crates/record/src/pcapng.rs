@@ -14,4 +14,5 @@ mod time;
 
 pub(crate) use block::SECTION_HEADER;
 pub(crate) use encode::Encoder;
-pub(crate) use section::Section;
+pub(crate) use option::push;
+pub(crate) use section::{IF_FCSLEN, Section};

@@ -32,9 +32,10 @@ const PATIENCE: usize = 16;
 /// memory: zstd windows above 128 MiB are refused. Errors then give the place in the decompressed data, but
 /// for [`ReadError::Decompression`].
 ///
-/// Frames keep what the file says: a captured length beyond the wire length, and an FCS at the end where
-/// the file has one ([`Reader::fcs`]). A frame without a time of its own (simple packet block) has that
-/// of the frame before it. Interfaces with a clock before 1970 give time 0.
+/// Frames keep what the file says, such as a captured length beyond the wire length. Where the file says that the last bytes
+/// of frames are their FCS these lie after the frame ([`Desc::stored`]). A frame without a time of its own (simple packet
+/// block) has that of the frame before it. Times before 1970 and after 2554 become the first and the last one
+/// ([`times_changed`](Reader::times_changed)).
 ///
 /// What a pcapng file says in options and interface statistics travels in
 /// [`Interface::origin`](linerate_burst::Interface::origin), comments on frames there and in
@@ -73,7 +74,7 @@ enum More {
 enum Format {
     /// The header was not read yet.
     Unread,
-    Pcap(FileHeader, [Interface; 1], [u8; 1]),
+    Pcap(FileHeader, [Interface; 1]),
     Pcapng(Section),
 }
 
@@ -206,19 +207,9 @@ impl Reader {
     pub fn interfaces(&self) -> &[Interface] {
         match &self.format {
             Format::Unread => &[],
-            Format::Pcap(_, interface, _) => interface,
+            Format::Pcap(_, interface) => interface,
             Format::Pcapng(section) => &section.interfaces,
         }
-    }
-
-    /// Bytes of FCS at the end of each frame of an interface; 0 where the file does not say.
-    pub fn fcs(&self, interface: u16) -> u8 {
-        let fcs: &[u8] = match &self.format {
-            Format::Unread => &[],
-            Format::Pcap(_, _, fcs) => fcs,
-            Format::Pcapng(section) => &section.fcs,
-        };
-        fcs.get(usize::from(interface)).copied().unwrap_or(0)
     }
 
     /// Frames that the interfaces of the file had seen, and lost, when it was made, as far as its interface
@@ -249,17 +240,25 @@ impl Reader {
         }
     }
 
+    /// Frames whose times are not those of the file, which cannot be told.
+    pub fn times_changed(&self) -> u64 {
+        match &self.format {
+            Format::Pcapng(section) => section.times_changed,
+            _ => 0,
+        }
+    }
+
     /// Where the first record lies of which no frame was shown yet, in bytes from the beginning of the file; of what is
     /// inside where it is compressed.
     pub fn offset(&self) -> u64 {
         self.input.offset()
     }
 
-    /// How many records were read so far that frames behind them need to be understood: sections, interfaces, names,
-    /// secrets, and frames without a time of their own.
+    /// How many records were read so far that frames behind them need to be understood (sections, interfaces, names, secrets,
+    /// frames without a time of their own), or that are to be told of.
     pub fn described(&self) -> u64 {
         match &self.format {
-            Format::Pcapng(section) => section.described,
+            Format::Pcapng(section) => section.described + section.left_out() + section.times_changed,
             _ => 0,
         }
     }

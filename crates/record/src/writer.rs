@@ -11,8 +11,8 @@ use crate::file::{Output, Partial};
 use crate::pcap;
 use blocks::Blocks;
 use linerate_burst::block::View;
-use linerate_burst::{Count, Ledger, LinkType, Sink, SinkError, Stage};
-use records::Records;
+use linerate_burst::{Count, Interface, Ledger, LinkType, Sink, SinkError, Stage, StampSource};
+use records::{Kind, Records};
 use std::io::{self, Error, ErrorKind};
 
 /// Endings of what frames are written as elsewhere, or flows here.
@@ -71,6 +71,10 @@ impl Format {
 pub struct Writer {
     output: Output,
     encoding: Encoding,
+    /// Whether pcapng is written instead of pcap where that cannot hold what comes.
+    or_pcapng: bool,
+    /// The interfaces of the run, while there was no frame.
+    interfaces: Vec<Interface>,
     counts: Counts,
     failure: Option<Failure>,
     finished: bool,
@@ -104,6 +108,8 @@ struct Counts {
 struct Failure {
     kind: ErrorKind,
     code: Option<i32>,
+    /// What is wrong, where the kind does not say it.
+    text: Option<String>,
     advice: String,
 }
 
@@ -118,6 +124,8 @@ impl Writer {
         Writer {
             output,
             encoding,
+            or_pcapng: false,
+            interfaces: Vec::new(),
             counts: Counts::default(),
             failure: None,
             finished: false,
@@ -132,6 +140,18 @@ impl Writer {
     pub fn since(mut self, before: Ledger) -> Self {
         self.before = before;
         self
+    }
+
+    /// Has pcapng written instead of pcap where interfaces of several link types are there when the file is begun.
+    #[must_use]
+    pub fn or_pcapng(mut self, or_pcapng: bool) -> Self {
+        self.or_pcapng = or_pcapng;
+        self
+    }
+
+    /// Whether the file still has what it had before.
+    pub fn is_older(&self) -> bool {
+        self.output.is_older()
     }
 
     /// Puts a comment on the whole file into its header, which must not be written yet. Returns false where
@@ -158,26 +178,17 @@ impl Writer {
             return Err(SinkError { target, reason: ErrorKind::Unsupported.into(), advice });
         }
         self.guard(|writer| match &mut writer.encoding {
-            Encoding::Pcap(records) => records.begin(&mut writer.output, &mut writer.counts, link),
+            Encoding::Pcap(records) => records.begin(&mut writer.output, &mut writer.counts, Kind { link, fcs: 0 }),
             Encoding::Pcapng(blocks) => blocks.begin(&mut writer.output, &mut writer.counts, &[]),
         })
     }
 
-    /// What the user should know about frames that were left out, if any were.
-    pub fn hint(&self) -> Option<String> {
-        let Counts { mixed, unknown, .. } = self.counts;
-        let name = self.output.name();
-        let out = |frames, why| format!("{name}: {frames} frames left out, {why}; write pcapng to keep them");
-        match (mixed, unknown) {
-            (0, 0) => None,
-            (0, _) => Some(out(unknown, "pcap holds no link type that is not registered")),
-            (_, 0) => Some(out(mixed, "pcap holds one link type only")),
-            _ => Some(out(mixed + unknown, "pcap holds one link type only, and none that is not registered")),
-        }
-    }
-
     fn error(&self, failure: &Failure) -> SinkError {
-        let reason = failure.code.map_or_else(|| failure.kind.into(), Error::from_raw_os_error);
+        let reason = match (failure.code, &failure.text) {
+            (Some(code), _) => Error::from_raw_os_error(code),
+            (None, Some(text)) => Error::new(failure.kind, text.clone()),
+            (None, None) => failure.kind.into(),
+        };
         SinkError { target: self.output.name().to_owned(), reason, advice: failure.advice.clone() }
     }
 
@@ -191,11 +202,19 @@ impl Writer {
 
     /// Writes the header if there was no frame, and the statistics of a pcapng file.
     fn end_file(&mut self, run: &Ledger) -> Result<(), Failure> {
-        let Writer { output, counts, encoding, before, .. } = self;
+        let Writer { output, counts, encoding, before, interfaces, .. } = self;
+        let unknown = || Interface::new("", LinkType::ETHERNET, StampSource::File);
         match encoding {
-            Encoding::Pcap(records) => records.begin(output, counts, LinkType::ETHERNET)?,
+            Encoding::Pcap(records) => {
+                let kind = interfaces.iter().map(Kind::of).find(|kind| kind.is_held());
+                records.begin(output, counts, kind.unwrap_or(Kind::of(&unknown())))?;
+            }
             Encoding::Pcapng(blocks) => {
-                blocks.begin(output, counts, &[])?;
+                if interfaces.is_empty() {
+                    interfaces.push(unknown());
+                }
+                blocks.begin(output, counts, interfaces)?;
+                blocks.push_interfaces(output, counts, interfaces)?;
                 blocks.end(output, counts, run, &run.since(before))?;
             }
         }
@@ -205,7 +224,17 @@ impl Writer {
 
     fn write_frames(&mut self, view: View<'_>) -> Result<(), Failure> {
         if view.burst().is_empty() {
+            if self.interfaces.len() < view.interfaces.len() {
+                self.interfaces = view.interfaces.to_vec();
+            }
             return Ok(());
+        }
+        if self.or_pcapng
+            && let Encoding::Pcap(records) = &self.encoding
+            && !records.is_begun()
+            && view.interfaces.windows(2).any(|pair| Kind::of(&pair[0]) != Kind::of(&pair[1]))
+        {
+            self.encoding = Encoding::Pcapng(Box::new(Blocks::new()));
         }
         match &mut self.encoding {
             Encoding::Pcap(records) => records.write(&mut self.output, &mut self.counts, view),
@@ -248,6 +277,14 @@ impl Sink for Writer {
             return Ok(());
         }
         self.guard(|writer| writer.end_file(run))
+    }
+
+    fn finish_unused(&mut self, run: &Ledger) -> Result<(), SinkError> {
+        if self.is_older() && self.failure.is_none() {
+            self.finished = true;
+            return Ok(());
+        }
+        self.finish(run)
     }
 
     /// The counters of interfaces in a file are of what came while it was written.
@@ -313,7 +350,22 @@ impl Failure {
         };
         let end = if whole { "the output ends with the last of them" } else { "a part of the next one follows them" };
         let advice = format!("{cause}; {written} frames were written completely, {end}");
-        Failure { kind: reason.kind(), code: reason.raw_os_error(), advice }
+        Failure { kind: reason.kind(), code: reason.raw_os_error(), text: None, advice }
+    }
+
+    /// A frame of another kind than a pcap file has.
+    fn of_kind(kind: Kind, other: Kind, written: u64) -> Self {
+        let text = match kind == other {
+            true => format!("pcap files of {other} cannot be opened"),
+            false => format!("a pcap file holds one link type, and a packet of {other} came after {kind}"),
+        };
+        let end = match written {
+            0 => "nothing was written".to_owned(),
+            1 => "the 1 packet before it was written".to_owned(),
+            written => format!("the {written} packets before it were written"),
+        };
+        let advice = format!("{end}; write pcapng: name the file .pcapng, or use --format pcapng");
+        Failure { kind: ErrorKind::InvalidInput, code: None, text: Some(text), advice }
     }
 }
 

@@ -1,6 +1,7 @@
 //! `linerate capture`: one or several ports -> one time-ordered stream -> count, file, text.
 
 mod beside;
+mod output;
 mod parts;
 mod print;
 mod recording;
@@ -13,12 +14,12 @@ pub use self::report::summary;
 
 use self::beside::{Beside, BesideArgs, Done};
 use self::parts::{Part, PartArgs};
-use self::recording::{FileOf, RecordingArgs};
+use self::recording::RecordingArgs;
 use self::report::CaptureJson;
 use self::selection::SelectionArgs;
 use self::share::ShareArgs;
 use self::trigger::TriggerArgs;
-use super::inputs::{InputArgs, Inputs, Needs, ReceiveArgs, check_output, is_file, link, span};
+use super::inputs::{InputArgs, Inputs, Needs, ReceiveArgs, check_output, is_file, span};
 use super::ports;
 use super::show::ShowArgs;
 use crate::exit::{Exit, usage};
@@ -27,16 +28,13 @@ use crate::signals::{opening, reopen_on_hangup, stop_on_signals};
 use crate::view::ledger::is_void;
 use crate::view::live::{Live, answer, reopened};
 use crate::view::terminal::{fail, result, result_document, shown, tell};
-use anyhow::Context;
-use linerate_burst::{LinkType, Sink};
+use linerate_burst::Sink;
 use linerate_engine::{
     Capture, Captured, Consumer, Progress, ReceiveError, Received, Reopen, Selection, Sharing, Stop,
 };
-use linerate_index::Indexed;
-use linerate_record::{Compression, Format, Output, Writer};
+use linerate_record::{Compression, Format};
 use std::collections::VecDeque;
 use std::io::ErrorKind;
-use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -173,19 +171,20 @@ pub fn run(args: &Args) -> anyhow::Result<Exit> {
     let identity = args.receive.identity(inputs)?;
     let mut beside = Beside::new(&args.beside, args.write.is_some(), args.show.quiet || args.json)?;
     let (ports, mut notes) =
-        args.receive.open(inputs, Needs { snap: args.snap(&asked), lag: asked.lag, ..Needs::default() })?;
+        args.receive.open(inputs, Needs { snap: args.snap(&asked), lag: asked.lag, is_merged: true, ..Needs::default() })?;
     let share = args.share.open(&identity)?.map(|(sharing, lines)| {
         notes.extend(lines);
         sharing
     });
     let assumed = identity.assume()?;
     let (mut sinks, mut folders): (Vec<Box<dyn Sink>>, _) = (Vec::new(), Vec::new());
+    folders.extend(beside.open().map_err(|error| identity.explain(error))?);
+    // The last to be opened: what it has before is kept where a run cannot begin.
     if let Some(path) = &args.write {
         let (writer, folder) = args.open_output(&asked, path, &identity)?;
         sinks.push(writer);
         folders.extend(folder);
     }
-    folders.extend(beside.open().map_err(|error| identity.explain(error))?);
     let has_files = !folders.is_empty();
     folders.extend(args.share.folder()?);
     notes.extend(assumed.confine(&folders));
@@ -320,55 +319,6 @@ impl Args {
         }
     }
 
-    /// The file that frames go to, or the files, and the folder that new ones are made in.
-    fn open_output(
-        &self,
-        asked: &Asked,
-        path: &str,
-        identity: &Identity,
-    ) -> anyhow::Result<(Box<dyn Sink>, Option<OwnedFd>)> {
-        let format = self.format(path)?;
-        if format != Format::Pcapng && !self.comments.is_empty() {
-            return Err(usage("pcap has no room for --comment: write pcapng, by the name of the file or --format"));
-        }
-        if self.recording.is_wanted(path, self.beside.rotate()) {
-            let (comments, threads) = (self.comments.clone(), self.compress_threads.into());
-            let of = FileOf { format, comments, threads, is_indexed: self.index };
-            let opened = self.recording.open(path, of, self.beside.rotate());
-            let opened = opened.with_context(|| format!("cannot write {path}"));
-            let (recording, folder) = opened.map_err(|error| identity.explain(error))?;
-            return Ok((self.trigger.before(Box::new(recording))?, Some(folder)));
-        }
-        let (writer, folder) = self.open_writer(asked, path, format, identity)?;
-        Ok((self::write(writer, self.index)?, folder))
-    }
-
-    /// One file, and the folder it is in, where it can be begun anew.
-    fn open_writer(
-        &self,
-        asked: &Asked,
-        path: &str,
-        format: Format,
-        identity: &Identity,
-    ) -> anyhow::Result<(Writer, Option<OwnedFd>)> {
-        let output = opening(path, || Output::open(path)?.threads(self.compress_threads.into()))
-            .with_context(|| format!("cannot write {path}"));
-        let output = output.map_err(|error| identity.explain(error))?;
-        let folder = output.folder().map(OwnedFd::try_clone).transpose()?;
-        let (specs, mut writer) = (&asked.inputs.specs, Writer::new(output, format));
-        for comment in &self.comments {
-            writer.comment(comment);
-        }
-        // So that a file opens even before there is a frame; a failure is told again with the first one. What
-        // link type files have, and what they say of their sections, shows only with their first frame.
-        let _ = match (specs.iter().any(is_file), specs.iter().all(is_file)) {
-            (false, _) => writer.begin(specs.first().map_or(LinkType::ETHERNET, link)),
-            (true, false) => writer.flush(),
-            (true, true) => Ok(()),
-        };
-        Ok((writer, folder))
-    }
-
     fn announce(&self, asked: &Asked, notes: &[String]) {
         let to = self.write.as_deref().map(|path| format!(" -> {path}")).unwrap_or_default();
         tell(format_args!("capturing {}\n", shown(&(asked.inputs.names().join(", ") + &to))));
@@ -387,11 +337,6 @@ impl Args {
         }
         Ok(())
     }
-}
-
-/// What writes the file, with an index beside it if that is wanted.
-fn write(writer: Writer, is_indexed: bool) -> anyhow::Result<Box<dyn Sink>> {
-    Ok(if is_indexed { Box::new(Indexed::new(writer)?) } else { Box::new(writer) })
 }
 
 fn has_no_reader(failure: &ReceiveError) -> bool {

@@ -19,7 +19,7 @@ use linerate_burst::{Block, Ledger, Nanos, Sink, SinkError};
 use linerate_engine::Stop;
 use linerate_index::Search;
 use linerate_port::Spec;
-use linerate_record::{Format, Output, Writer};
+use linerate_record::{Format, Output, Reader, Writer};
 use std::io::ErrorKind;
 use std::os::fd::OwnedFd;
 use std::path::Path;
@@ -42,7 +42,7 @@ Examples:
   linerate find /captures --count net 192.0.2.0/24
   linerate find /captures --make-index
 A folder is searched with all below it: files called .pcap, .pcapng or .cap,
-with or without .gz or .zst behind. Times are UTC: 2026-11-22,
+with or without .gz, .zst or .lz4 after it. Times are UTC: 2026-11-22,
 2026-11-22T10:00:00.5, ...Z, ...+02:00, seconds since 1970, now, or a time ago:
 -90s, -10m, -2h, -1d. Nothing found is no error: the status is 0, and --count
 says 0. linerate export is the same verb: a search for everything")]
@@ -62,8 +62,8 @@ pub struct Args {
     /// Stop after this many frames
     #[arg(short = 'c', long, value_name = "N", value_parser = count)]
     frames: Option<u64>,
-    /// Write frames to a file (- for standard output): pcap for *.pcap and -, else pcapng; compressed if .gz or .zst
-    /// follows
+    /// Write frames to a file (- for standard output): pcap for *.pcap and - (pcapng for several link types), else
+    /// pcapng; compressed if .gz, .zst or .lz4 follows
     #[arg(short = 'w', long, value_name = "FILE")]
     write: Option<String>,
     /// The format to write, whatever the file is called
@@ -140,7 +140,7 @@ pub fn run(args: &Args) -> anyhow::Result<Exit> {
     say.all(search.notes());
     let mut ledger = Ledger::new();
     if let Some(writer) = &mut writer {
-        failure = failure.or(writer.finish(&Ledger::new()).err());
+        failure = failure.or(args.finish(writer, &asked, &search, taken == 0 && say.has_failed()).err());
         writer.counters(&mut ledger);
     }
     // Who read it has what was wanted.
@@ -161,7 +161,7 @@ impl Args {
         let (places, words) = self.words.split_at(places);
         if places.is_empty() {
             let word = self.words.first().map_or("", String::as_str);
-            return Err(usage(format!("{word}: there is no such file or folder; they come first, then filter text")));
+            anyhow::bail!("{word}: no such file or folder; files and folders come first, then filter text");
         }
         let filter = match (&self.filter, words) {
             (Some(_), [word, ..]) => {
@@ -203,7 +203,23 @@ impl Args {
         let Some(path) = &self.write else { return Ok((None, None)) };
         let output = opening(path, || Output::open(path)).with_context(|| format!("cannot write {path}"))?;
         let folder = output.folder().map(OwnedFd::try_clone).transpose()?;
-        Ok((Some(Writer::new(output, asked.format)), folder))
+        let may_change = path == "-" && self.format.is_none();
+        Ok((Some(Writer::new(output, asked.format).or_pcapng(may_change)), folder))
+    }
+
+    /// Ends the output; one without a packet has the interfaces of the first file that has some.
+    fn finish(&self, writer: &mut Writer, asked: &Asked, search: &Search, is_unused: bool) -> Result<(), SinkError> {
+        if search.interfaces().is_empty() {
+            let interfaces = |path: &String| {
+                let mut reader = Reader::open(path).ok()?;
+                let _ = reader.look();
+                (!reader.interfaces().is_empty()).then(|| reader.interfaces().to_vec())
+            };
+            let interfaces = asked.found.files.iter().find_map(interfaces).unwrap_or_default();
+            writer.accept(Block::new(0, 1).view(0, &interfaces))?;
+        }
+        let run = Ledger::new();
+        if is_unused { writer.finish_unused(&run) } else { writer.finish(&run) }
     }
 
     fn conclude(&self, report: &FindJson<'_>, is_output: bool) -> anyhow::Result<()> {

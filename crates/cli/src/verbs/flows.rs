@@ -138,7 +138,7 @@ pub fn run(args: &Args) -> anyhow::Result<Exit> {
     about.question.iter().try_for_each(|question| refuse_unsaid(question, &config))?;
     let meters = args.meter.meters(&mut config, args.show.quiet)?;
     let snap = if inputs.filter.is_empty() { args.meter.snap() } else { 0 };
-    let (ports, mut notes) = args.receive.open(&inputs, Needs { snap, ..Needs::default() })?;
+    let (ports, mut notes) = args.receive.open(&inputs, Needs { snap, is_merged: true, ..Needs::default() })?;
     let assumed = identity.assume()?;
     let observed = Arc::default();
     let exporters = args.meter.exporters_of(args.targets(), how, &observed).map_err(|error| identity.explain(error))?;

@@ -2,9 +2,11 @@
 
 mod any;
 mod collected;
+mod opened;
 mod told;
 
 pub(super) use self::collected::{Collected, Held};
+pub(super) use self::opened::check_take;
 pub use self::told::notes_of;
 use super::units::count;
 use crate::exit::{Exit, usage};
@@ -85,6 +87,8 @@ pub(super) struct Needs {
     pub tally: bool,
     /// Frames of a test, which the host itself does not send.
     pub tests: bool,
+    /// Whether packets of all ports are put in order of time.
+    pub is_merged: bool,
 }
 
 /// What is read, checked.
@@ -153,7 +157,7 @@ impl ReceiveArgs {
 
     /// Opens the ports for a verb with these needs; what was chosen, for people.
     pub fn open(&self, inputs: &Inputs, needs: Needs) -> anyhow::Result<(Vec<RxPort>, Vec<String>)> {
-        let Needs { snap, lag, tally, tests } = needs;
+        let Needs { snap, lag, tally, tests, is_merged } = needs;
         let options = RxOptions {
             snap,
             promiscuous: !self.no_promiscuous,
@@ -170,7 +174,7 @@ impl ReceiveArgs {
             return Err(usage("--no-promiscuous means nothing here: no interface is received from"));
         }
         check_take(self.take, &inputs.specs)?;
-        let ports = REGISTRY.open_all(&inputs.specs, &options)?;
+        let ports = opened::open(&inputs.specs, &options, is_merged)?;
         let notes = ports.iter().flat_map(notes_of);
         let notes = notes.chain(inputs.left_out.iter().cloned()).collect();
         Ok((ports, notes))
@@ -287,15 +291,6 @@ pub(super) fn link(spec: &Spec) -> LinkType {
         .innermost(spec)
         .is_ok_and(|(backend, at)| matches!(backend.target, Target::Tunnel) && at.option("mode") != Some("tap"));
     if is_tunnel { LinkType::RAW } else { LinkType::ETHERNET }
-}
-
-/// Refuses to take frames away where no port does.
-pub(super) fn check_take<'a>(take: bool, specs: impl IntoIterator<Item = &'a Spec>) -> anyhow::Result<()> {
-    let mut ports = specs.into_iter().filter_map(|spec| REGISTRY.innermost(spec).ok());
-    if take && !ports.any(|(backend, _)| matches!(backend.target, Target::Interface { takes_away: true, .. })) {
-        return Err(usage("--take means nothing here: no xdp: port is received from, and others take nothing away"));
-    }
-    Ok(())
 }
 
 /// Refuses to write a file that is read, whatever stands around it (`faulty:`), leads to it, or is only its other name.

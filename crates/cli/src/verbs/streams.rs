@@ -124,7 +124,7 @@ pub fn run(args: &Args) -> anyhow::Result<Exit> {
     let config = args.config()?;
     let identity = args.receive.identity(&inputs)?;
     args.write.iter().try_for_each(|target| check_output(&inputs.specs, target))?;
-    let (ports, mut notes) = args.receive.open(&inputs, Needs::default())?;
+    let (ports, mut notes) = args.receive.open(&inputs, Needs { is_merged: true, ..Needs::default() })?;
     let assumed = identity.assume()?;
     let (out, folder) = args.outlet(&identity)?;
     notes.extend(assumed.confine(&folder.into_iter().collect::<Vec<_>>()));

@@ -161,6 +161,21 @@ impl Output {
         }
     }
 
+    /// Sinks that got no frame learn of the interfaces, which a file has all the same.
+    pub fn introduce(&mut self, interfaces: &[Interface]) {
+        if self.totals.frames > 0 {
+            return;
+        }
+        match &mut self.store {
+            Store::None(_) => {}
+            Store::Private { block, sinks, .. } => {
+                let along = Along { interfaces: interfaces.into(), flush: false, reopen: None, look: None };
+                sinks.hand_over(block, along, new_block);
+            }
+            Store::Shared { sinks, .. } => sinks.accept(&Block::new(0, 1), 0, interfaces, false),
+        }
+    }
+
     /// What follows goes to new outputs; `run` is the ledger up to here.
     pub fn reopen(&mut self, interfaces: &[Interface], run: Ledger, reopen: &Reopen) {
         self.pass_on(interfaces, true);
@@ -232,8 +247,8 @@ impl Output {
     }
 
     /// Ends ring and sinks, with the ledger of all before them, and adds their counters to it. Returns what was
-    /// noteworthy, and what went wrong, if anything.
-    pub fn finish(&mut self, ledger: &mut Ledger) -> (Vec<String>, Option<ReceiveError>) {
+    /// noteworthy, and what went wrong, if anything. `has_failed` says that something did before.
+    pub fn finish(&mut self, has_failed: bool, ledger: &mut Ledger) -> (Vec<String>, Option<ReceiveError>) {
         let selected = ledger.account(Stage::Select, "").sum(Kind::Delivered);
         let missing = if self.is_dead { selected.saturating_sub(self.totals.frames) } else { 0 };
         let (sinks, mut events, failure) = match std::mem::replace(&mut self.store, Store::None(Sinks::default())) {
@@ -250,7 +265,8 @@ impl Output {
                 (sinks, events, failure)
             }
         };
-        let sinks = sinks.finish(missing, ledger, &mut events);
+        let is_unused = has_failed && self.totals.frames == 0;
+        let sinks = sinks.finish((missing, is_unused), ledger, &mut events);
         (events, self.failure.take().or(failure).or(sinks))
     }
 

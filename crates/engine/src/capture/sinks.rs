@@ -106,11 +106,21 @@ impl Sinks {
     }
 
     /// Ends the sinks with the ledger of all before them, and adds their counters; `missing` frames that were to come never
-    /// did. What is noteworthy goes to `events`. What went wrong, if anything.
-    pub fn finish(mut self, missing: u64, ledger: &mut Ledger, events: &mut Vec<String>) -> Option<ReceiveError> {
+    /// did. Files stay as they were where the run failed and `is_unused` says that none came. What is noteworthy goes to
+    /// `events`. What went wrong, if anything.
+    pub fn finish(
+        mut self,
+        (missing, is_unused): (u64, bool),
+        ledger: &mut Ledger,
+        events: &mut Vec<String>,
+    ) -> Option<ReceiveError> {
         for sink in &mut self.all {
             sink.shown += missing;
-            if let Err(error) = sink.ask(|sink| sink.finish(ledger)) {
+            let finish = |sink: &mut dyn Sink| match is_unused {
+                true => sink.finish_unused(ledger),
+                false => sink.finish(ledger),
+            };
+            if let Err(error) = sink.ask(finish) {
                 self.failure.get_or_insert(error);
             }
         }

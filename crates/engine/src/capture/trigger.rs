@@ -5,7 +5,7 @@
 //! and what comes for a while after the last trigger; then it is armed again.
 
 use linerate_burst::block::{BLOCK_BYTES, BLOCK_FRAMES, View};
-use linerate_burst::{Block, Count, Desc, Flags, Interface, Ledger, Nanos, Sink, SinkError, Stage};
+use linerate_burst::{Block, Burst, Count, Desc, Flags, Interface, Ledger, Nanos, Sink, SinkError, Stage};
 use linerate_filter::Filter;
 use linerate_generate::rate::Rate;
 use std::collections::VecDeque;
@@ -144,15 +144,16 @@ impl Triggered {
     }
 
     /// Keeps a frame in memory.
-    fn keep(&mut self, desc: &Desc, frame: &[u8]) {
-        if !self.blocks.back_mut().is_some_and(|block| block.push(desc, frame)) {
+    fn keep(&mut self, burst: Burst<'_>, index: usize) {
+        let desc = &burst.descs()[index];
+        if !self.blocks.back_mut().is_some_and(|block| block.push_stored(desc, burst, index)) {
             self.forget(false);
             if self.blocks.len() >= self.most {
                 self.forget(true);
             }
             let mut block = self.spare.pop().unwrap_or_else(|| Block::new(BLOCK_BYTES, BLOCK_FRAMES));
             // An empty one takes any frame.
-            block.push(desc, frame);
+            block.push_stored(desc, burst, index);
             self.blocks.push_back(block);
         }
     }
@@ -227,7 +228,7 @@ impl Triggered {
                 Some(until) if self.newest >= until => {
                     self.pass(view.slice(at..index));
                     self.arm(self.newest);
-                    self.keep(&desc, frame);
+                    self.keep(burst, index);
                     return index + 1;
                 }
                 None if is_trigger => {
@@ -236,7 +237,7 @@ impl Triggered {
                     self.pass(view.slice(index..index + 1));
                     return index + 1;
                 }
-                None => self.keep(&desc, frame),
+                None => self.keep(burst, index),
                 Some(_) => {}
             }
         }

@@ -1,7 +1,7 @@
 //! Recorded frames made ready: passed over, padded, rewritten, each with the queue it leaves by.
 
 use super::Edits;
-use linerate_burst::{Block, Burst, Desc, MAX_FRAME, block::RECORD_HEADER};
+use linerate_burst::{Block, Burst, Desc, Flags, MAX_FRAME, block::RECORD_HEADER};
 use linerate_generate::{Rewriter, Side, Sides, Split};
 use linerate_wire::{Link, flow};
 
@@ -128,7 +128,10 @@ impl Prepare {
             frame = &self.frame;
         }
         let length = frame.len() as u32;
-        if !batch.block.push(&Desc { captured: length, wire: length, ..*desc }, frame) {
+        if !batch
+            .block
+            .push(&Desc { captured: length, wire: length, flags: desc.flags.without(Flags::FCS), ..*desc }, frame)
+        {
             return false;
         }
         batch.tally.padded += u64::from(padded);

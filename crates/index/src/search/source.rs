@@ -4,12 +4,12 @@ use super::{Note, Search, Totals, What};
 use crate::ENDING;
 use crate::parts::{Parts, RangesReader, choose};
 use crate::plan::Plan;
-use linerate_burst::{Block, Desc, Interface, Nanos};
+use linerate_burst::{Block, Burst, Desc, Interface, Nanos};
 use linerate_filter::FilterError;
 use linerate_record::recording::PARTIAL_ENDING;
 use linerate_record::{ReadError, Reader};
 use std::collections::HashSet;
-use std::fs::{File, OpenOptions};
+use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{self, BufReader, ErrorKind};
 use std::ops::{Range, RangeInclusive};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
@@ -91,7 +91,8 @@ impl Source {
         let chosen = open(&format!("{path}{ENDING}")).map(|(index, _)| {
             choose(BufReader::with_capacity(PIECE, &*index), &file, |entry| {
                 let is_then = entry.times.0 <= *span.end() && entry.times.1 >= *span.start();
-                Ok(is_then && plan.may_pass(entry)?)
+                // Asked for every part: a text that does not fit is told in any case.
+                Ok(plan.may_pass(entry)? && is_then)
             })
         });
         let parts = match chosen {
@@ -108,6 +109,10 @@ impl Source {
         };
         totals.parts += parts.entries;
         totals.parts_read += parts.chosen;
+        if length == 0 && !is_being_written(path) {
+            let error = Reader::new(Box::new(io::empty()), path).err();
+            notes.extend(error.map(|error| Note { path: path.to_owned(), what: What::Unread(error) }));
+        }
         if parts.is_empty() {
             return None;
         }
@@ -196,12 +201,13 @@ impl Search {
         loop {
             let Open { reader, done, time, known } = source;
             let shown = reader.shown();
-            for (desc, frame) in shown.slice(*done..shown.len()).iter() {
+            for index in *done..shown.len() {
+                let desc = &shown.descs()[index];
                 let next = (*time).max(desc.time);
                 if limit.is_some_and(|limit| (next, number) > limit) {
                     return Ok(Next::At(next));
                 }
-                if !self.frame((reader, known), desc, frame, path, block)? {
+                if !self.frame((reader, known), (shown, index), path, block)? {
                     return Ok(Next::Full(next));
                 }
                 *time = next;
@@ -211,11 +217,16 @@ impl Search {
             let result = reader.look().map(|burst| burst.is_empty());
             match result {
                 Ok(true) if reader.is_at_work() => return Ok(Next::Full(*time)),
-                Ok(true) => return Ok(Next::Ended),
+                Ok(true) => {
+                    self.note_changes(reader, path);
+                    return Ok(Next::Ended);
+                }
                 Ok(false) => {}
                 Err(error) => {
-                    let error = placed(error, &self.sources[number].parts.ranges, reader.compression().is_some());
-                    let what = if error.is_cut_off() { What::CutOff(error) } else { What::Unread(error) };
+                    self.note_changes(reader, path);
+                    let error = placed(error, &self.sources[number].parts, reader.compression().is_some());
+                    let is_growing = error.is_cut_off() && is_being_written(path);
+                    let what = if is_growing { What::CutOff(error) } else { What::Unread(error) };
                     self.notes.push(Note { path: path.to_owned(), what });
                     return Ok(Next::Ended);
                 }
@@ -223,16 +234,24 @@ impl Search {
         }
     }
 
+    /// What a copy of the file would not have.
+    fn note_changes(&mut self, reader: &Reader, path: &str) {
+        let changes = [What::LeftOut(reader.left_out()), What::TimeChanged(reader.times_changed())];
+        let happened = |what: &What| !matches!(what, What::LeftOut(0) | What::TimeChanged(0));
+        let note = |what| Note { path: path.to_owned(), what };
+        self.notes.extend(changes.into_iter().filter(happened).map(note));
+    }
+
     /// Takes a frame if it is asked for; false where there is no room for it.
     #[inline]
     fn frame(
         &mut self,
         (reader, known): (&Reader, &mut Vec<Known>),
-        desc: &Desc,
-        frame: &[u8],
+        (shown, place): (Burst<'_>, usize),
         path: &str,
         block: &mut Block,
     ) -> Result<bool, FilterError> {
+        let (desc, frame) = (&shown.descs()[place], shown.frame(place));
         let index = usize::from(desc.interface);
         while known.len() <= index {
             let link = reader.interfaces()[known.len()].link;
@@ -245,7 +264,7 @@ impl Search {
             let has_note = desc.note != 0;
             let number = &mut numbers[usize::from(has_note)];
             let interface = *number.get_or_insert_with(|| self.interface(&reader.interfaces()[index], has_note));
-            if self.totals.frames == self.wanted || !block.push(&Desc { interface, ..*desc }, frame) {
+            if self.totals.frames == self.wanted || !block.push_stored(&Desc { interface, ..*desc }, shown, place) {
                 return Ok(false);
             }
             let totals = &mut self.totals;
@@ -276,9 +295,15 @@ impl Search {
     }
 }
 
+/// Whether a recorder is still at a file: it has another name then, or is locked.
+fn is_being_written(path: &str) -> bool {
+    let is_locked = |file: File| matches!(file.try_lock_shared(), Err(TryLockError::WouldBlock));
+    path.ends_with(PARTIAL_ENDING) || File::open(path).is_ok_and(is_locked)
+}
+
 /// Puts the place of an error into the file: what is between the ranges was not read. In compressed data it is in what was
 /// decompressed, and nobody knows how much the rest would have been.
-fn placed(mut error: ReadError, ranges: &[Range<u64>], is_compressed: bool) -> ReadError {
+fn placed(mut error: ReadError, parts: &Parts, is_compressed: bool) -> ReadError {
     use ReadError::{CutOff, Damaged, Decompression, Io, Unsupported};
     let is_outer = matches!(error, Decompression { .. });
     let (CutOff { name, offset, .. }
@@ -290,19 +315,24 @@ fn placed(mut error: ReadError, ranges: &[Range<u64>], is_compressed: bool) -> R
         return error;
     };
     if is_compressed && !is_outer {
-        if ranges.len() > 1 {
+        if parts.ranges.len() > 1 {
             name.push_str(" (of it, the parts that were read)");
         }
         return error;
     }
     let mut before = 0;
-    for Range { start, end } in ranges {
+    let mut skipped = 0;
+    for (Range { start, end }, frames) in parts.ranges.iter().zip(&parts.skipped) {
+        skipped = *frames;
         // The end of a range is a place in it, unless another one follows.
-        if *offset < before + (end - start) || ranges.last().is_some_and(|last| last.end == *end) {
+        if *offset < before + (end - start) || parts.ranges.last().is_some_and(|last| last.end == *end) {
             *offset = start + (*offset - before);
             break;
         }
         before += end - start;
+    }
+    if let CutOff { frames, .. } | Damaged { frames, .. } | Unsupported { frames, .. } = &mut error {
+        *frames += skipped;
     }
     error
 }

@@ -119,6 +119,11 @@ impl Encoder {
         Ok(&self.out)
     }
 
+    /// Whether what follows cannot be read without what is there.
+    pub fn is_joined(&self) -> bool {
+        !self.tail.is_empty() && !matches!(self.codec, Codec::Lz4)
+    }
+
     /// What ends the file behind all pieces; nothing where there was none.
     pub fn tail(&self) -> &[u8] {
         &self.tail

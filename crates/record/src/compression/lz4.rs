@@ -1,7 +1,8 @@
 //! LZ4 frames (LZ4 Frame Format Description 1.6.4), made and read.
 //!
 //! What is written is blocks of 4 MiB at most, each whole in itself and with its checksum, so that a file can be ended behind any of
-//! them. What is read may be linked blocks, have checksums of any kind, and several frames, skippable ones among them; a block and
+//! them, and read from any of them on. A file is one frame, without a checksum of its content: Wireshark 4.0 reads the first
+//! frame alone, and who leaves parts out could not check all of it. What is read may be linked blocks, have checksums of any kind, and several frames, skippable ones among them; a block and
 //! what it is decompressed to are in memory, 8 MiB.
 
 use super::decode::Progress;

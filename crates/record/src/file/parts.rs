@@ -1,6 +1,6 @@
 //! Parts of an output that stand by themselves, for whoever reads single ones later; and the file beside it that says so.
 
-use super::{MODE, Output, Partial};
+use super::{MODE, Output, Partial, Replaced};
 use crate::compression::Encoder;
 use rustix::fs::{Mode, OFlags, openat};
 use std::fs::File;
@@ -13,9 +13,9 @@ impl Output {
     }
 
     /// Lets what follows be read without what is there: a compressed stream is ended and another begun, which readers take
-    /// for one. Where that fails the stream goes on as it was; `written` are bytes of its end that are there.
+    /// for one. Blocks of LZ4 stand by themselves behind the head of their frame. Where that fails the stream goes on as it was; `written` are bytes of its end that are there.
     pub(crate) fn begin_part(&mut self) -> Result<(), Partial> {
-        let Some(encoder) = self.encoder.as_mut().filter(|encoder| !encoder.tail().is_empty()) else { return Ok(()) };
+        let Some(encoder) = self.encoder.as_mut().filter(|encoder| encoder.is_joined()) else { return Ok(()) };
         let next = Encoder::new(encoder.compression()).map_err(|reason| Partial { written: 0, reason })?;
         let tail = encoder.tail();
         if let Err(partial) = super::write_all(&mut *self.target, tail) {
@@ -29,19 +29,19 @@ impl Output {
         Ok(())
     }
 
-    /// A new file beside this one, called as it is with `ending` behind; an old one of that name is emptied. `None` where
+    /// A new file beside this one, called as it is with `ending` behind; what an old one of that name has is replaced. `None` where
     /// this is no regular file. Files that are opened anew are then called so that they empty none.
-    pub(crate) fn beside(&mut self, ending: &str) -> io::Result<Option<(File, String)>> {
+    pub(crate) fn beside(&mut self, ending: &str) -> io::Result<Option<(Replaced, String)>> {
         let Some(place) = &self.place else { return Ok(None) };
         self.beside = Some(ending.to_owned());
         let name = format!("{}{ending}", self.called.as_ref().unwrap_or(&place.name));
-        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::TRUNC | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::CLOEXEC | OFlags::NOFOLLOW;
         // A FIFO of that name would wait for its reader.
         let flags = flags | OFlags::NOCTTY | OFlags::NONBLOCK;
         let file = File::from(openat(&place.folder, &*name, flags, Mode::from_raw_mode(MODE))?);
         if !file.metadata()?.is_file() {
             return Err(io::Error::other("it is there, and no regular file"));
         }
-        Ok(Some((file, name)))
+        Ok(Some((Replaced::new(file)?, name)))
     }
 }

@@ -93,9 +93,10 @@ impl Encoder {
         self.end(start);
     }
 
-    /// One frame of interface `id`; `note` are options about it, encoded.
+    /// One frame of interface `id` with its FCS; `fcs` is how long that is, where the interface does not tell, `note` are options
+    /// about the frame, encoded.
     #[inline]
-    pub fn frame(&mut self, id: u32, desc: &Desc, frame: &[u8], note: &[u8]) {
+    pub fn frame(&mut self, id: u32, desc: &Desc, frame: &[u8], fcs: u32, note: &[u8]) {
         let start = self.bytes.len();
         let padded = frame.len().next_multiple_of(4);
         let mut head = [0; ENHANCED_FRAME];
@@ -106,7 +107,7 @@ impl Encoder {
             (desc.time.0 >> 32) as u32,
             desc.time.0 as u32,
             frame.len() as u32,
-            desc.wire,
+            desc.wire.saturating_add(desc.fcs()),
         ];
         for (bytes, word) in head.chunks_exact_mut(4).zip(words) {
             bytes.copy_from_slice(&word.to_ne_bytes());
@@ -114,8 +115,9 @@ impl Encoder {
         self.bytes.extend_from_slice(&head);
         self.bytes.extend_from_slice(frame);
         self.bytes.extend_from_slice(&[0; 3][..padded - frame.len()]);
-        if desc.flags.0 & (Flags::LATE | Flags::OUTGOING | Flags::DAMAGED).0 != 0 || !note.is_empty() {
-            self.frame_options(desc.flags, note);
+        let said = Flags::LATE | Flags::OUTGOING | Flags::INCOMING | Flags::DAMAGED;
+        if desc.flags.0 & said.0 != 0 || fcs != 0 || !note.is_empty() {
+            self.frame_options(desc.flags, fcs, note);
             self.end(start);
         } else {
             self.bytes.extend_from_slice(&words[1].to_ne_bytes());
@@ -123,8 +125,8 @@ impl Encoder {
     }
 
     #[cold]
-    fn frame_options(&mut self, flags: Flags, note: &[u8]) {
-        if let Some((code, word)) = flags_option(flags) {
+    fn frame_options(&mut self, flags: Flags, fcs: u32, note: &[u8]) {
+        if let Some((code, word)) = flags_option(flags, fcs, note) {
             push(&mut self.bytes, code, &word.to_ne_bytes());
         }
         if flags.contains(Flags::LATE) {

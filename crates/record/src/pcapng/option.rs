@@ -3,6 +3,7 @@
 
 use super::block::Order;
 use linerate_burst::text::is_unseen;
+use std::ops::Range;
 
 const END: u16 = 0;
 /// Free text, in any block.
@@ -24,8 +25,15 @@ pub(super) fn options(bytes: &[u8], order: Order) -> impl Iterator<Item = (u16, 
     })
 }
 
-/// An option that another file can hold too: its code, and of how many bytes the one word is that it holds; 1 for bytes.
+/// An option that is known: its code, and of how many bytes the one word is that it holds; 1 for bytes.
 pub(super) type Kept = (u16, usize);
+
+/// A word size: the option is read here, and not copied as it is.
+pub(super) const READ: usize = usize::MAX;
+/// A word size: two words of four bytes.
+pub(super) const PAIR: usize = usize::MAX - 1;
+/// A word size: a byte that says what follows; of kinds 1 and 2, which are of eBPF, a word of eight bytes.
+pub(super) const VERDICT: usize = usize::MAX - 2;
 
 /// Comments and custom options that may be copied: UTF-8 and binary, behind the number of an enterprise.
 const KEPT_ANYWHERE: [Kept; 3] = [(COMMENT, 1), (2988, ENTERPRISE), (2989, ENTERPRISE)];
@@ -34,27 +42,63 @@ const KEPT_ANYWHERE: [Kept; 3] = [(COMMENT, 1), (2988, ENTERPRISE), (2989, ENTER
 const ENTERPRISE: usize = 0;
 
 /// Appends the options in `bytes` that are kept anywhere or in `kept`, in native byte order, without an end
-/// mark. Returns how many of those make no sense: empty, or not of their word. Programs refuse files with such.
+/// mark. Returns how many were left out: those that are not known, and those that make no sense: empty, not of their
+/// word, or longer than their block. Programs refuse files with such.
 pub(super) fn copy(bytes: &[u8], order: Order, kept: &[Kept], to: &mut Vec<u8>) -> u64 {
-    let mut senseless = 0;
+    let mut left_out = u64::from(!are_whole(bytes, order));
     for (code, value) in options(bytes, order) {
-        let Some((_, word)) = kept.iter().chain(&KEPT_ANYWHERE).find(|(kept, _)| *kept == code) else { continue };
-        let (words, makes_sense) = match *word {
-            ENTERPRISE => (4, value.len() >= 4),
-            1 => (0, !value.is_empty()),
-            word => (word, value.len() == word),
+        let known = kept.iter().chain(&KEPT_ANYWHERE).find(|(kept, _)| *kept == code);
+        // Where words lie that the byte order is about.
+        let words: Option<&[Range<usize>]> = match known.map(|(_, word)| *word) {
+            Some(READ) => continue,
+            Some(ENTERPRISE) if value.len() >= 4 => Some(&[0..4]),
+            Some(PAIR) if value.len() == 8 => Some(&[0..4, 4..8]),
+            Some(VERDICT) if matches!(value, [1 | 2, ..]) => (value.len() == 9).then_some(&[1..9]),
+            Some(1 | VERDICT) if !value.is_empty() => Some(&[]),
+            Some(4) if value.len() == 4 => Some(&[0..4]),
+            Some(8) if value.len() == 8 => Some(&[0..8]),
+            _ => None,
         };
-        if !makes_sense {
-            senseless += 1;
+        let Some(words) = words else {
+            left_out += 1;
             continue;
-        }
+        };
         let start = to.len() + 4;
         push(to, code, value);
         if order.swapped {
-            to[start..start + words].reverse();
+            words.iter().for_each(|word| to[start..][word.clone()].reverse());
         }
     }
-    senseless
+    left_out
+}
+
+/// What stands behind the end mark of a list; nothing where there is none.
+pub(super) fn behind_end(bytes: &[u8], order: Order) -> &[u8] {
+    let mut at = 0;
+    while let Some([a, b, c, d]) = bytes.get(at..).and_then(<[u8]>::first_chunk) {
+        let length = usize::from(order.u16([*c, *d]));
+        at += 4 + length.next_multiple_of(4);
+        if order.u16([*a, *b]) == END {
+            return bytes.get(at..).unwrap_or_default();
+        }
+    }
+    &[]
+}
+
+/// Whether each option lies inside `bytes`, up to the end mark or the end.
+pub(super) fn are_whole(bytes: &[u8], order: Order) -> bool {
+    let mut at = 0;
+    while let Some([a, b, c, d]) = bytes.get(at..).and_then(<[u8]>::first_chunk) {
+        if order.u16([*a, *b]) == END {
+            return true;
+        }
+        at += 4 + usize::from(order.u16([*c, *d]));
+        if at > bytes.len() {
+            return false;
+        }
+        at = at.next_multiple_of(4).min(bytes.len());
+    }
+    at == bytes.len()
 }
 
 /// Whether encoded options in native byte order hold one of this code.
@@ -78,7 +122,7 @@ pub(super) fn text(value: &[u8]) -> String {
 }
 
 /// Appends an option in native byte order; a value too long for one is cut.
-pub(super) fn push(to: &mut Vec<u8>, code: u16, value: &[u8]) {
+pub(crate) fn push(to: &mut Vec<u8>, code: u16, value: &[u8]) {
     let value = &value[..value.len().min(usize::from(u16::MAX))];
     to.extend(code.to_ne_bytes());
     to.extend((value.len() as u16).to_ne_bytes());

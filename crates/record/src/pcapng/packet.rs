@@ -1,7 +1,7 @@
 //! The three blocks that hold a frame.
 
 use super::block::{HEAD, Order};
-use super::option::{Kept, copy, options};
+use super::option::{Kept, PAIR, READ, VERDICT, are_whole, copy, has, options, push};
 use super::time::Clock;
 use crate::error::Fault;
 use crate::origin::Notes;
@@ -9,14 +9,20 @@ use linerate_burst::{Desc, Flags, MAX_FRAME, Nanos};
 
 /// `epb_flags`, `pack_flags`: direction, FCS length, link-layer errors.
 const FLAGS: u16 = 2;
+/// `epb_dropcount`.
+const DROPS: u16 = 4;
 const DIRECTION: u32 = 0b11;
+const INBOUND: u32 = 0b01;
 const OUTBOUND: u32 = 0b10;
+const FCS_LENGTH: u32 = 0x1e0;
+const FCS_SHIFT: u32 = 5;
 const LINK_ERRORS: u32 = 0xffff_0000;
 /// The bit of `epb_flags` for a wrong checksum of the link layer.
 const CRC_ERROR: u32 = 1 << 24;
 
-/// Options of a frame that are kept beside comments: hash, drop count, packet number, queue.
-const KEPT: [Kept; 4] = [(3, 1), (4, 8), (5, 8), (6, 4)];
+/// Options of a frame that are known beside comments: flags, hash, drop count, packet number, queue, verdict, process and
+/// thread.
+const KEPT: [Kept; 7] = [(FLAGS, READ), (3, 1), (DROPS, 8), (5, 8), (6, 4), (7, VERDICT), (8, PAIR)];
 
 /// In a desc, for now: its frame has a note.
 pub(super) const NOTED: u16 = u16::MAX;
@@ -29,6 +35,8 @@ pub(super) struct Lane {
     pub clock: Clock,
     /// Longest captured length; 0 for no limit.
     pub snap: u32,
+    /// Bytes of FCS at the end of its frames, unless a frame says otherwise.
+    pub fcs: u8,
 }
 
 /// Finds the interface of a frame among those of its section.
@@ -66,7 +74,9 @@ pub(super) fn simple(body: &[u8], at: usize, order: Order, lanes: &[Lane], last:
     let lane = lane(lanes, 0)?;
     let captured = if lane.snap == 0 { wire } else { wire.min(lane.snap) };
     check_length(captured, body.len() - 4)?;
-    Ok(Desc { wire, interface: lane.index, ..Desc::new(last, (at + 4) as u32, captured) })
+    let mut desc = Desc { wire, interface: lane.index, ..Desc::new(last, (at + 4) as u32, captured) };
+    desc.take_fcs_off(lane.fcs);
+    Ok(desc)
 }
 
 /// The frame at the front of `bytes`, with options behind it.
@@ -77,15 +87,19 @@ fn framed(bytes: &[u8], at: usize, order: Order, lane: &Lane, words: [u32; 4]) -
     let time = lane.clock.time(u64::from(high) << 32 | u64::from(low));
     let mut desc = Desc { wire, interface: lane.index, ..Desc::new(time, at as u32, captured) };
     let behind = (captured as usize).next_multiple_of(4);
-    if bytes.len() > behind + 4 {
-        (desc.flags, desc.note) = look_at(&bytes[behind..], order);
+    let mut fcs = lane.fcs;
+    if bytes.len() > behind {
+        (desc.flags, desc.note, fcs) = look_at(&bytes[behind..], order, lane.fcs);
+    }
+    if fcs != 0 {
+        desc.take_fcs_off(fcs);
     }
     Ok(desc)
 }
 
-/// The flags that the options of a frame give it, and [`NOTED`] if they say more than flags.
-fn look_at(bytes: &[u8], order: Order) -> (Flags, u16) {
-    let mut note = 0;
+/// What the options of a frame say: its flags, [`NOTED`] if they say more than flags can, and the length of its FCS.
+fn look_at(bytes: &[u8], order: Order, usual_fcs: u8) -> (Flags, u16, u8) {
+    let mut note = if are_whole(bytes, order) { 0 } else { NOTED };
     let mut word = 0;
     for (code, value) in options(bytes, order) {
         match <[u8; 4]>::try_from(value) {
@@ -93,17 +107,57 @@ fn look_at(bytes: &[u8], order: Order) -> (Flags, u16) {
             _ => note = NOTED,
         }
     }
-    (flags(word), note)
+    if !is_told_by_flags(word, usual_fcs) {
+        note = NOTED;
+    }
+    let fcs = ((word & FCS_LENGTH) >> FCS_SHIFT) as u8;
+    (flags(word), note, if fcs == 0 { usual_fcs } else { fcs })
 }
 
-/// Keeps what options say of the frame in the body that `desc` was made of; returns how many make no sense.
+/// Whether flags of a desc, and the FCS of its interface, say all that `epb_flags` says.
+fn is_told_by_flags(word: u32, usual_fcs: u8) -> bool {
+    let fcs = (word & FCS_LENGTH) >> FCS_SHIFT;
+    word & !(DIRECTION | FCS_LENGTH | CRC_ERROR) == 0
+        && word & DIRECTION != DIRECTION
+        && (fcs == 0 || usual_fcs == 0 && matches!(fcs, 2 | 4))
+}
+
+/// Keeps what options say of the frame in the body that `desc` was made of; returns how many are left out. `of_block` is the
+/// usual length of an FCS, and how many frames were lost before this one as an obsolete block tells.
 #[cold]
-pub(super) fn keep_note(desc: &mut Desc, body: &[u8], order: Order, notes: &Notes) -> u64 {
-    let options = 20 + (desc.captured as usize).next_multiple_of(4);
+pub(super) fn keep_note(desc: &mut Desc, body: &[u8], order: Order, notes: &Notes, of_block: (u8, u64)) -> u64 {
+    let (usual_fcs, drops) = of_block;
+    let captured = order.words::<5>(body).map_or(0, |words| words[3]);
+    let options = body.get(20 + (captured as usize).next_multiple_of(4)..).unwrap_or_default();
     let mut kept = Vec::new();
-    let senseless = copy(body.get(options..).unwrap_or_default(), order, &KEPT, &mut kept);
+    let mut left_out = copy(options, order, &KEPT, &mut kept);
+    for (_, value) in self::options(options, order).filter(|(code, _)| *code == FLAGS) {
+        match <[u8; 4]>::try_from(value).map(|value| order.u32(value)) {
+            Ok(word) if is_told_by_flags(word, usual_fcs) => {}
+            Ok(word) => push(&mut kept, FLAGS, &word.to_ne_bytes()),
+            Err(_) => left_out += 1,
+        }
+    }
+    if drops > 0 {
+        push(&mut kept, DROPS, &drops.to_ne_bytes());
+    }
     desc.note = if kept.is_empty() { 0 } else { notes.push(desc.time, &kept) };
-    senseless
+    left_out
+}
+
+/// How many frames were lost before that of an obsolete packet block, as far as it tells.
+pub(super) fn drops(body: &[u8], order: Order) -> u64 {
+    match body.get(2..).and_then(|rest| rest.first_chunk::<2>()).map(|drops| order.u16(*drops)) {
+        None | Some(u16::MAX) => 0,
+        Some(drops) => drops.into(),
+    }
+}
+
+/// Whether the time of a frame is none that a desc can have.
+#[cold]
+pub(super) fn is_time_changed(body: &[u8], order: Order, clock: Clock) -> bool {
+    let ticks = order.words::<3>(body).map(|[_, high, low]| u64::from(high) << 32 | u64::from(low));
+    ticks.is_some_and(|ticks| clock.is_beyond(ticks))
 }
 
 #[inline]
@@ -118,23 +172,30 @@ fn check_length(captured: u32, room: usize) -> Result<(), Fault> {
 }
 
 fn flags(word: u32) -> Flags {
-    let mut flags = Flags::NONE;
-    if word & DIRECTION == OUTBOUND {
-        flags |= Flags::OUTGOING;
-    }
+    let mut flags = match word & DIRECTION {
+        INBOUND => Flags::INCOMING,
+        OUTBOUND => Flags::OUTGOING,
+        _ => Flags::NONE,
+    };
     if word & LINK_ERRORS != 0 {
         flags |= Flags::DAMAGED;
     }
     flags
 }
 
-/// The `epb_flags` option that says what can be said of a frame, if anything: its code and its word.
-/// Which link-layer error damaged a frame is not kept; the bit of a wrong checksum stands for all.
+/// The `epb_flags` option of a frame, if there is anything to say: its code and its word. A note says which link-layer error
+/// damaged a frame; without one the bit of a wrong checksum stands for all. `fcs` is the length of an FCS that the interface
+/// does not tell.
 #[inline]
-pub(super) fn flags_option(flags: Flags) -> Option<(u16, u32)> {
-    let outbound = if flags.contains(Flags::OUTGOING) { OUTBOUND } else { 0 };
+pub(super) fn flags_option(flags: Flags, fcs: u32, note: &[u8]) -> Option<(u16, u32)> {
+    let direction = match (flags.contains(Flags::OUTGOING), flags.contains(Flags::INCOMING)) {
+        (true, _) => OUTBOUND,
+        (false, true) => INBOUND,
+        (false, false) => 0,
+    };
     let damaged = if flags.contains(Flags::DAMAGED) { CRC_ERROR } else { 0 };
-    (outbound | damaged != 0).then_some((FLAGS, outbound | damaged))
+    let word = direction | damaged | fcs << FCS_SHIFT;
+    (word != 0 && !has(note, FLAGS)).then_some((FLAGS, word))
 }
 
 /// Where the frame of an enhanced packet block lies behind the block's begin.

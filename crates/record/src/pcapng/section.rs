@@ -2,7 +2,7 @@
 
 use super::block::{self, Order};
 use super::budget::Budget;
-use super::option::{Kept, copy, options, text};
+use super::option::{Kept, READ, are_whole, copy, options, text};
 use super::packet::{self, Lane};
 use super::time::Clock;
 use super::{statistics, tables};
@@ -15,7 +15,7 @@ use std::sync::Arc;
 pub(super) const IF_NAME: u16 = 2;
 pub(super) const IF_DESCRIPTION: u16 = 3;
 pub(super) const IF_TSRESOL: u16 = 9;
-const IF_FCSLEN: u16 = 13;
+pub(crate) const IF_FCSLEN: u16 = 13;
 const IF_TSOFFSET: u16 = 14;
 
 /// Microseconds, where an interface does not say.
@@ -24,9 +24,9 @@ const DEFAULT_RESOLUTION: u8 = 6;
 /// Options of a section header that are kept: hardware, operating system, application.
 const KEPT_OF_SECTION: [Kept; 3] = [(2, 1), (3, 1), (4, 1)];
 
-/// Options of an interface that are kept: name, description, addresses (IPv4, IPv6, MAC, EUI), speed, filter,
-/// operating system, FCS length, hardware, speeds out and in.
-const KEPT_OF_INTERFACE: [Kept; 13] = [
+/// Options of an interface that are known: name, description, addresses (IPv4, IPv6, MAC, EUI), speed, resolution and offset
+/// of times, time zone, filter, operating system, FCS length, hardware, speeds out and in, name of the time zone.
+const KEPT_OF_INTERFACE: [Kept; 17] = [
     (IF_NAME, 1),
     (IF_DESCRIPTION, 1),
     (4, 1),
@@ -34,13 +34,20 @@ const KEPT_OF_INTERFACE: [Kept; 13] = [
     (6, 1),
     (7, 1),
     (8, 8),
+    (IF_TSRESOL, READ),
+    (10, 4),
     (11, 1),
     (12, 1),
     (IF_FCSLEN, 1),
+    (IF_TSOFFSET, READ),
     (15, 1),
     (16, 8),
     (17, 8),
+    (18, 1),
 ];
+
+/// Options of statistics that are known: times and counts.
+const READ_OF_STATISTICS: [Kept; 7] = [(2, READ), (3, READ), (4, READ), (5, READ), (6, READ), (7, READ), (8, READ)];
 
 /// What is known of the section under the cursor, and of the file so far.
 #[derive(Debug)]
@@ -50,12 +57,12 @@ pub(crate) struct Section {
     last: Nanos,
     /// Every interface of every section so far.
     pub interfaces: Vec<Interface>,
-    /// Bytes of FCS at the end of each frame, one entry an interface; 0 where the file does not say.
-    pub fcs: Vec<u8>,
     /// What else the file says of each interface.
     pub origins: Vec<Arc<Origin>>,
     /// Blocks that others need to be understood.
     pub described: u64,
+    /// Frames whose times cannot be told.
+    pub times_changed: u64,
     options: Arc<Vec<u8>>,
     notes: Arc<Notes>,
     budget: Budget,
@@ -64,7 +71,7 @@ pub(crate) struct Section {
 /// Whether a block holds no frame and is looked into all the same, unless it is too long.
 #[inline]
 fn is_kept(kind: u32) -> bool {
-    matches!(kind, block::STATISTICS | tables::NAME_RESOLUTION | tables::DECRYPTION_SECRETS)
+    kind == block::STATISTICS || tables::is_one(kind)
 }
 
 /// Enough for the files of a year, one an hour, behind one another. Bare as they may be, so many take half of what may
@@ -86,7 +93,7 @@ impl Section {
             lanes: Vec::new(),
             last: Nanos::ZERO,
             interfaces: Vec::new(),
-            fcs: Vec::new(),
+            times_changed: 0,
             origins: Vec::new(),
             described: 0,
             options: Arc::default(),
@@ -149,9 +156,7 @@ impl Section {
                 matches!(kind, block::ENHANCED_PACKET | block::INTERFACE | block::SIMPLE_PACKET | block::PACKET);
             let length = block::checked_length(length, known)?;
             if !(known || is_kept(kind) && length <= LONGEST_RECORD) {
-                if is_kept(kind) {
-                    self.budget.leave_out(1);
-                }
+                self.budget.leave_out(1);
                 return Ok(Some(Step::Skip(length as u64)));
             }
             let Some(whole) = rest.get(..length) else {
@@ -180,11 +185,22 @@ impl Section {
                 packet::simple(body, at, order, &self.lanes, self.last)?
             }
         };
-        if desc.note != 0 {
-            self.budget.leave_out(packet::keep_note(&mut desc, body, order, &self.notes));
+        let drops = if kind == block::PACKET { packet::drops(body, order) } else { 0 };
+        if desc.note != 0 || drops > 0 {
+            let fcs = self.lane_of(&desc).map_or(0, |lane| lane.fcs);
+            self.budget.leave_out(packet::keep_note(&mut desc, body, order, &self.notes, (fcs, drops)));
+        }
+        if matches!(desc.time, Nanos::ZERO | Nanos::MAX) && kind != block::SIMPLE_PACKET {
+            let is_changed = |lane: &Lane| packet::is_time_changed(body, order, lane.clock);
+            self.times_changed += u64::from(self.lane_of(&desc).is_some_and(is_changed));
         }
         self.last = desc.time;
         Ok(desc)
+    }
+
+    #[cold]
+    fn lane_of(&self, desc: &Desc) -> Option<&Lane> {
+        self.lanes.iter().find(|lane| lane.index == desc.interface)
     }
 
     /// A block that tells something for other files.
@@ -218,9 +234,10 @@ impl Section {
         let body = block::body(whole, order)?;
         let version = body.get(4..8).and_then(|bytes| bytes.first_chunk::<4>());
         match version.map(|bytes| (order.u16([bytes[0], bytes[1]]), order.u16([bytes[2], bytes[3]]))) {
-            Some((1, _)) => {}
+            // 1.2 is read as 1.0 is, as libpcap and Wireshark do; there are no others.
+            Some((1, 0 | 2)) => {}
             Some((major, minor)) => {
-                return Err(Fault::Unsupported(format!("pcapng version {major}.{minor}, not 1")));
+                return Err(Fault::Unsupported(format!("pcapng version {major}.{minor}, not 1.0 or 1.2")));
             }
             None => return Err(Fault::damaged("a section header that is too short")),
         }
@@ -246,6 +263,9 @@ impl Section {
         if self.interfaces.len() == MOST_INTERFACES {
             return Err(Fault::Unsupported(format!("more than {MOST_INTERFACES} interfaces in one file")));
         }
+        if !are_whole(rest, order) {
+            return Err(Fault::damaged("an interface description block with an option longer than it"));
+        }
         let mut interface = Interface::new("", LinkType(link), StampSource::File);
         interface.snap = snap;
         let (mut name, mut description) = (String::new(), String::new());
@@ -256,8 +276,14 @@ impl Section {
                 (IF_DESCRIPTION, _) => description = text(value),
                 (IF_TSRESOL, [value]) => resolution = *value,
                 (IF_FCSLEN, [value]) => fcs = *value,
-                (IF_TSOFFSET, _) => {
-                    offset = value.try_into().map_or(offset, |value| order.u64(value) as i64);
+                (IF_TSOFFSET, [a, b, c, d, e, f, g, h]) => {
+                    offset = order.u64([*a, *b, *c, *d, *e, *f, *g, *h]) as i64;
+                }
+                // Its times would be wrong.
+                (IF_TSRESOL | IF_TSOFFSET, _) => {
+                    let (option, bytes) = if code == IF_TSRESOL { ("if_tsresol", 1) } else { ("if_tsoffset", 8) };
+                    let length = value.len();
+                    return Err(Fault::damaged(format!("{option} of {length} bytes in an interface, not {bytes}")));
                 }
                 _ => {}
             }
@@ -269,27 +295,28 @@ impl Section {
             (interface.name, interface.description) = (name, description);
         }
         let kept = self.keep(rest, order, &KEPT_OF_INTERFACE);
-        let origin = Arc::new(Origin::new(&self.options, kept, &self.notes));
+        let origin = Arc::new(Origin::new(&self.options, kept, &self.notes, fcs));
         interface.origin = Some(origin.clone());
-        let lane = Lane { index: self.interfaces.len() as u16, clock: Clock::new(resolution, offset), snap };
+        let lane = Lane { index: self.interfaces.len() as u16, clock: Clock::new(resolution, offset), snap, fcs };
         self.lanes.push(lane);
         self.interfaces.push(interface);
         self.origins.push(origin);
-        self.fcs.push(fcs);
         Ok(())
     }
 
     /// Takes up the statistics of an interface; those of an unknown one say nothing.
     fn statistics(&mut self, body: &[u8], order: Order) {
-        let Some(([id], rest)) = order.words::<1>(body).zip(body.get(12..)) else { return };
-        let Some(lane) = self.lanes.get(id as usize).copied() else { return };
-        let Some(origin) = self.origins.get(usize::from(lane.index)).cloned() else { return };
+        let found = order.words::<1>(body).zip(body.get(12..)).and_then(|([id], rest)| {
+            let lane = self.lanes.get(id as usize).copied()?;
+            Some((rest, lane, self.origins.get(usize::from(lane.index)).cloned()?))
+        });
+        let Some((rest, lane, origin)) = found else { return self.budget.leave_out(1) };
         // They stand for those that were read before.
         if let Some(earlier) = origin.take_statistics() {
             self.give_back(earlier.comments.len());
         }
         let mut statistics = statistics::parse(rest, order, lane.clock);
-        statistics.comments = self.keep(rest, order, &[]);
+        statistics.comments = self.keep(rest, order, &READ_OF_STATISTICS);
         origin.set_statistics(statistics);
     }
 

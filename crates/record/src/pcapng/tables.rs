@@ -1,17 +1,29 @@
-//! Blocks about a whole file: names of addresses, and secrets to decrypt traffic with. They are carried from
-//! file to file as they are, but for the byte order.
+//! Blocks about a whole file: names of addresses, secrets to decrypt traffic with, entries of the systemd journal, custom
+//! blocks. They are carried from file to file as they are, but for the byte order.
 
 use super::block::{HEAD, Order, TRAILER};
-use super::option::{options, push, push_end};
+use super::option::{self, Kept, are_whole, behind_end, options, push, push_end};
 
-pub(super) const NAME_RESOLUTION: u32 = 4;
-pub(super) const DECRYPTION_SECRETS: u32 = 10;
+const NAME_RESOLUTION: u32 = 4;
+const SYSTEMD_JOURNAL: u32 = 9;
+const DECRYPTION_SECRETS: u32 = 10;
+/// A custom block that may be copied; those of type 0x40000BAD may not.
+const CUSTOM: u32 = 0xbad;
+
+/// Whether a block is of such a kind.
+#[inline]
+pub(super) fn is_one(kind: u32) -> bool {
+    matches!(kind, NAME_RESOLUTION | SYSTEMD_JOURNAL | DECRYPTION_SECRETS | CUSTOM)
+}
 
 const IPV4_RECORD: u16 = 1;
 const IPV6_RECORD: u16 = 2;
 
-/// A block of either kind in native byte order, without its options; `None` where there is nothing in it. And how much of
-/// it makes no sense, and is left out: programs refuse files with such.
+/// Options of names: the server that told them, by name and addresses.
+const OF_NAMES: [Kept; 3] = [(2, 1), (3, 1), (4, 1)];
+
+/// A block of these kinds in native byte order. `None` where there is nothing in it. And how much of it makes no sense, and is
+/// left out: programs refuse files with such.
 pub(super) fn copy(kind: u32, body: &[u8], order: Order) -> (Option<Vec<u8>>, u64) {
     let mut block = vec![0; HEAD];
     let mut senseless = 0;
@@ -28,6 +40,18 @@ pub(super) fn copy(kind: u32, body: &[u8], order: Order) -> (Option<Vec<u8>>, u6
             return (None, senseless);
         }
         push_end(&mut block);
+        senseless += u64::from(!are_whole(body, order));
+        senseless += copy_options(behind_end(body, order), order, &OF_NAMES, &mut block);
+    } else if kind == CUSTOM {
+        // The number of the enterprise is in the order of the file, what follows in an order that only the enterprise knows.
+        let Some(([enterprise], rest)) = order.words::<1>(body).zip(body.get(4..)) else { return (None, 1) };
+        block.extend(enterprise.to_ne_bytes());
+        block.extend(rest);
+    } else if kind == SYSTEMD_JOURNAL {
+        if body.is_empty() {
+            return (None, 1);
+        }
+        block.extend(body);
     } else {
         let head = order.words::<2>(body);
         let secrets = |length: u32| body.get(8..)?.get(..length as usize);
@@ -38,6 +62,8 @@ pub(super) fn copy(kind: u32, body: &[u8], order: Order) -> (Option<Vec<u8>>, u6
         block.extend(length.to_ne_bytes());
         block.extend(secrets);
         block.resize(block.len().next_multiple_of(4), 0);
+        let options = body.get(8 + (length as usize).next_multiple_of(4)..).unwrap_or_default();
+        senseless += copy_options(options, order, &[], &mut block);
     }
     let length = ((block.len() + TRAILER) as u32).to_ne_bytes();
     block[..4].copy_from_slice(&kind.to_ne_bytes());
@@ -45,6 +71,16 @@ pub(super) fn copy(kind: u32, body: &[u8], order: Order) -> (Option<Vec<u8>>, u6
     block.extend(length);
     block.shrink_to_fit();
     (Some(block), senseless)
+}
+
+/// Appends options with an end mark, where there are some; how many are left out.
+fn copy_options(options: &[u8], order: Order, kept: &[Kept], block: &mut Vec<u8>) -> u64 {
+    let start = block.len();
+    let left_out = option::copy(options, order, kept, block);
+    if block.len() > start {
+        push_end(block);
+    }
+    left_out
 }
 
 /// Whether a record has an address, and names that end.

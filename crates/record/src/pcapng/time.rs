@@ -36,14 +36,24 @@ impl Clock {
     /// The time of a count of ticks; before the epoch and after the year 2554 the nearest that can be told.
     #[inline]
     pub fn time(&self, ticks: u64) -> Nanos {
+        match self.unit {
+            Unit::Nanos(nanos) if self.offset == 0 => Nanos(ticks.saturating_mul(nanos)),
+            _ => Nanos(self.nanos(ticks).clamp(0, u64::MAX.into()) as u64),
+        }
+    }
+
+    /// Whether the time of a count of ticks cannot be told.
+    pub fn is_beyond(&self, ticks: u64) -> bool {
+        u64::try_from(self.nanos(ticks)).is_err()
+    }
+
+    fn nanos(&self, ticks: u64) -> i128 {
         let nanos = match self.unit {
-            Unit::Nanos(nanos) if self.offset == 0 => return Nanos(ticks.saturating_mul(nanos)),
             Unit::Nanos(nanos) => u128::from(ticks) * u128::from(nanos),
             Unit::PerNano(ticks_each) => u128::from(ticks / ticks_each),
             Unit::PowerOfTwo(exponent) => (u128::from(ticks) * 1_000_000_000) >> exponent,
         };
-        let nanos = nanos as i128 + i128::from(self.offset) * 1_000_000_000;
-        Nanos(nanos.clamp(0, u64::MAX.into()) as u64)
+        nanos as i128 + i128::from(self.offset) * 1_000_000_000
     }
 }
 

@@ -3,9 +3,11 @@
 use super::Format;
 use crate::compression::Compression;
 use crate::error::{Fault, ReadError};
+use crate::origin::Origin;
 use crate::pcap::{FILE_HEADER, FileHeader};
 use crate::pcapng::{SECTION_HEADER, Section};
 use linerate_burst::{Interface, StampSource};
+use std::sync::Arc;
 
 /// Magics of compressed files that are not decompressed here, with the program that does it.
 const COMPRESSED: [(&[u8], &str); 2] = [(b"\xfd7zXZ", "xz"), (b"BZh", "bzip2")];
@@ -41,8 +43,10 @@ pub(super) fn recognise(bytes: &[u8], name: &str) -> Result<(Format, u64), ReadE
         Ok(header) => {
             let mut interface = Interface::new("", header.link, StampSource::File);
             interface.snap = header.snap;
-            let fcs = header.fcs;
-            Ok((Format::Pcap(header, [interface], [fcs]), FILE_HEADER as u64))
+            if header.fcs > 0 {
+                interface.origin = Some(Arc::new(Origin::of_fcs(header.fcs)));
+            }
+            Ok((Format::Pcap(header, [interface]), FILE_HEADER as u64))
         }
         Err(Fault::Unsupported(what)) => Err(ReadError::Unsupported { name, offset: 0, what, frames: 0 }),
         Err(Fault::Damaged(what)) => Err(ReadError::Damaged { name, offset: 0, what, frames: 0 }),

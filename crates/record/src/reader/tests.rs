@@ -41,12 +41,12 @@ fn what_is_no_capture_says_what_it_is() {
     assert!(refusal(b"PAR1\x15\x04").contains("it begins with PAR1, as Parquet does"));
     assert!(refusal(b"\xfd7zXZ\0").contains("(xz -dc x.pcap | linerate ... -r -)"));
     assert!(refusal(b"BZh91AY").contains("bzip2 -dc"));
-    assert!(refusal(&file_header(LinkType::RAW)[..23]).contains("24 bytes belong there, 23 are left"));
+    assert!(refusal(&file_header(LinkType::RAW, 0)[..23]).contains("24 bytes belong there, 23 are left"));
 }
 
 #[test]
 fn frames_before_a_cut_are_handed_out_first() {
-    let mut bytes = file_header(LinkType::ETHERNET).to_vec();
+    let mut bytes = file_header(LinkType::ETHERNET, 0).to_vec();
     bytes.extend([record(60, 60), record(0, 0), record(60, 18)].concat());
     let message = "x.pcap: cut off in the middle of the record at byte 116: 76 bytes belong there, 34 are left; the \
                    2 frames before it are complete";
@@ -57,7 +57,7 @@ fn frames_before_a_cut_are_handed_out_first() {
 
 #[test]
 fn a_hostile_length_names_its_place() {
-    let mut bytes = file_header(LinkType::ETHERNET).to_vec();
+    let mut bytes = file_header(LinkType::ETHERNET, 0).to_vec();
     bytes.extend([record(60, 60), record(u32::MAX, 1000)].concat());
     let message = "x.pcap: damaged at byte 100: a frame of 4294967295 bytes, and none may be longer than 262144; \
                    the 1 frames before it were read";
@@ -66,7 +66,7 @@ fn a_hostile_length_names_its_place() {
 
 #[test]
 fn the_longest_frame_passes() {
-    let mut bytes = file_header(LinkType::ETHERNET).to_vec();
+    let mut bytes = file_header(LinkType::ETHERNET, 0).to_vec();
     for _ in 0..5 {
         bytes.extend(record(MAX_FRAME as u32, MAX_FRAME));
     }
@@ -88,7 +88,7 @@ fn a_source_that_would_block_is_asked_again() {
             Ok(count)
         }
     }
-    let mut bytes = file_header(LinkType::ETHERNET).to_vec();
+    let mut bytes = file_header(LinkType::ETHERNET, 0).to_vec();
     bytes.extend([record(60, 60), record(60, 60)].concat());
     let mut reader = Reader::new(Box::new(Hesitant(bytes, false)), "slow").unwrap();
     let (mut frames, mut blocked) = (0, 0);

@@ -55,7 +55,7 @@ pub enum Sync {
 /// The most that frames take in a file, but for comments.
 pub(super) fn most_bytes(descs: &[Desc]) -> u64 {
     let (Some(first), Some(last)) = (descs.first(), descs.last()) else { return 0 };
-    u64::from(last.offset + last.captured - first.offset) + descs.len() as u64 * BESIDE_FRAME
+    u64::from(last.offset + last.stored() - first.offset) + descs.len() as u64 * BESIDE_FRAME
 }
 
 /// How many of these frames are for a file with so much room, and no frames of `until` or later: at least the first.
@@ -67,7 +67,7 @@ pub(super) fn frames_for(descs: &[Desc], room: u64, until: Nanos) -> usize {
     let is_for_it = |desc: &&Desc| {
         let is_later = desc.time >= until && !desc.flags.contains(Flags::LATE);
         let is_full = bytes >= room;
-        bytes += u64::from(desc.captured) + BESIDE_FRAME;
+        bytes += u64::from(desc.stored()) + BESIDE_FRAME;
         !is_later && !is_full
     };
     descs.iter().take_while(is_for_it).count().max(1)

@@ -39,6 +39,8 @@ struct Seen {
     origin: Option<Arc<Origin>>,
     /// Whether its frames come from a file; those out of order there are not late here.
     from_file: bool,
+    /// Bytes of FCS that its description tells.
+    fcs: u32,
     first: Nanos,
     last: Nanos,
 }
@@ -107,15 +109,17 @@ impl Blocks {
         }
         self.push_interfaces_of_files(output, counts, view.interfaces)?;
         self.push_tables(output, counts)?;
-        for (desc, frame) in view.burst().iter() {
+        for (index, desc) in view.burst().descs().iter().enumerate() {
+            let stored = view.burst().stored(index);
             let id = self.id(view.interfaces, desc.interface);
             let seen = &mut self.seen[id as usize];
             seen.first = seen.first.min(desc.time);
             seen.last = seen.last.max(desc.time);
+            let fcs = if desc.fcs() == seen.fcs { 0 } else { desc.fcs() };
             if desc.note != 0 || desc.flags.contains(Flags::LATE) {
-                counts.forgotten += u64::from(!self.push_special(id, desc, frame));
+                counts.forgotten += u64::from(!self.push_special(id, desc, stored, fcs));
             } else {
-                self.encoder.frame(id, desc, frame, &[]);
+                self.encoder.frame(id, desc, stored, fcs, &[]);
             }
             self.ends.push(self.encoder.bytes().len());
             self.write_pieces(output, counts)?;
@@ -125,12 +129,12 @@ impl Blocks {
 
     /// A frame that was commented on, or is late; false if its comments are not known any more.
     #[cold]
-    fn push_special(&mut self, id: u32, desc: &Desc, frame: &[u8]) -> bool {
+    fn push_special(&mut self, id: u32, desc: &Desc, stored: &[u8], fcs: u32) -> bool {
         let seen = &self.seen[id as usize];
         self.note.clear();
         let is_known = seen.origin.as_ref().is_none_or(|origin| origin.notes.append(desc, &mut self.note));
         let flags = if seen.from_file { desc.flags.without(Flags::LATE) } else { desc.flags };
-        self.encoder.frame(id, &Desc { flags, ..*desc }, frame, &self.note);
+        self.encoder.frame(id, &Desc { flags, ..*desc }, stored, fcs, &self.note);
         is_known
     }
 
@@ -149,6 +153,19 @@ impl Blocks {
         }
         self.known = interfaces.len();
         Ok(())
+    }
+
+    /// Writes these interfaces where there is none in the file: programs refuse files without.
+    pub fn push_interfaces(
+        &mut self,
+        output: &mut Output,
+        counts: &mut Counts,
+        interfaces: &[Interface],
+    ) -> Result<(), Failure> {
+        if self.seen.is_empty() {
+            (0..interfaces.len()).for_each(|index| _ = self.id(interfaces, index as u16));
+        }
+        self.write_out(output, counts)
     }
 
     /// Names and secrets that files told since the last time; those a frame needs came before it.
@@ -190,7 +207,8 @@ impl Blocks {
         }
         self.encoder.interface(interface, origin.as_deref(), &comments);
         let (name, from_file) = (interface.name.clone(), interface.stamp == StampSource::File);
-        self.seen.push(Seen { name, origin, from_file, first: Nanos::MAX, last: Nanos::ZERO });
+        let fcs = origin.as_ref().map_or(0, |origin| u32::from(origin.fcs));
+        self.seen.push(Seen { name, origin, from_file, fcs, first: Nanos::MAX, last: Nanos::ZERO });
         if self.ids.len() <= index {
             self.ids.resize(index + 1, None);
         }

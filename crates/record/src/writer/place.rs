@@ -1,8 +1,8 @@
 //! Where in its file a writer is, for whoever keeps an index of it.
 
 use super::{Encoding, Failure, Format, Writer};
+use crate::file::Replaced;
 use linerate_burst::SinkError;
-use std::fs::File;
 use std::io;
 
 /// How far a file is written.
@@ -45,12 +45,12 @@ impl Writer {
         })
     }
 
-    /// A new file beside the one that is written, called as it is with `ending` behind, and its name; an old one of that name
-    /// is emptied. `None` where no regular file is written.
+    /// A new file beside the one that is written, called as it is with `ending` behind, and its name; what an old one of that
+    /// name has is replaced. `None` where no regular file is written.
     ///
     /// # Errors
     /// Those of `openat(2)`.
-    pub fn beside(&mut self, ending: &str) -> io::Result<Option<(File, String)>> {
+    pub fn beside(&mut self, ending: &str) -> io::Result<Option<(Replaced, String)>> {
         self.output.beside(ending)
     }
 }
@@ -107,11 +107,19 @@ mod tests {
                 let bytes = memory.0.lock().unwrap().clone();
                 let described: Vec<bool> = places.windows(2).map(|two| two[0].described < two[1].described).collect();
                 assert_eq!(described, [true, false, false], "{format:?}");
-                let part = |n: usize| all(&bytes[places[n].offset as usize..places[n + 1].offset as usize]);
+                // A part of LZ4 is read with the head of the frame in front of it, and its end behind it.
+                let is_lz4 = compression == Some(Compression::Lz4);
+                let alone = |part: &[u8], is_first: bool, is_last: bool| {
+                    let head = if is_lz4 && !is_first { &bytes[..7] } else { &[] };
+                    all(&[head, part, if is_lz4 && !is_last { &[0; 4][..] } else { &[] }].concat())
+                };
+                let part =
+                    |n: usize| alone(&bytes[places[n].offset as usize..places[n + 1].offset as usize], n == 0, false);
                 let length = part(1).len();
                 assert_eq!((length, part(2).len()), if format == Format::Pcap { (76, 76) } else { (92, 92) });
                 assert!(part(1).ends_with(&[1; 16]) || part(1)[length - 20..].starts_with(&[1; 16]));
-                let joined = [part(0), part(1), part(2), all(&bytes[places[3].offset as usize..])].concat();
+                let joined =
+                    [part(0), part(1), part(2), alone(&bytes[places[3].offset as usize..], false, true)].concat();
                 assert!(joined == all(&bytes), "{compression:?} {format:?}");
             }
         }

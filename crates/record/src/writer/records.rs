@@ -3,6 +3,7 @@
 
 use super::{Counts, Failure, Format, put};
 use crate::file::Output;
+use crate::origin::Origin;
 use crate::pcap;
 use linerate_burst::block::{RECORD_HEADER, View};
 use linerate_burst::{Desc, Interface, LinkType, Nanos};
@@ -11,25 +12,55 @@ use std::ops::Range;
 /// The last second that a pcap file can hold, to its end.
 const LAST_TIME: Nanos = Nanos((u32::MAX as u64 + 1) * 1_000_000_000 - 1);
 
+/// What the header of a pcap file says of all its frames.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Kind {
+    pub link: LinkType,
+    /// Bytes of FCS.
+    pub fcs: u8,
+}
+
+impl Kind {
+    pub fn of(interface: &Interface) -> Self {
+        let fcs = Origin::of(interface).map_or(0, |origin| origin.fcs);
+        Kind { link: interface.link, fcs }
+    }
+
+    pub fn is_held(self) -> bool {
+        pcap::holds(self.link) && self.fcs.is_multiple_of(2)
+    }
+}
+
+impl std::fmt::Display for Kind {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self.fcs {
+            0 => write!(f, "{}", self.link),
+            bytes => write!(f, "{} with {bytes} bytes of FCS", self.link),
+        }
+    }
+}
+
 /// A pcap file in the making.
 pub(super) struct Records {
     /// Whether times are written in microseconds.
     micros: bool,
-    /// The link type, once it is known.
-    link: Option<LinkType>,
+    /// What the frames are, once it is known.
+    kind: Option<Kind>,
     begun: bool,
     /// Records whose times were changed.
     scratch: Vec<u8>,
+    /// Of each interface of the views.
+    kinds: Vec<Kind>,
 }
 
 impl Records {
     pub fn new(micros: bool) -> Self {
-        Records { micros, link: None, begun: false, scratch: Vec::new() }
+        Records { micros, kind: None, begun: false, scratch: Vec::new(), kinds: Vec::new() }
     }
 
-    /// The same for a new file, which has the same link type.
+    /// The same for a new file, with frames of the same kind.
     pub fn anew(&self) -> Self {
-        Records { link: self.link, ..Records::new(self.micros) }
+        Records { kind: self.kind, kinds: self.kinds.clone(), ..Records::new(self.micros) }
     }
 
     /// How many headers are written.
@@ -41,42 +72,59 @@ impl Records {
         if self.micros { Format::PcapMicros } else { Format::Pcap }
     }
 
+    pub fn is_begun(&self) -> bool {
+        self.begun
+    }
+
     /// Writes the header, unless that was done.
-    pub fn begin(&mut self, output: &mut Output, counts: &mut Counts, link: LinkType) -> Result<(), Failure> {
+    pub fn begin(&mut self, output: &mut Output, counts: &mut Counts, kind: Kind) -> Result<(), Failure> {
         if std::mem::replace(&mut self.begun, true) {
             return Ok(());
         }
-        let link = *self.link.get_or_insert(link);
-        let mut header = pcap::file_header(link);
+        let kind = *self.kind.get_or_insert(kind);
+        let mut header = pcap::file_header(kind.link, kind.fcs);
         if self.micros {
             header[..4].copy_from_slice(&pcap::MAGIC_MICROS.to_ne_bytes());
         }
         put(output, &header, counts, 0, |_| 0)
     }
 
-    /// Writes the frames of the link type that the file began with, which is the first that it can have; in one piece
-    /// where all are.
+    /// Writes the frames of the kind that the file has, which is that of the first one; in one piece where all are. Those
+    /// before one of another kind are written, but nothing is where there is no file yet: it is then left as it was.
     pub fn write(&mut self, output: &mut Output, counts: &mut Counts, view: View<'_>) -> Result<(), Failure> {
         let descs = view.burst().descs();
-        let link = |desc: &Desc| link_of(view.interfaces, desc);
-        if !self.begun
-            && let Some(link) = descs.iter().map(link).find(|link| pcap::holds(*link))
-        {
-            self.begin(output, counts, link)?;
+        self.kinds.extend(view.interfaces.iter().skip(self.kinds.len()).map(Kind::of));
+        let Some(kind) = self.kind.or_else(|| descs.first().map(|desc| self.kind_of(desc))) else { return Ok(()) };
+        let fitting = descs.iter().take_while(|desc| self.fits(kind, desc)).count();
+        let other = descs.get(fitting).map(|desc| self.kind_of(desc));
+        if other.is_none() || self.begun {
+            self.begin(output, counts, kind)?;
+            self.put_records(output, counts, view, 0..fitting)?;
         }
-        let fits = |desc: &Desc| Some(link(desc)) == self.link;
-        let mut at = 0;
-        let mut runs = Vec::new();
-        while at < descs.len() {
-            let run = descs[at..].iter().take_while(|desc| fits(desc)).count();
-            let others = descs[at + run..].iter().take_while(|desc| !fits(desc));
-            let (mixed, unknown): (Vec<&Desc>, Vec<&Desc>) = others.partition(|desc| pcap::holds(link(desc)));
-            runs.push(at..at + run);
-            counts.mixed += mixed.len() as u64;
-            counts.unknown += unknown.len() as u64;
-            at += run + mixed.len() + unknown.len();
+        let Some(other) = other else { return Ok(()) };
+        let others = descs[fitting..].iter().filter(|desc| !self.fits(kind, desc));
+        let (mixed, unknown): (Vec<&Desc>, Vec<&Desc>) = others.partition(|desc| self.kind_of(desc).is_held());
+        counts.mixed += mixed.len() as u64;
+        counts.unknown += unknown.len() as u64;
+        if self.begun {
+            // What is compressed ends here.
+            let _ = output.finish();
         }
-        runs.into_iter().try_for_each(|run| self.put_records(output, counts, view, run))
+        Err(Failure::of_kind(kind, other, counts.written))
+    }
+
+    /// Whether a file of a kind holds a frame. One that is shorter than an FCS has none.
+    fn fits(&self, kind: Kind, desc: &Desc) -> bool {
+        let own = self.kind_of(desc);
+        let is_short = own.link == kind.link && own.fcs == 0 && desc.wire < u32::from(kind.fcs);
+        kind.is_held() && (own == kind || is_short)
+    }
+
+    /// What a frame is. Views hold the interface of each of their frames; one that did not would be Ethernet.
+    fn kind_of(&self, desc: &Desc) -> Kind {
+        let kind = self.kinds.get(usize::from(desc.interface)).copied();
+        let kind = kind.unwrap_or(Kind { link: LinkType::ETHERNET, fcs: 0 });
+        if desc.fcs() == 0 { kind } else { Kind { fcs: desc.fcs() as u8, ..kind } }
     }
 
     fn put_records(
@@ -89,7 +137,7 @@ impl Records {
         let descs = &view.burst().descs()[run.clone()];
         let Some(first) = descs.first().map(|desc| desc.offset) else { return Ok(()) };
         let end_of = |frames: usize| match frames.checked_sub(1).and_then(|last| descs.get(last)) {
-            Some(last) => (last.offset + last.captured - first) as usize + RECORD_HEADER,
+            Some(last) => (last.offset + last.stored() - first) as usize + RECORD_HEADER,
             None => 0,
         };
         counts.beyond += descs.iter().filter(|desc| desc.time > LAST_TIME).count() as u64;
@@ -106,10 +154,4 @@ impl Records {
         }
         put(output, &self.scratch, counts, descs.len(), end_of)
     }
-}
-
-/// The link type of a frame. Views hold the interface of each of their frames; one that did not would
-/// be Ethernet.
-fn link_of(interfaces: &[Interface], desc: &Desc) -> LinkType {
-    interfaces.get(usize::from(desc.interface)).map_or(LinkType::ETHERNET, |interface| interface.link)
 }

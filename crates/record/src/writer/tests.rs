@@ -126,54 +126,101 @@ fn pcapng_keeps_interfaces_and_flags() {
     assert_eq!(counts(&writer), [3, 3, 0, 0]);
 }
 
+/// Lengths of the frames of a file that must open cleanly.
+fn lengths(disk: &Disk) -> Vec<usize> {
+    read(disk.bytes()).into_iter().map(|(_, _, length)| length).collect()
+}
+
 #[test]
-fn pcap_leaves_other_link_types_out_and_says_so() {
+fn pcap_refuses_a_second_link_type_and_keeps_what_came_before() {
+    let first = block(&[(2, Flags::NONE, 1), (0, Flags::NONE, 2), (1, Flags::NONE, 3), (2, Flags::NONE, 4)]);
     let disk = Disk::new(usize::MAX, 7);
     let mut writer = Writer::new(disk.output(), Format::Pcap);
-    let block = block(&[(2, Flags::NONE, 1), (0, Flags::NONE, 2), (1, Flags::NONE, 3), (2, Flags::NONE, 4)]);
-    writer.accept(block.view(0, &interfaces())).unwrap();
-    writer.finish(&Ledger::new()).unwrap();
-    let lengths: Vec<usize> = read(disk.bytes()).into_iter().map(|(_, _, length)| length).collect();
-    assert_eq!(lengths, [1, 4]);
-    assert_eq!(counts(&writer), [4, 2, 0, 2]);
-    assert!(writer.hint().unwrap().contains("2 frames left out"));
+    let error = writer.accept(first.view(0, &interfaces())).unwrap_err().to_string();
+    assert!(error.contains("holds one link type") && error.contains("write pcapng"), "{error}");
+    assert!(writer.finish(&Ledger::new()).is_err());
+    assert_eq!((disk.bytes().len(), counts(&writer)), (0, [4, 0, 2, 2]));
+
+    let disk = Disk::new(usize::MAX, 7);
+    let output = disk.output().compressed(crate::Compression::Gzip).unwrap();
+    let mut writer = Writer::new(output, Format::Pcap);
+    writer.accept(block(&[(2, Flags::NONE, 1)]).view(0, &interfaces())).unwrap();
+    let error = writer.accept(block(&[(2, Flags::NONE, 2), (0, Flags::NONE, 3)]).view(0, &interfaces())).unwrap_err();
+    assert!(error.to_string().contains("the 2 packets before it were written"), "{error}");
+    assert!(writer.accept(block(&[(2, Flags::NONE, 9)]).view(0, &interfaces())).is_err());
+    assert!(writer.finish(&Ledger::new()).is_err());
+    assert_eq!((lengths(&disk), counts(&writer)), (vec![1, 2], [4, 2, 1, 1]));
+}
+
+#[test]
+fn a_pipe_gets_pcapng_where_there_are_several_link_types() {
+    for (interfaces, is_pcapng) in [(interfaces(), true), (interfaces()[..2].to_vec(), false)] {
+        let disk = Disk::new(usize::MAX, usize::MAX);
+        let mut writer = Writer::new(disk.output(), Format::Pcap).or_pcapng(true);
+        writer.accept(block(&[(0, Flags::NONE, 2)]).view(0, &interfaces)).unwrap();
+        let last = interfaces.len() as u16 - 1;
+        writer.accept(block(&[(last, Flags::NONE, 3)]).view(0, &interfaces)).unwrap();
+        writer.finish(&Ledger::new()).unwrap();
+        assert_eq!((lengths(&disk), disk.bytes()[0] == 0x0a), (vec![2, 3], is_pcapng));
+    }
 }
 
 #[test]
 fn frames_of_a_link_type_that_nobody_registered_stay_out_of_pcap() {
-    let interfaces = [40, 1, 0x4001].map(|link| Interface::new("", LinkType(link), StampSource::File));
-    for (format, counted) in [(Format::Pcap, [5, 2]), (Format::PcapMicros, [5, 2]), (Format::Pcapng, [5, 5])] {
-        let disk = Disk::new(usize::MAX, usize::MAX);
-        let mut writer = Writer::new(disk.output(), format);
-        let frames = [(0, 9), (1, 1), (2, 5), (1, 4), (0, 7)].map(|(id, length)| (id, Flags::NONE, length));
-        writer.accept(block(&frames[..1]).view(0, &interfaces)).unwrap();
-        writer.accept(block(&frames[1..]).view(0, &interfaces)).unwrap();
-        writer.finish(&Ledger::new()).unwrap();
-        let [received, written, failed, mixed] = counts(&writer);
-        assert_eq!(([received, written], failed, mixed), (counted, 0, 0));
-        let lengths: Vec<usize> = read(disk.bytes()).into_iter().map(|(_, _, length)| length).collect();
-        assert_eq!(lengths, if written == 2 { vec![1, 4] } else { vec![9, 1, 5, 4, 7] });
-        assert_eq!(writer.hint().is_some_and(|hint| hint.contains("3 frames left out")), written == 2);
-    }
-    let mut writer = Writer::new(Disk::new(usize::MAX, usize::MAX).output(), Format::Pcap);
+    let interfaces = [40, 1].map(|link| Interface::new("", LinkType(link), StampSource::File));
+    let disk = Disk::new(usize::MAX, usize::MAX);
+    let mut writer = Writer::new(disk.output(), Format::Pcap);
+    let error = writer.accept(block(&[(0, Flags::NONE, 9)]).view(0, &interfaces)).unwrap_err();
+    assert!(error.to_string().contains("cannot be opened") && error.to_string().contains("write pcapng"), "{error}");
+    assert_eq!((disk.bytes().len(), writer.finish(&Ledger::new()).is_err()), (0, true));
+    let mut writer = Writer::new(disk.output(), Format::Pcap);
     assert!(writer.begin(LinkType(0x4001)).unwrap_err().to_string().contains("write pcapng"));
 }
 
 #[test]
 fn a_file_without_frames_is_a_capture_file() {
-    for format in [Format::Pcap, Format::Pcapng] {
+    let cooked = [Interface::new("any", LinkType(113), StampSource::File)];
+    let file = |format, interfaces: &[Interface]| {
         let disk = Disk::new(usize::MAX, 1);
         let mut writer = Writer::new(disk.output(), format);
         writer.flush().unwrap();
+        writer.accept(Block::new(0, 1).view(0, interfaces)).unwrap();
         writer.finish(&Ledger::new()).unwrap();
-        assert_eq!(read(disk.bytes()), []);
-        assert!(disk.bytes().len() >= 24);
+        let mut reader = Reader::new(Box::new(io::Cursor::new(disk.bytes())), "x").unwrap();
+        assert!(reader.fill().unwrap().is_empty());
+        reader.interfaces().iter().map(|interface| interface.link).collect::<Vec<_>>()
+    };
+    for format in [Format::Pcap, Format::Pcapng] {
+        assert_eq!(file(format, &[]), [LinkType::ETHERNET]);
+        assert_eq!(file(format, &cooked), [LinkType(113)]);
     }
 }
 
 #[test]
+fn a_file_that_was_there_stays_until_there_is_something_to_write() {
+    let path = std::env::temp_dir().join(format!("linerate-replaced-{}.pcap", std::process::id()));
+    let path = path.to_str().unwrap();
+    let open = || Output::open(path).map(|output| Writer::new(output, Format::Pcap));
+    let length = || std::fs::metadata(path).unwrap().len();
+    std::fs::write(path, [7; 1000]).unwrap();
+    let mut writer = open().unwrap();
+    let error = open().err().unwrap().to_string();
+    assert!(error.contains("is being written"), "{error}");
+    writer.finish_unused(&Ledger::new()).unwrap();
+    drop(writer);
+    drop(open().unwrap());
+    assert_eq!(length(), 1000);
+    open().unwrap().finish(&Ledger::new()).unwrap();
+    assert_eq!(length(), 24);
+    std::fs::remove_file(path).unwrap();
+    open().unwrap().finish_unused(&Ledger::new()).unwrap();
+    assert_eq!(length(), 24, "a new file is one without packets");
+    std::fs::remove_file(path).unwrap();
+}
+
+#[test]
 fn wherever_the_disk_is_full_the_file_ends_with_a_complete_record() {
-    let frames = [(0, Flags::NONE, 60), (1, Flags::LATE, 7), (2, Flags::NONE, 0), (0, Flags::OUTGOING, 33)];
+    let frames = [(0, Flags::NONE, 60), (1, Flags::LATE, 7), (1, Flags::NONE, 0), (0, Flags::OUTGOING, 33)];
     for (format, step) in [(Format::Pcap, 5), (Format::Pcapng, usize::MAX), (Format::Pcapng, 3)] {
         let block = block(&frames);
         let whole = Disk::new(usize::MAX, usize::MAX);

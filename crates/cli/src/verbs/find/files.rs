@@ -1,6 +1,5 @@
 //! Which files are searched: those that are named, and capture files of folders.
 
-use crate::exit::usage;
 use linerate_record::Compression;
 use linerate_record::recording::PARTIAL_ENDING;
 use std::collections::BTreeSet;
@@ -35,7 +34,7 @@ pub(super) fn files(words: &[String]) -> anyhow::Result<Found> {
         } else if path.is_file() {
             seen.insert(path.to_owned());
         } else {
-            return Err(usage(format!("{word}: neither a file nor a folder: what is searched lies on a disk")));
+            anyhow::bail!("{word}: neither a file nor a folder; only files on a disk are searched");
         }
     }
     let mut known = BTreeSet::new();

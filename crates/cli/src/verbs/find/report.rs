@@ -92,7 +92,16 @@ fn told(path: &str, what: What) -> (&'static str, String) {
             ("no index that fits", format!("{path}: its index is not used, it is read in full: {why}"))
         }
         What::Gone => ("no file", format!("{path}: it went away before it was read")),
-        What::CutOff(error) => ("no end", format!("{error}: it is being written, or was cut off")),
+        What::CutOff(error) => ("no end", format!("{error}; the file is being written")),
+        What::LeftOut(things) => {
+            ("left out", format!("{path}: {things} options or blocks are not kept (file_left_out)"))
+        }
+        What::TimeChanged(frames) => (
+            "other times",
+            format!(
+                "{path}: {frames} packets are from before 1970 or after 2554; their times are changed (time_changed)"
+            ),
+        ),
         What::Unread(error) => ("unread", error.to_string()),
         What::Unopened(error) => ("unread", format!("{path}: {error}")),
         What::Unfit(link, error) => (
@@ -172,7 +181,7 @@ impl<'a> FindJson<'a> {
     pub fn left_out(&self) -> Vec<String> {
         let told = |(reason, frames): (&&str, &u64)| match *reason {
             "link_type_mixed" => {
-                format!("{} frames left out: pcap holds one link type; write pcapng", grouped(*frames))
+                format!("{} packets left out: a pcap file holds one link type; write pcapng", grouped(*frames))
             }
             reason => format!("{} frames that were found are not in the output: {reason}", grouped(*frames)),
         };

@@ -4,7 +4,7 @@ use super::output::Shown;
 use crate::exit::usage;
 use linerate_burst::Nanos;
 use linerate_query::{Filter, Key, Question, step};
-use std::fs::File;
+use linerate_record::file::{Replaced, replace};
 use std::sync::Arc;
 use std::time::SystemTime;
 
@@ -174,10 +174,9 @@ impl AskArgs {
         Ok(question)
     }
 
-    /// The file to draw into, made before the run may make no other.
-    pub fn drawing(&self) -> anyhow::Result<Option<File>> {
-        let open =
-            |path: &String| File::create(path).map_err(|error| anyhow::anyhow!("{path}: cannot be written: {error}"));
+    /// The file to draw into, opened before the run may open no other; what it has stays until there is a picture.
+    pub fn drawing(&self) -> anyhow::Result<Option<Replaced>> {
+        let open = |path: &String| replace(path).map_err(|error| anyhow::anyhow!("{path}: cannot be written: {error}"));
         self.plot.as_ref().map(open).transpose()
     }
 

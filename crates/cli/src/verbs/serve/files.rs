@@ -86,12 +86,10 @@ fn frames(name: &str, source: Box<dyn Read + Send>) -> Result<Vec<Recorded>, Str
             if interface.is_none_or(|interface| interface.link != LinkType::ETHERNET) {
                 return Err(format!("frame {}: it is not of Ethernet", all.len() + 1));
             }
-            let fcs = u32::from(reader.fcs(desc.interface));
             let frame = burst.frame(index);
             if (frame.len() as u32) < desc.wire {
                 return Err(format!("frame {}: {} of its {} bytes are there", all.len() + 1, frame.len(), desc.wire));
             }
-            let frame = &frame[..frame.len() - (fcs as usize).min(frame.len())];
             bytes += frame.len();
             all.push(Recorded { time: desc.time.0, bytes: frame.to_vec() });
             if all.len() > MOST_FRAMES || bytes > ROOM {

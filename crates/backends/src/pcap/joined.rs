@@ -1,0 +1,172 @@
+//! Many capture files as one lane: more than a merge has lanes for.
+//!
+//! The order is that of the merge: by the greatest time so far in a file, then by the place of the file. Packets are copied once.
+
+use super::{PcapRx, Recording, broken};
+use linerate_burst::{Block, Burst, Desc, Horizon, Interface, Ledger, Nanos};
+use linerate_port::{Feed, Head, PortError, RxPort, RxQueue};
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, VecDeque};
+use std::os::fd::BorrowedFd;
+
+const BLOCK_BYTES: usize = 512 << 10;
+const BLOCK_FRAMES: usize = 4096;
+
+/// A port of one lane with the packets of these files, all of them regular ones.
+///
+/// # Errors
+/// One of them cannot be opened.
+pub fn joined(paths: &[&str]) -> Result<RxPort, PortError> {
+    let queue = |path: &&str| Ok(File { queue: Recording::open(path)?.queue()?, done: 0, map: Vec::new() });
+    let files: Vec<File> = paths.iter().map(queue).collect::<Result<_, PortError>>()?;
+    let queue = Joined {
+        order: (0..files.len()).map(|index| Reverse((Nanos::ZERO, index))).collect(),
+        files,
+        interfaces: Vec::new(),
+        block: Block::new(BLOCK_BYTES, BLOCK_FRAMES),
+        sources: VecDeque::new(),
+        newest: Nanos::ZERO,
+        failure: None,
+        is_at_work: false,
+        is_detached: false,
+    };
+    Ok(RxPort::new(format!("pcap:{} files", paths.len()), vec![Box::new(queue)], Feed::Stored))
+}
+
+struct Joined {
+    files: Vec<File>,
+    /// Files that have not ended, the next one first.
+    order: BinaryHeap<Reverse<(Nanos, usize)>>,
+    /// Those of all files.
+    interfaces: Vec<Interface>,
+    block: Block,
+    /// Which file each packet in the block is of that was not consumed.
+    sources: VecDeque<usize>,
+    newest: Nanos,
+    /// What went wrong first; it is told after the packets of all files.
+    failure: Option<PortError>,
+    is_at_work: bool,
+    is_detached: bool,
+}
+
+struct File {
+    /// `shown` counts its packets in the block.
+    queue: PcapRx,
+    /// Packets of what its reader shows that are in the block.
+    done: usize,
+    /// The place of each of its interfaces in the list of all.
+    map: Vec<u16>,
+}
+
+/// Why reading a file stopped.
+enum Stopped {
+    /// Another file is next.
+    Behind,
+    /// The block is full, or the file was read for long enough.
+    Pause,
+    Ended,
+}
+
+impl Joined {
+    fn fill_block(&mut self) -> Result<(), PortError> {
+        self.block.clear();
+        self.is_at_work = false;
+        while let Some(Reverse((_, index))) = self.order.pop() {
+            let stopped = self.read(index)?;
+            if !matches!(stopped, Stopped::Ended) {
+                self.order.push(Reverse((self.files[index].queue.newest, index)));
+            }
+            if matches!(stopped, Stopped::Pause) {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// Copies packets of a file as long as they come before those of the others.
+    fn read(&mut self, index: usize) -> Result<Stopped, PortError> {
+        let next = self.order.peek().map(|Reverse(next)| *next);
+        loop {
+            let File { queue, done, map } = &mut self.files[index];
+            let shown = queue.reader.shown();
+            while let Some(desc) = shown.descs().get(*done) {
+                let time = queue.newest.max(desc.time);
+                if next.is_some_and(|next| (time, index) > next) {
+                    queue.newest = time;
+                    return Ok(Stopped::Behind);
+                }
+                let interface = map.get(usize::from(desc.interface)).copied().unwrap_or_default();
+                if !self.block.push_stored(&Desc { interface, ..*desc }, shown, *done) {
+                    return Ok(Stopped::Pause);
+                }
+                (queue.newest, self.newest) = (time, self.newest.max(time));
+                self.sources.push_back(index);
+                (*done, queue.shown) = (*done + 1, queue.shown + 1);
+            }
+            queue.reader.consume(std::mem::take(done));
+            match queue.reader.look().map(|shown| shown.is_empty()) {
+                Ok(false) => {}
+                Ok(_) if queue.reader.is_at_work() => {
+                    self.is_at_work = true;
+                    return Ok(Stopped::Pause);
+                }
+                Ok(_) => return Ok(Stopped::Ended),
+                Err(error) => {
+                    self.failure.get_or_insert(broken(error));
+                    return Ok(Stopped::Ended);
+                }
+            }
+            let known = map.len();
+            for interface in &queue.reader.interfaces()[known..] {
+                let place = u16::try_from(self.interfaces.len());
+                map.push(place.map_err(|_| PortError::broken(&*queue.name, "there are more than 65,536 interfaces"))?);
+                self.interfaces.push(interface.clone());
+            }
+        }
+    }
+}
+
+impl RxQueue for Joined {
+    fn fill(&mut self, _now: Nanos) -> Result<Head<'_>, PortError> {
+        if self.sources.is_empty() && !self.is_detached {
+            self.fill_block()?;
+        }
+        let is_over = self.order.is_empty() && !self.is_detached;
+        if self.sources.is_empty()
+            && is_over
+            && let Some(failure) = self.failure.take()
+        {
+            return Err(failure);
+        }
+        // What a run that stops early has not come to is not told.
+        let has_ended = self.is_detached || is_over && self.failure.is_none();
+        let first = self.block.len() - self.sources.len();
+        let burst: Burst<'_> = self.block.burst().slice(first..self.block.len());
+        let horizon = if has_ended { Horizon::Ended } else { Horizon::At(self.newest) };
+        Ok(Head { burst, horizon, interfaces: &self.interfaces })
+    }
+
+    fn consume(&mut self, frames: usize) {
+        assert!(frames <= self.sources.len(), "{frames} frames consumed, {} shown", self.sources.len());
+        for source in self.sources.drain(..frames) {
+            let queue = &mut self.files[source].queue;
+            (queue.shown, queue.delivered) = (queue.shown - 1, queue.delivered + 1);
+        }
+    }
+
+    fn detach(&mut self) {
+        self.is_detached = true;
+    }
+
+    fn wake(&self) -> Option<BorrowedFd<'_>> {
+        None
+    }
+
+    fn is_at_work(&self) -> bool {
+        !self.is_detached && self.is_at_work
+    }
+
+    fn counters(&self, ledger: &mut Ledger) {
+        self.files.iter().for_each(|file| file.queue.counters(ledger));
+    }
+}

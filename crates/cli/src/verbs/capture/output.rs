@@ -1,0 +1,82 @@
+//! What `-w` names: one file, or a recording of several.
+
+use super::super::inputs::{are_live, is_file, link};
+use super::recording::FileOf;
+use super::{Args, Asked};
+use crate::exit::usage;
+use crate::privileges::Identity;
+use crate::signals::opening;
+use anyhow::Context;
+use linerate_burst::{LinkType, Sink};
+use linerate_index::Indexed;
+use linerate_record::{Format, Output, Writer};
+use std::os::fd::OwnedFd;
+
+impl Args {
+    /// The file that frames go to, or the files, and the folder that new ones are made in.
+    pub(super) fn open_output(
+        &self,
+        asked: &Asked,
+        path: &str,
+        identity: &Identity,
+    ) -> anyhow::Result<(Box<dyn Sink>, Option<OwnedFd>)> {
+        let format = self.format(path)?;
+        if format != Format::Pcapng && !self.comments.is_empty() {
+            return Err(usage("pcap has no room for --comment: write pcapng, by the name of the file or --format"));
+        }
+        if self.recording.is_wanted(path, self.beside.rotate()) {
+            let (comments, threads) = (self.comments.clone(), self.compress_threads.into());
+            let of = FileOf { format, comments, threads, is_indexed: self.index };
+            let opened = self.recording.open(path, of, self.beside.rotate());
+            let opened = opened.with_context(|| format!("cannot write {path}"));
+            let (recording, folder) = opened.map_err(|error| identity.explain(error))?;
+            return Ok((self.trigger.before(Box::new(recording))?, Some(folder)));
+        }
+        let (writer, folder) = self.open_writer(asked, path, format, identity)?;
+        Ok((write(writer, self.index)?, folder))
+    }
+
+    /// One file, and the folder it is in, where it can be begun anew.
+    fn open_writer(
+        &self,
+        asked: &Asked,
+        path: &str,
+        format: Format,
+        identity: &Identity,
+    ) -> anyhow::Result<(Writer, Option<OwnedFd>)> {
+        let specs = &asked.inputs.specs;
+        // Of rings the link type shows only with their first frame, as of files.
+        let is_live = specs.iter().all(|spec| are_live([spec]));
+        let links: Vec<LinkType> = specs.iter().map(link).collect();
+        let is_mixed = is_live && links.iter().any(|link| *link != links[0]);
+        let may_change = path == "-" && self.format.is_none();
+        if is_mixed && format != Format::Pcapng && !may_change {
+            let names = asked.inputs.names().join(", ");
+            return Err(usage(format!(
+                "{path}: a pcap file holds one link type, and {names} have several: write pcapng"
+            )));
+        }
+        let format = if is_mixed { Format::Pcapng } else { format };
+        let output = opening(path, || Output::open(path)?.threads(self.compress_threads.into()))
+            .with_context(|| format!("cannot write {path}"));
+        let output = output.map_err(|error| identity.explain(error))?;
+        let folder = output.folder().map(OwnedFd::try_clone).transpose()?;
+        let mut writer = Writer::new(output, format).or_pcapng(may_change);
+        for comment in &self.comments {
+            writer.comment(comment);
+        }
+        // So that a file opens even before there is a frame; a failure is told again with the first one. What
+        // link type files have, and what they say of their sections, shows only with their first frame.
+        let _ = match (is_live, specs.iter().all(is_file)) {
+            (true, _) => writer.begin(links.first().copied().unwrap_or(LinkType::ETHERNET)),
+            (false, false) => writer.flush(),
+            (false, true) => Ok(()),
+        };
+        Ok((writer, folder))
+    }
+}
+
+/// What writes the file, with an index beside it if that is wanted.
+fn write(writer: Writer, is_indexed: bool) -> anyhow::Result<Box<dyn Sink>> {
+    Ok(if is_indexed { Box::new(Indexed::new(writer)?) } else { Box::new(writer) })
+}

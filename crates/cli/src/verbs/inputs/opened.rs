@@ -1,0 +1,32 @@
+//! Opening the ports that a verb receives from.
+
+use crate::exit::usage;
+use linerate_backends::REGISTRY;
+use linerate_backends::pcap::joined;
+use linerate_burst::Pick;
+use linerate_port::{RxOptions, RxPort, Spec, Target};
+use std::fs::metadata;
+
+/// Opens ports. Files that are more than a merge has lanes for are one lane.
+pub(super) fn open(specs: &[Spec], options: &RxOptions, is_merged: bool) -> anyhow::Result<Vec<RxPort>> {
+    let is_joined = |spec: &Spec| {
+        let is_plain = spec.scheme == "pcap" && spec.options.is_empty() && spec.target != "-";
+        is_plain && metadata(&spec.target).is_ok_and(|data| data.is_file())
+    };
+    let (files, others): (Vec<Spec>, Vec<Spec>) = specs.iter().cloned().partition(is_joined);
+    if !is_merged || specs.len() <= Pick::MAX_LANES || files.is_empty() {
+        return Ok(REGISTRY.open_all(specs, options)?);
+    }
+    let mut ports = vec![joined(&files.iter().map(|spec| &*spec.target).collect::<Vec<_>>())?];
+    ports.extend(REGISTRY.open_all(&others, options)?);
+    Ok(ports)
+}
+
+/// Refuses to take frames away where no port does.
+pub(in crate::verbs) fn check_take<'a>(take: bool, specs: impl IntoIterator<Item = &'a Spec>) -> anyhow::Result<()> {
+    let mut ports = specs.into_iter().filter_map(|spec| REGISTRY.innermost(spec).ok());
+    if take && !ports.any(|(backend, _)| matches!(backend.target, Target::Interface { takes_away: true, .. })) {
+        return Err(usage("--take means nothing here: no xdp: port is received from, and others take nothing away"));
+    }
+    Ok(())
+}

@@ -1,0 +1,212 @@
+//! What becomes of the file that is written: of one that is there already, of frames that it cannot hold, of none.
+
+use super::generated::{Blocks, udp};
+use super::{ETHERNET, RAW, frames};
+use linerate::record::Reader;
+use linerate_tests::support::program::{launch, run};
+use linerate_tests::support::records::{self, Record};
+use linerate_tests::support::{Scratch, has_tools, wait_until};
+use rustix::fs::{CWD, FileType, mknodat};
+use std::fs::{self, OpenOptions};
+use std::io::Write;
+
+/// Frames of these link types, one of each.
+fn mixed(links: &[u16]) -> Vec<u8> {
+    let mut blocks = Blocks::new(false);
+    blocks.section(&[]);
+    links.iter().for_each(|link| blocks.interface(*link, 0, &[]));
+    for (at, link) in links.iter().enumerate() {
+        let frame = udp(at as u8, 40);
+        let frame = if *link == RAW { &frame[14..] } else { &frame[..] };
+        blocks.frame(at as u32, 1_700_000_000_000_000 + at as u64, frame, frame.len() as u32, &[]);
+    }
+    blocks.done()
+}
+
+/// Some frames, a second apart from this time on.
+fn some(path: &str, start: u64, count: u8) {
+    let record = |n: u8| Record { time: (start + u64::from(n)) * 1_000_000_000, wire: 82, bytes: udp(n, 40) };
+    records::write(path, &(0..count).map(record).collect::<Vec<_>>());
+}
+
+fn link_types(path: &str) -> Vec<u16> {
+    let mut reader = Reader::open(path).unwrap();
+    reader.fill().unwrap();
+    reader.interfaces().iter().map(|interface| interface.link.0).collect()
+}
+
+#[test]
+fn a_second_run_does_not_write_into_a_file_that_is_written() {
+    let scratch = Scratch::new();
+    let (fifo, input, output) = (scratch.file("fifo"), scratch.file("in.pcap"), scratch.file("out.pcapng"));
+    mknodat(CWD, &fifo, FileType::Fifo, 0o600.into(), 0).unwrap();
+    some(&input, 1_700_000_000, 9);
+    let running = launch(&["capture", "-q", "-r", &fifo, "-w", &output, "--index"]);
+    let mut pipe = OpenOptions::new().write(true).open(&fifo).unwrap();
+    pipe.write_all(&fs::read(&input).unwrap()).unwrap();
+    wait_until("frames are written", || fs::metadata(&output).is_ok_and(|data| data.len() > 500));
+    for second in [
+        &["capture", "-q", "-r", &input, "-w", &output][..],
+        &["find", &input, "-q", "-w", &output],
+        &["generate", "-q", "-r", &input, "--to", &format!("pcap:{output}")],
+    ] {
+        run(second).with_status(1).says("is being written by another run").says("write to another file");
+    }
+    drop(pipe);
+    running.end().good();
+    assert_eq!(frames(&output).len(), 9);
+    // It is free again.
+    run(&["capture", "-q", "-r", &input, "-w", &output]).good();
+}
+
+#[test]
+fn a_run_that_fails_before_the_first_packet_leaves_the_file_as_it_was() {
+    let scratch = Scratch::new();
+    let [input, empty, text] = ["in.pcap", "empty.pcap", "text.pcap"].map(|name| scratch.file(name));
+    some(&input, 1_700_000_000, 9);
+    fs::write(&empty, "").unwrap();
+    fs::write(&text, "this is no capture file, but long enough for one").unwrap();
+    let missing = scratch.file("missing.pcap");
+    for name in ["out.pcap", "out.pcapng", "out.pcapng.zst"] {
+        let output = scratch.file(name);
+        run(&["capture", "-q", "-r", &input, "-w", &output, "--index"]).good();
+        let index = format!("{output}.idx");
+        let before = [fs::read(&output).unwrap(), fs::read(&index).unwrap()];
+        let port = format!("pcap:{output}");
+        for (from, status) in [(&empty, 1), (&text, 1), (&missing, 1)] {
+            run(&["capture", "-q", "-r", from, "-w", &output, "--index"]).with_status(status);
+            run(&["find", from, "-q", "-w", &output]).with_status(status);
+            run(&["generate", "-q", "-r", from, "--to", &port]).with_status(status);
+        }
+        run(&["capture", "-q", "-r", &input, "-w", &output, "--index", "no such filter"]).with_status(2);
+        run(&["capture", "-q", "nosuchport0", "-w", &output, "--index"]);
+        assert!(before == [fs::read(&output).unwrap(), fs::read(&index).unwrap()], "{name}");
+    }
+}
+
+#[test]
+fn frames_of_several_link_types_are_refused_or_kept() {
+    let scratch = Scratch::new();
+    let (input, pcapng) = (scratch.file("in.pcapng"), scratch.file("out.pcapng"));
+    fs::write(&input, mixed(&[ETHERNET, RAW, ETHERNET])).unwrap();
+    for name in ["out.pcap", "out.pcap.gz"] {
+        let output = scratch.file(name);
+        for verb in [&["capture", "-q", "-r"][..], &["find", "-q"]] {
+            fs::write(&output, "as it was").unwrap();
+            let ended = run(&[verb, &[&input, "-w", &output]].concat()).with_status(1);
+            ended.says("a pcap file holds one link type").says("write pcapng");
+            assert_eq!(fs::read(&output).unwrap(), b"as it was");
+            // What a filter leaves may be of one.
+            run(&[verb, &[&input, "-w", &output, "udp src port 4096 or udp src port 4098"]].concat()).good();
+            assert_eq!(frames(&output).len(), 2);
+        }
+    }
+    run(&["capture", "-q", "-r", &input, "-w", &pcapng]).good();
+    assert_eq!((frames(&pcapng).len(), link_types(&pcapng)), (3, vec![ETHERNET, RAW, ETHERNET]));
+    for verb in [&["capture", "-q", "-r"][..], &["find", "-q"]] {
+        let piped = scratch.file("piped");
+        let mut program = linerate_tests::support::program::linerate(&[verb, &[&input, "-w", "-"]].concat());
+        let status = program.stdout(fs::File::create(&piped).unwrap()).status().unwrap();
+        assert!(status.success() && frames(&piped).len() == 3);
+    }
+}
+
+#[test]
+fn an_output_without_packets_has_the_link_type_of_what_was_read() {
+    let scratch = Scratch::new();
+    let input = scratch.file("in.pcapng");
+    fs::write(&input, mixed(&[RAW, RAW])).unwrap();
+    for name in ["out.pcap", "out.pcapng"] {
+        let output = scratch.file(name);
+        for verb in [&["capture", "-q", "-r"][..], &["find", "-q"]] {
+            run(&[verb, &[&input, "-w", &output, "host 192.0.2.9"]].concat()).good();
+            assert_eq!((link_types(&output)[0], frames(&output).len()), (RAW, 0), "{verb:?}");
+        }
+    }
+}
+
+#[test]
+fn more_files_than_a_merge_has_lanes_for_become_one() {
+    let scratch = Scratch::new();
+    let names: Vec<String> = (0..150).map(|n| scratch.file(&format!("{n}.pcap"))).collect();
+    // Each of them overlaps those next to it.
+    names.iter().enumerate().for_each(|(n, name)| some(name, 1_700_000_000 + n as u64, 5));
+    let read: Vec<&str> = names.iter().flat_map(|name| ["-r", name.as_str()]).collect();
+    let (output, found) = (scratch.file("out.pcap"), scratch.file("found.pcap"));
+    let report = run(&[&["capture", "--json", "-w", &output], &read[..]].concat()).good().json();
+    assert_eq!((report["frames"].as_u64(), report["balanced"].as_bool()), (Some(750), Some(true)));
+    run(&[&["find", "-q"], &names.iter().map(String::as_str).collect::<Vec<_>>()[..], &["-w", &found]].concat()).good();
+    let merged = frames(&output);
+    assert!(merged.is_sorted_by_key(|(time, ..)| *time));
+    let sorted = |path: &str| {
+        let mut all = frames(path);
+        all.sort();
+        all
+    };
+    assert_eq!(sorted(&output), sorted(&found));
+    // One that is damaged is told, and the others are whole.
+    let cut = fs::read(&names[3]).unwrap();
+    fs::write(&names[3], &cut[..cut.len() - 5]).unwrap();
+    let ended = run(&[&["capture", "-q", "-w", &output], &read[..]].concat()).with_status(1);
+    ended.says("3.pcap");
+    assert_eq!(frames(&output).len(), 749);
+    run(&[&["capture", "-q", "-c", "7", "-w", &output], &read[..]].concat()).good();
+    assert_eq!(frames(&output).len(), 7);
+}
+
+#[test]
+fn other_programs_read_compressed_files_with_an_index() {
+    if !has_tools(&["gzip", "zstd", "lz4", "tshark"]) {
+        return;
+    }
+    let scratch = Scratch::new();
+    let input = scratch.file("in.pcap");
+    let long = |n: u64| Record { time: (1_700_000_000 + n) * 1_000_000_000, wire: 1442, bytes: udp(n as u8, 1400) };
+    records::write(&input, &(0..3000).map(long).collect::<Vec<_>>());
+    for ending in ["gz", "zst", "lz4"] {
+        let output = scratch.file(&format!("out.pcap.{ending}"));
+        run(&["capture", "-q", "-r", &input, "-w", &output, "--index"]).good();
+        super::check_whole(&output);
+        // Of several zstd frames it reads the first.
+        if ending != "zst" {
+            assert_eq!(super::told(&output, &["frame.number"]).len(), 3000, "{ending}");
+        }
+        assert_eq!(run(&["find", &output, "--count"]).good().output, "3000\n");
+    }
+}
+
+#[test]
+fn every_verb_has_the_same_status_for_the_same_file() {
+    let scratch = Scratch::new();
+    let [whole, cut, empty, none] =
+        ["whole.pcap", "cut.pcap", "empty.pcap", "none.pcap"].map(|name| scratch.file(name));
+    some(&whole, 1_700_000_000, 9);
+    let bytes = fs::read(&whole).unwrap();
+    fs::write(&cut, &bytes[..bytes.len() - 5]).unwrap();
+    fs::write(&none, &bytes[..24]).unwrap();
+    fs::write(&empty, "").unwrap();
+    for (path, status) in [(&whole, 0), (&none, 0), (&cut, 1), (&empty, 1), (&scratch.file("missing.pcap"), 1)] {
+        for verb in ["capture", "count", "flows", "streams"] {
+            run(&[verb, "-q", "-r", path]).with_status(status);
+        }
+        run(&["find", path]).with_status(status);
+    }
+    assert_eq!(run(&["find", "--count", &cut]).with_status(1).output, "8\n");
+}
+
+#[test]
+fn what_a_file_cannot_tell_is_counted() {
+    let scratch = Scratch::new();
+    let (input, output) = (scratch.file("in.pcapng"), scratch.file("out.pcapng"));
+    let mut blocks = Blocks::new(true);
+    blocks.section(&[]);
+    let offset = (-3600i64).to_be_bytes();
+    blocks.interface(ETHERNET, 0, &[(14, &offset)]);
+    blocks.block(0x4000_0bad, &[0, 0, 0, 5]);
+    blocks.frame(0, 0, &udp(1, 40), 82, &[]);
+    fs::write(&input, blocks.done()).unwrap();
+    let report = run(&["capture", "--json", "-r", &input, "-w", &output]).good().json();
+    let notes = &report["accounts"][0]["notes"];
+    assert_eq!((notes["time_changed"].as_u64(), notes["file_left_out"].as_u64()), (Some(1), Some(1)), "{notes}");
+    run(&["find", &input, "-w", &output]).good().says("time_changed").says("file_left_out");
+}
