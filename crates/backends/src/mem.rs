@@ -281,7 +281,7 @@ fn wires(spec: &Spec) -> Result<Vec<Arc<Wire>>, PortError> {
     if last >= MAX_QUEUES {
         return Err(PortError::wrong(spec.to_string(), format!("memory ports have at most {MAX_QUEUES} queues")));
     }
-    let blocks = spec.number("blocks", BLOCKS)?.clamp(1, 1024) as usize;
+    let blocks = spec.number_in("blocks", BLOCKS, 1..=1024, "1 to 1024")? as usize;
     let mut open = WIRES.lock().unwrap_or_else(PoisonError::into_inner);
     let open = open.get_or_insert_with(HashMap::new);
     open.retain(|_, wire| wire.strong_count() > 0);

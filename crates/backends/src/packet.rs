@@ -29,6 +29,7 @@ use linerate_port::{
 };
 use rustix::time::{ClockId, clock_getres};
 use std::io;
+use std::ops::RangeInclusive;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -39,6 +40,9 @@ const RING_BYTES: u64 = 128 << 20;
 /// What a desc's offset can reach, with a margin.
 const MAX_RING_BYTES: u64 = 3 << 30;
 const MAX_LANES: u64 = 64;
+const RING_RANGE: RangeInclusive<u64> = 128 << 10..=MAX_RING_BYTES;
+/// Two of the largest fit in the largest ring for each of the most lanes.
+const BLOCK_RANGE: RangeInclusive<u64> = 64 << 10..=8 << 20;
 /// The least of it for each lane.
 const LANE_RING_BYTES: u64 = 16 << 20;
 /// Holds the longest classic super-frame. No more, because the kernel hands a block over at every timeout however
@@ -204,12 +208,12 @@ struct FilterPlan {
 impl Wanted {
     fn read(spec: &Spec, options: &RxOptions) -> Result<Self, PortError> {
         let own = if options.lanes > 0 { options.lanes as u64 } else { cpus() };
-        let lanes = spec.number("lanes", own)?.clamp(1, MAX_LANES);
-        let block = spec.number("block", BLOCK_BYTES)?.clamp(1 << 16, MAX_RING_BYTES / (2 * MAX_LANES) / 2);
-        let block = block.next_power_of_two();
-        let ring =
-            spec.number("ring", RING_BYTES.max(LANE_RING_BYTES * lanes))?.clamp(2 * block * lanes, MAX_RING_BYTES);
-        let timeout_ms = spec.number("timeout", BLOCK_TIMEOUT_MS)?.clamp(1, 1000);
+        let lanes = spec.number_in("lanes", own, 1..=MAX_LANES, "1 to 64")?.min(MAX_LANES);
+        let block = spec.number_in("block", BLOCK_BYTES, BLOCK_RANGE, "64KiB to 8MiB")?.next_power_of_two();
+        let asked = RING_BYTES.max(LANE_RING_BYTES * lanes);
+        let asked = spec.number_in("ring", asked, RING_RANGE, "128KiB to 3GiB")?;
+        let ring = asked.clamp(2 * block * lanes, MAX_RING_BYTES);
+        let timeout_ms = spec.number_in("timeout", BLOCK_TIMEOUT_MS, 1..=1000, "1 to 1000 (ms)")?;
         let block_timeout = real_timeout(Duration::from_millis(timeout_ms));
         let by_card = match spec.option("stamp") {
             None | Some("software") => false,
@@ -223,6 +227,10 @@ impl Wanted {
             let reason = format!("@{first}-{last}: AF_PACKET sees an interface as a whole; use ?lanes=N");
             return Err(PortError::wrong(spec.to_string(), reason));
         }
+        let mut filter = plan_filter(spec, options)?;
+        if ring > asked {
+            filter.notes.push(format!("the rings take {} KiB: {lanes} lanes need two blocks each", ring >> 10));
+        }
         Ok(Wanted {
             lanes: lanes as u32,
             layout: Layout {
@@ -231,7 +239,7 @@ impl Wanted {
                 timeout_ms: timeout_ms as u32,
             },
             timing: Timing { lag: lag(options.lag, by_card, block_timeout), block_timeout },
-            filter: plan_filter(spec, options)?,
+            filter,
             direction: Direction::read(spec, options)?,
             by_card,
         })

@@ -3,6 +3,7 @@
 use crate::PortError;
 use std::borrow::Cow;
 use std::fmt;
+use std::ops::RangeInclusive;
 
 /// Where nothing is named.
 const EMPTY: &str = "a port is scheme:target, and nothing stands behind the colon";
@@ -117,6 +118,25 @@ impl Spec {
                 PortError::wrong(self.to_string(), reason)
             })
         })
+    }
+
+    /// The value of a number option if it is in a range, which `words` name for people; `default` where it is not given.
+    pub fn number_in(
+        &self,
+        key: &str,
+        default: u64,
+        range: RangeInclusive<u64>,
+        words: &str,
+    ) -> Result<u64, PortError> {
+        let number = self.number(key, default)?;
+        match self.option(key) {
+            Some(text) if !range.contains(&number) => {
+                let which = if number < *range.start() { "small" } else { "large" };
+                let reason = format!("{key}={text} is too {which}; expected {words}");
+                Err(PortError::wrong(self.to_string(), reason))
+            }
+            _ => Ok(number),
+        }
     }
 }
 

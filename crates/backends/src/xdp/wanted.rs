@@ -127,15 +127,21 @@ impl Wanted {
             Some("no") => Some(false),
             Some(other) => return refuse(format!("pass={other}: it is yes or no")),
         };
-        let ring = spec.option("ring").map(|_| spec.number("ring", 0)).transpose()?;
-        let busy_poll = spec.option("busy-poll").map(|_| spec.number("busy-poll", 0)).transpose()?;
+        let ring = spec
+            .option("ring")
+            .map(|_| spec.number_in("ring", 0, 64..=1 << 19, "64 to 524288 (frames)"))
+            .transpose()?;
+        let busy_poll = spec
+            .option("busy-poll")
+            .map(|_| spec.number_in("busy-poll", 0, 1..=1024, "1 to 1024 (frames)"))
+            .transpose()?;
         Ok(Wanted {
             mode,
             intake,
             copying,
             ring,
             lossless: options.lossless,
-            busy_poll: busy_poll.map(|frames| frames.clamp(1, 1024) as u32),
+            busy_poll: busy_poll.map(|frames| frames as u32),
             lag: options.lag.unwrap_or(LAG),
             snap: options.snap,
             pass,
@@ -178,7 +184,7 @@ impl Wanted {
     /// for nothing to be lost), else many short ones.
     pub fn area(&self, queues: u32, chunk: u32) -> Layout {
         let asked = self.ring.or(self.lossless.then_some(LOSSLESS_FRAMES));
-        let frames = asked.map_or(AREA_FRAMES, |frames| frames.clamp(64, 1 << 19)).next_power_of_two();
+        let frames = asked.unwrap_or(AREA_FRAMES).next_power_of_two();
         let share = prev_power_of_two(RING_BYTES / u64::from(queues));
         let each = asked.map_or(BYTES_PER_FRAME, |_| chunk.into());
         let bytes = (frames * each).min(share).max(LEAST_AREA);
@@ -189,7 +195,7 @@ impl Wanted {
     pub fn ring_frames(&self, queues: usize, chunk: u32) -> u32 {
         let (most, least) = RING_FRAMES;
         let frames = match self.ring {
-            Some(frames) => frames.clamp(64, 1 << 19).next_power_of_two(),
+            Some(frames) => frames.next_power_of_two(),
             None if self.lossless => LOSSLESS_FRAMES,
             None => {
                 let share = RING_BYTES / u64::from(chunk) / queues.max(1) as u64;
