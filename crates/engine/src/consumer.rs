@@ -32,6 +32,8 @@ pub trait Consumer {
     /// Takes the frames of a round, once every round, also if there is none: then the input pauses, and what is held back in
     /// buffers is to be passed on.
     ///
+    /// Descs are as ports show them, without offsets of headers and without a flow hash ([`Round::bursts`]).
+    ///
     /// # Errors
     /// The run ends; until its lanes are dry there are further rounds, to be taken as before.
     fn take(&mut self, round: &mut Round<'_>) -> Result<(), ReceiveError>;
@@ -126,7 +128,8 @@ pub struct Round<'a> {
     pub elapsed: Duration,
     /// How long nothing has come from lanes that take in nothing any more; `None` before the end.
     pub draining: Option<Duration>,
-    /// Frames of each lane.
+    /// Frames of each lane. Ports leave `l3`, `l4` and `hash` of a desc empty: [`locate`](linerate_wire::flow::locate) finds them,
+    /// given the link type ([`links`](Round::links)).
     pub bursts: &'a [Burst<'a>],
     /// Their order: all frames of all bursts. Empty of a single lane whose frames nobody wants [checked](Order::Checked), and where
     /// nobody needs an order.

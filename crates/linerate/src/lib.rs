@@ -17,27 +17,46 @@
 //! `own_backend`: a port of your own.
 #![forbid(unsafe_code)]
 
+#[doc(inline)]
 pub use linerate_burst as burst;
+#[doc(inline)]
 pub use linerate_device as device;
+#[doc(inline)]
 pub use linerate_engine as engine;
+#[doc(inline)]
 pub use linerate_filter as filter;
+#[doc(inline)]
 pub use linerate_generate as generate;
+#[doc(inline)]
 pub use linerate_index as index;
+#[doc(inline)]
 pub use linerate_measure as measure;
+#[doc(inline)]
 pub use linerate_merge as merge;
+#[doc(inline)]
 pub use linerate_meter as meter;
+#[doc(inline)]
 pub use linerate_names as names;
+#[doc(inline)]
 pub use linerate_print as print;
+#[doc(inline)]
 pub use linerate_query as query;
+#[doc(inline)]
 pub use linerate_receive as receive;
+#[doc(inline)]
 pub use linerate_record as record;
+#[doc(inline)]
 pub use linerate_records as records;
+#[doc(inline)]
 pub use linerate_share as share;
+#[doc(inline)]
 pub use linerate_switch as switch;
+#[doc(inline)]
 pub use linerate_wire as wire;
 
 /// The port contract, and opening ports by the registry of the backends.
 pub mod port {
+    #[doc(inline)]
     pub use linerate_backends as backends;
     pub use linerate_backends::{BACKENDS, REGISTRY, inventory, netns, open_rx, open_tx};
     pub use linerate_port::*;
