@@ -314,3 +314,41 @@ fn the_version_says_features_and_build() {
     assert_eq!(run(&["-V"]).good().output.lines().count(), 1);
     assert_eq!(run(&["capture", "-V"]).good().output.lines().count(), 1);
 }
+
+/// The rights that errors, doctor, the guide, the package and the units give to a program are the same ones.
+#[test]
+fn a_program_is_given_the_same_rights_everywhere() {
+    let read = |path: &str| std::fs::read_to_string(root().join(path)).unwrap();
+    let rights = linerate_backends::GRANT.split(' ').find(|word| word.starts_with("cap_")).unwrap();
+    for path in ["docs/guide/install.md", "packaging/debian/postinst", "crates/cli/src/verbs/doctor/golden/mlx5.txt"] {
+        let text = read(path);
+        assert!(text.contains(&format!("setcap {rights} ")), "{path}");
+        assert_eq!(text.matches("setcap cap_").count(), 1, "{path}");
+    }
+    assert!(!read("README.md").contains("setcap"), "the guide says it");
+    let units = read("packaging/systemd/common");
+    let of_units = rights.trim_end_matches("+p").to_uppercase().replace(',', " ");
+    for key in ["AmbientCapabilities", "CapabilityBoundingSet"] {
+        assert!(units.contains(&format!("{key}={of_units}\n")), "{key}");
+    }
+}
+
+/// A name of an interface is a word of its own, and a disk is not filled by default.
+#[test]
+fn the_recorder_is_bounded_and_starts_no_shell() {
+    let unit = std::fs::read_to_string(root().join("packaging/systemd/linerate-record@.service.in")).unwrap();
+    let setting = |name: &str| unit.lines().find_map(|line| line.strip_prefix(name)).unwrap();
+    let command = setting("ExecStart=@BINDIR@/linerate ");
+    assert!(!command.contains('\'') && command.contains("$KEEP"), "{command}");
+    let scratch = Scratch::new();
+    let frames = scratch.file("frames.pcap");
+    run(&["generate", "-q", "--to", &format!("pcap:{frames}"), "-c", "9", "--udp"]).good();
+    let keep = setting("Environment=\"KEEP=").trim_end_matches('"');
+    assert!(keep.contains("--keep-size "), "{keep}");
+    let state = scratch.file("state");
+    std::fs::create_dir(&state).unwrap();
+    let command = command.replace("$KEEP", keep).replace("${STATE_DIRECTORY}", &state).replace("%%", "\0");
+    let command = command.replacen("%i", &format!("-r {frames}"), 1).replace("%i", "eth1").replace('\0', "%");
+    run(&command.split(' ').collect::<Vec<_>>()).good();
+    assert_eq!(files(Path::new(&state)).len(), 1);
+}

@@ -179,6 +179,19 @@ mod virtio;
 pub mod xdp;
 pub mod xdp_live;
 
+/// Gives the program at PROGRAM the rights to open ports, and its group the right to run it. The mode is part of it: whoever runs such a
+/// program reads what passes the interfaces of the host. Without CAP_PERFMON the verifier of some kernels (6.12) refuses the program
+/// of `xdp:` that writes into a ring, since pointers are checked for speculative execution too.
+pub const GRANT: &str = "sudo groupadd -f -r linerate && sudo chgrp linerate PROGRAM && sudo chmod 0750 PROGRAM && sudo setcap \
+     cap_net_raw,cap_net_admin,cap_bpf,cap_perfmon,cap_ipc_lock+p PROGRAM";
+
+/// The remedy for a right that is missing, behind what is missing.
+pub(crate) fn remedy(needed: &str) -> String {
+    format!(
+        "{needed}: run as root or with sudo, or be in the group linerate and run a program that was given the rights: {GRANT}"
+    )
+}
+
 use linerate_port::{Backend, PortError, Registry, RxOptions, RxPort, Spec, TxOptions, TxPort};
 
 /// Every backend that the program has.

@@ -382,12 +382,9 @@ fn open_sender(found: &Found) -> io::Result<PacketSocket> {
 
 fn explain(spec: &Spec, error: &io::Error) -> PortError {
     let advice = match error.raw_os_error() {
-        Some(libc::EPERM | libc::EACCES) => {
-            "; AF_PACKET needs CAP_NET_RAW: run as root or with sudo, or be in the group linerate where a package is \
-             installed, or once: sudo setcap cap_net_raw,cap_net_admin+ep PROGRAM"
-        }
-        Some(libc::ENOMEM) => "; the receive rings do not fit in memory: ask for less with ?ring=16MiB",
-        _ => "",
+        Some(libc::EPERM | libc::EACCES) => crate::remedy("; AF_PACKET needs CAP_NET_RAW"),
+        Some(libc::ENOMEM) => "; the receive rings do not fit in memory: ask for less with ?ring=16MiB".to_owned(),
+        _ => String::new(),
     };
     PortError::broken(spec.to_string(), format!("{error}{advice}"))
 }

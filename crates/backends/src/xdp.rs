@@ -77,7 +77,7 @@ fn on_interface(found: &Found) -> Result<String, String> {
     let sizes = RingSizes { receive: 2, fill: 2, send: 2, completion: 2 };
     match XskSocket::new(Arc::new(memory), sizes) {
         Err(error) if error.raw_os_error() == Some(libc::EPERM) => {
-            Err("needs CAP_NET_RAW, CAP_NET_ADMIN and CAP_BPF (root, setcap or the group linerate)".into())
+            Err("needs CAP_NET_RAW, CAP_NET_ADMIN, CAP_BPF and CAP_PERFMON (root, setcap or the group linerate)".into())
         }
         Err(error) if error.raw_os_error() == Some(libc::EAFNOSUPPORT) => Err("this kernel has no AF_XDP".into()),
         Err(error) => Err(error.to_string()),
@@ -347,12 +347,11 @@ fn subject(spec: &Spec, queue: u32) -> String {
 fn explain(spec: &Spec, error: &io::Error) -> PortError {
     let advice = match error.raw_os_error() {
         Some(libc::EPERM | libc::EACCES) => {
-            "; AF_XDP needs CAP_NET_RAW, CAP_NET_ADMIN and CAP_BPF: run as root or with sudo, or be in the group linerate \
-             where a package is installed, or once: sudo setcap cap_net_raw,cap_net_admin,cap_bpf+ep PROGRAM"
+            &*crate::remedy("; xdp: needs CAP_NET_RAW, CAP_NET_ADMIN, CAP_BPF and CAP_PERFMON")
         }
         Some(libc::ENOMEM | libc::ENOBUFS) => {
             "; the rings do not fit in memory, or in what may be locked there without CAP_IPC_LOCK (ulimit -l): \
-             ask for less with ?ring=4096"
+             give that right too, or ask for less with ?ring=4096"
         }
         Some(libc::EBUSY) => {
             "; the queue belongs to another AF_XDP socket (in one process, open the receiving side first)"

@@ -23,8 +23,7 @@ use super::inputs::{InputArgs, Inputs, Needs, ReceiveArgs, check_output, is_file
 use super::ports;
 use super::show::ShowArgs;
 use crate::exit::{Exit, usage};
-use crate::privileges::Identity;
-use crate::signals::{opening, reopen_on_hangup, stop_on_signals};
+use crate::signals::{reopen_on_hangup, stop_on_signals};
 use crate::view::ledger::is_void;
 use crate::view::live::{Live, answer, reopened};
 use crate::view::terminal::{fail, result, result_document, shown, tell};

@@ -26,7 +26,7 @@ use self::plan::{Plan, SPAN, seconds};
 use self::report::{Files, Report, SizeReport, clock, head};
 use self::reset::Helper;
 use self::traffic::Frames;
-use self::trial::{Bench, Beside, Direction, Trials};
+use self::trial::{Bench, Trials};
 use crate::exit::{Exit, usage};
 use crate::privileges::Identity;
 use crate::signals::stop_on_signals;
@@ -40,7 +40,6 @@ use linerate_generate::Rate;
 use linerate_generate::rate::Asked;
 use linerate_generate::stream::{Mark, StreamSet};
 use linerate_measure::{Limits, Verdict};
-use linerate_port::Spec;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 

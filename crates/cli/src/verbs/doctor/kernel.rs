@@ -2,6 +2,8 @@
 
 use super::finding::{Check, Finding, Machine};
 use super::fix::Fix;
+use linerate_backends::GRANT;
+use std::iter;
 
 pub const CHECKS: &[Check] = &[
     Check::machine("kernel", kernel),
@@ -80,10 +82,11 @@ fn mitigations(machine: &Machine) -> Option<Finding> {
     })
 }
 
-/// `CAP_NET_ADMIN`, `CAP_NET_RAW`, `CAP_SYS_ADMIN`, `CAP_BPF` (linux/capability.h).
+/// `CAP_NET_ADMIN`, `CAP_NET_RAW`, `CAP_SYS_ADMIN`, `CAP_PERFMON`, `CAP_BPF` (linux/capability.h).
 const ADMIN: u32 = 12;
 const RAW: u32 = 13;
 const SYS_ADMIN: u32 = 21;
+const PERFMON: u32 = 38;
 const BPF: u32 = 39;
 
 fn rights(machine: &Machine) -> Option<Finding> {
@@ -91,17 +94,17 @@ fn rights(machine: &Machine) -> Option<Finding> {
     let mask = status.lines().find_map(|line| line.strip_prefix("CapEff:"))?;
     let mask = u64::from_str_radix(mask.trim(), 16).ok()?;
     let has = |capability: u32| mask >> capability & 1 != 0;
-    let may_attach = has(ADMIN) && (has(BPF) || has(SYS_ADMIN));
-    let program = "$(command -v linerate)";
+    let may_attach = has(ADMIN) && (has(BPF) && has(PERFMON) || has(SYS_ADMIN));
+    let grant = GRANT.replace("PROGRAM", "$P");
+    let lines = || iter::once("P=$(command -v linerate)").chain(grant.split(" && "));
+    let granted = |finding: Finding| lines().fold(finding, |finding, line| finding.mend(line));
     Some(if !has(RAW) {
-        Finding::bad("this process may open no port (no CAP_NET_RAW)", "nothing can be captured or sent")
-            .mend(format!("sudo setcap cap_net_raw,cap_net_admin+ep {program}"))
+        granted(Finding::bad("this process may open no port (no CAP_NET_RAW)", "nothing can be captured or sent"))
     } else if !may_attach {
-        Finding::note(
-            "packet: may be opened, xdp: not (CAP_NET_ADMIN and CAP_BPF)",
+        granted(Finding::note(
+            "packet: may be opened, xdp: not (CAP_NET_ADMIN, CAP_BPF and CAP_PERFMON)",
             "XDP programs are loaded and attached with these",
-        )
-        .mend(format!("sudo setcap cap_net_raw,cap_net_admin,cap_bpf+ep {program}"))
+        ))
     } else {
         Finding::ok("packet: and xdp: may be opened", "the capabilities for them are there")
     })
