@@ -396,3 +396,20 @@ fn real_captures_are_searched_as_tcpdump_does() {
     }
     assert!(read * 10 < parts * 7, "{read} of {parts} parts were read");
 }
+
+/// What others have put into a folder is not waited for.
+#[test]
+fn a_pipe_in_the_place_of_an_index_or_of_records_holds_nothing_up() {
+    let scratch = Scratch::new();
+    let (file, records) = (scratch.file("a.pcap"), scratch.file("hours"));
+    run(&["generate", "-q", "--to", &format!("pcap:{file}"), "-c", "9", "--udp"]).good();
+    std::fs::create_dir(&records).unwrap();
+    run(&["flows", "-q", "-r", &file, "-w", &format!("{records}/a.parquet")]).good();
+    for pipe in [format!("{file}.idx"), format!("{records}/b.parquet")] {
+        let made = std::process::Command::new("mkfifo").arg(&pipe).status().unwrap();
+        assert!(made.success());
+    }
+    run(&["find", &file, "--make-index"]);
+    run(&["find", &file, "--count"]).good().shows("9");
+    run(&["flows", "-r", &records]).says("b.parquet");
+}

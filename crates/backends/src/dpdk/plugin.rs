@@ -1,8 +1,10 @@
 //! Finding the plugin, and starting DPDK by it.
 
 use crate::sys::dpdk_plugin::{Plugin, is_secure};
+use rustix::process::geteuid;
 use std::cmp::Reverse;
 use std::fs::read_dir;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
@@ -87,7 +89,21 @@ fn find() -> Result<Plugin, String> {
 }
 
 fn load(path: &Path) -> Result<Plugin, String> {
+    trusted(path).map_err(|reason| format!("the plugin {}: {reason}", path.display()))?;
     Plugin::load(path).map_err(|reason| format!("the plugin {}: {reason}", path.display()))
+}
+
+/// Refuses what others may have written: it is loaded with all rights of this process. That holds for the folder too.
+fn trusted(path: &Path) -> Result<(), String> {
+    let path = path.canonicalize().map_err(|error| error.to_string())?;
+    for place in [Some(&*path), path.parent()].into_iter().flatten() {
+        let data = place.metadata().map_err(|error| error.to_string())?;
+        let is_own = data.uid() == 0 || data.uid() == geteuid().as_raw();
+        if !is_own || data.mode() & 0o022 != 0 {
+            return Err(format!("others may write to {}: chown root, chmod go-w", place.display()));
+        }
+    }
+    Ok(())
 }
 
 /// Where plugins may lie. A program with rights of its own loads nothing that whoever starts it has put beside it.
@@ -122,4 +138,28 @@ fn huge_pages_mib() -> u64 {
         Some(kib * free / 1024)
     });
     free.sum()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs::{Permissions, create_dir, remove_dir_all, set_permissions, write};
+    use std::os::unix::fs::PermissionsExt;
+
+    #[test]
+    fn a_plugin_that_others_may_write_to_is_not_loaded() {
+        let folder = std::env::temp_dir().join(format!("linerate-plugin-{}", std::process::id()));
+        create_dir(&folder).unwrap();
+        let path = folder.join("plugin");
+        write(&path, "").unwrap();
+        let with = |of_folder: u32, of_file: u32| {
+            set_permissions(&folder, Permissions::from_mode(of_folder)).unwrap();
+            set_permissions(&path, Permissions::from_mode(of_file)).unwrap();
+            trusted(&path).is_ok()
+        };
+        let may = [with(0o755, 0o644), with(0o777, 0o644), with(0o1777, 0o644), with(0o755, 0o664), with(0o755, 0o646)];
+        remove_dir_all(&folder).unwrap();
+        assert_eq!(may, [true, false, false, false, false]);
+        assert!(trusted(&path).is_err());
+    }
 }
