@@ -171,8 +171,12 @@ impl Follow {
 
     /// There are no more frames.
     pub fn finish(&mut self, out: &mut impl Output) {
+        // The last frame says what time it is, though there are no others to agree.
+        let now = self.clock.own();
         for place in self.table.all() {
-            self.end(place, Ending::Stopped, out);
+            let is_silent = |connection: &table::Connection| now.since(connection.seen) > self.config.idle;
+            let ending = if self.table.get(place).is_some_and(is_silent) { Ending::Silent } else { Ending::Stopped };
+            self.end(place, ending, out);
         }
     }
 

@@ -122,6 +122,19 @@ fn an_acknowledgement_that_came_just_now_is_not_an_old_one() {
 }
 
 #[test]
+fn silence_before_the_last_frames_is_silence() {
+    for frames in [1, 10, 63, 64, 100] {
+        let mut watcher = Watcher::new(Config { idle: Duration::from_secs(5), ..Config::default() });
+        watcher.see(&sent(99, SYN, &[]));
+        watcher.see(&sent(100, ACK, b"one"));
+        watcher.time += 100_000;
+        (0..frames).for_each(|_| _ = watcher.see(&Sent { port: 8, ..sent(1, ACK, b"x") }));
+        let endings: Vec<Ending> = watcher.done().iter().map(|stream| stream.summary().ending).collect();
+        assert_eq!(endings, [Ending::Silent, Ending::Stopped], "{frames}");
+    }
+}
+
+#[test]
 fn a_wrong_time_among_others_keeps_nothing_for_ever() {
     for place in 0..200 {
         let mut watcher = Watcher::new(Config { idle: Duration::from_secs(5), ..Config::default() });
