@@ -66,9 +66,13 @@ proptest! {
     #[test]
     fn what_is_around_triggers_is_written(
         steps in prop::collection::vec((1u64..50, prop::bool::weighted(0.1)), 1..200), before in 0u64..300, after in 1u64..300,
-        most in 1usize..40,
+        most in 1usize..40, pause in (0usize..200, prop_oneof![Just(0u64), 1..1_000_000_000u64]),
     ) {
-        let frames: Vec<(u64, bool)> = steps.iter().scan(1000, |now, (step, is)| { *now += step; Some((*now, *is)) }).collect();
+        let times = steps.iter().enumerate().scan(1000, |now, (frame, (step, is))| {
+            *now += step + if frame == pause.0 { pause.1 } else { 0 };
+            Some((*now, *is))
+        });
+        let frames: Vec<(u64, bool)> = times.collect();
         let kept = Kept::default();
         let mut sink = Triggered::new(triggers(before, after), Box::new(kept.clone()));
         for frames in frames.chunks(most) {
