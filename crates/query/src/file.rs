@@ -55,7 +55,7 @@ const O_NONBLOCK: i32 = 0o4000;
 /// Opens a file to read it, and nothing else: a FIFO that somebody has put into the folder is not waited for.
 fn open_file(path: &Path) -> std::io::Result<std::fs::File> {
     let file = OpenOptions::new().read(true).custom_flags(O_NONBLOCK).open(path)?;
-    if file.metadata()?.is_file() { Ok(file) } else { Err(std::io::Error::other("this is no file")) }
+    if file.metadata()?.is_file() { Ok(file) } else { Err(std::io::Error::other("not a regular file")) }
 }
 
 impl File {
