@@ -10,6 +10,9 @@ pub const LEN: usize = 14;
 /// The type field up to here is a length (IEEE 802.3 clause 3.2.6); from 0x0600 on it is an EtherType.
 pub const MAX_LENGTH: u16 = 1500;
 
+/// Bytes behind the header of a frame that has padding: 46, and an FCS.
+const MOST_PADDED: usize = 50;
+
 /// EtherType of IPv4.
 pub const IPV4: u16 = 0x0800;
 /// EtherType of ARP.
@@ -114,13 +117,15 @@ pub(crate) fn next(type_field: u16) -> Next {
     if type_field <= MAX_LENGTH { Next::Protocol(Protocol::Llc) } else { Next::Number(Number::EtherType(type_field)) }
 }
 
-/// Whether bytes that nothing announces for certain are a frame: its type field is known, or a length that it has.
+/// Whether bytes that nothing announces for certain are a frame: its type field is known, or the length that it has, padding
+/// apart.
 pub(crate) fn is_likely(bytes: &[u8]) -> bool {
     let Ok((head, rest)) = split::<LEN>(bytes, Protocol::Ethernet) else { return false };
     let type_field = u16::from_be_bytes([head[12], head[13]]);
+    let length = usize::from(type_field);
     match next(type_field) {
         Next::Number(number) => lookup::protocol(number).is_some(),
-        _ => (llc::LEN..=rest.len()).contains(&type_field.into()),
+        _ => length >= llc::LEN && (length == rest.len() || length < rest.len() && rest.len() <= MOST_PADDED),
     }
 }
 

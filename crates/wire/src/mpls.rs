@@ -1,8 +1,8 @@
 //! MPLS label stacks (RFC 3032): one header, however many labels.
 
 use crate::error::count;
-use crate::registry::{Next, Step};
-use crate::{Flaw, Malformed, Number, Protocol, Unfit, pseudowire};
+use crate::registry::{NO_NEXT_HEADER, Next, Step};
+use crate::{Flaw, Malformed, Number, Protocol, Unfit, ethernet, ipv4, ipv6, lookup, pseudowire};
 
 /// Bytes of one entry of a stack.
 pub const ENTRY_LEN: usize = 4;
@@ -95,16 +95,47 @@ pub fn emit(stack: &[Entry], out: &mut [u8]) -> Result<usize, Unfit> {
     Ok(need)
 }
 
-/// What follows the stack. Nothing in it says so: the first four bits do (RFC 4928, RFC 4385).
+/// What follows the stack. Nothing in it says so: the first four bits do (RFC 4928, RFC 4385). Ethernet without a control
+/// word may begin with those of IP (RFC 8469 section 1), so that the header of a packet has to look like one.
 pub(crate) fn step(bytes: &[u8]) -> Result<Step, Malformed> {
     let view = View::parse(bytes)?;
     let next = match view.payload.first().map(|byte| byte >> 4) {
         None => Next::End,
-        Some(version @ (4 | 6)) => Next::Number(Number::IpVersion(version)),
+        Some(version @ (4 | 6)) => match (is_certain(view.payload), ethernet::is_likely(view.payload)) {
+            (Some(true), _) => Next::Number(Number::IpVersion(version)),
+            (_, true) => Next::Protocol(Protocol::Ethernet),
+            (None, false) => Next::Number(Number::IpVersion(version)),
+            (Some(false), false) => Next::End,
+        },
         Some(0 | 1) if !pseudowire::is_plain_ethernet(view.payload) => Next::Protocol(Protocol::Pseudowire),
         Some(_) => Next::Protocol(Protocol::Ethernet),
     };
     Ok(Step::new(view.header_len(), view.payload.len(), next))
+}
+
+/// Whether bytes that begin like an IP packet are one; `None` where it cannot be told.
+fn is_certain(packet: &[u8]) -> Option<bool> {
+    if packet[0] >> 4 == 4 {
+        let header = packet.get(..ipv4::LEN.max(usize::from(packet[0] & 15) * 4))?;
+        let length = usize::from(u16::from_be_bytes([header[2], header[3]]));
+        // The header checksum may be left to the interface, the length to segmentation offload.
+        let fits = length == 0 || (header.len()..=packet.len()).contains(&length);
+        return match ipv4::View::parse(packet).is_ok_and(|view| view.is_checksum_right()) {
+            true => Some(true),
+            false => {
+                if fits && packet[0] & 15 >= 5 {
+                    None
+                } else {
+                    Some(false)
+                }
+            }
+        };
+    }
+    let view = ipv6::View::parse(packet).ok()?;
+    let fits = ipv6::LEN + usize::from(view.payload_len()) <= packet.len();
+    let number = view.next_header();
+    let is_known = number == NO_NEXT_HEADER || lookup::protocol(Number::IpProtocol(number)).is_some();
+    if fits == is_known { Some(fits) } else { None }
 }
 
 #[cfg(test)]
@@ -132,6 +163,39 @@ mod tests {
         assert_eq!(next(&[0x00; 30]), Next::Protocol(Protocol::Pseudowire));
         assert_eq!(next(&[0x10, 0, 0, 0x21]), Next::Protocol(Protocol::Pseudowire));
         assert_eq!(next(&[0xfe; 14]), Next::Protocol(Protocol::Ethernet));
+    }
+
+    #[test]
+    fn ethernet_that_begins_like_ip_is_told_by_what_fits() {
+        let next = |payload: &[u8]| step(&[&[0, 1, 1, 1], payload].concat()).unwrap().next;
+        let ip = |version| Next::Number(Number::IpVersion(version));
+        let mut v4 = vec![0; ipv4::LEN + 30];
+        ipv4::Header { source: [10, 0, 8, 0].into(), ..ipv4::Header::new(17) }.emit(30, &mut v4).unwrap();
+        let mut v6 = vec![0; ipv6::LEN + 30];
+        // Its source has a known EtherType where a frame has it.
+        let source = "2001:db8:0:800::1".parse().unwrap();
+        ipv6::Header { source, ..ipv6::Header::new(17) }.emit(30, &mut v6).unwrap();
+        v6[12..14].copy_from_slice(&[8, 0]);
+        assert_eq!((next(&v4), next(&v6)), (ip(4), ip(6)));
+        // Cut by the capture, or its checksum left to the interface.
+        v6[12..14].fill(0);
+        assert_eq!((next(&v4[..24]), next(&v4[..12]), next(&v6[..39])), (ip(4), ip(4), ip(6)));
+        v4[10..12].fill(0);
+        assert_eq!(next(&v4), ip(4));
+        for first in [0x45, 0x46, 0x40, 0x4f, 0x60, 0x6c] {
+            let frame = |ether_type: u16| {
+                [&[first, 0, 0, 0x26, 0xab, 1, 8, 0, 0x45, 0, 2, 1][..], &ether_type.to_be_bytes(), &v4].concat()
+            };
+            for known in [0x0800, 0x86dd, 0x0806, 0x8100, v4.len() as u16] {
+                let found = next(&frame(known));
+                // 38 bytes of IPv6 payload would fit.
+                assert!(found == Next::Protocol(Protocol::Ethernet), "{first:#x} {known:#x}: {found:?}");
+            }
+        }
+        // Neither: no record of addresses that there are not.
+        let neither = [&[0x45, 0, 0xff, 0xff][..], &[0x99; 40]].concat();
+        assert_eq!(next(&neither), Next::End);
+        assert_eq!(next(&[&[0x60, 0, 0, 0, 0xff, 0xff, 0xfd][..], &[0x99; 60]].concat()), Next::End);
     }
 
     #[test]

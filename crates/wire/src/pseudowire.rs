@@ -3,7 +3,7 @@
 
 use crate::error::{room, split};
 use crate::registry::{Next, Step};
-use crate::{Flaw, Malformed, Number, Protocol, Unfit, ethernet, lookup};
+use crate::{Flaw, Malformed, Number, Protocol, Unfit, ethernet};
 
 /// Bytes of the word.
 pub const LEN: usize = 4;
@@ -97,14 +97,10 @@ pub(crate) fn step(bytes: &[u8]) -> Result<Step, Malformed> {
     Ok(Step::new(LEN, view.payload.len(), next))
 }
 
-/// Whether a payload that may begin with the word is an Ethernet frame without one: the type field where
-/// such a frame has it is a known one, and where a frame behind a word has it is none.
+/// Whether a payload that may begin with the word is an Ethernet frame without one: it looks like a frame, and what is
+/// behind the word does not.
 pub(crate) fn is_plain_ethernet(payload: &[u8]) -> bool {
-    let known = |at: usize| {
-        let field = payload.get(at..at + 2).and_then(|field| field.try_into().ok()).map(u16::from_be_bytes);
-        field.is_some_and(|field| lookup::protocol(Number::EtherType(field)).is_some())
-    };
-    known(ethernet::LEN - 2) && !known(LEN + ethernet::LEN - 2)
+    ethernet::is_likely(payload) && !ethernet::is_likely(payload.get(LEN..).unwrap_or_default())
 }
 
 #[cfg(test)]
