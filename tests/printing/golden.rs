@@ -239,7 +239,7 @@ const LINES: &[(&str, &str)] = &[
     ),
     (
         "eth/llc(dsap=0x42,ssap=0x42,control=3)/payload(hex=0000000001800000112233445500000000800000112233445580010000140002000f00)",
-        "STP 802.1d, Config, Flags [0x01], bridge-id 8000.00:11:22:33:44:55.8001, length 35",
+        "STP 802.1d, Config, Flags [Topology change], bridge-id 8000.00:11:22:33:44:55.8001, length 35",
     ),
     ("eth/snap(oui=0x00000c,type=0x2000)/payload(hex=02b4)", "CDP, length 2"),
 ];
@@ -260,7 +260,7 @@ const LINKS: &[(&str, &str)] = &[
     ),
     (
         "eth/llc(dsap=0x42,ssap=0x42,control=3)/payload(hex=0000000001800000112233445500000000800000112233445580010000140002000f00)",
-        "02:00:00:00:00:01 > 02:00:00:00:00:02, 802.3, length 52: LLC, dsap STP (0x42), ssap (0x42): STP 802.1d, Config, Flags [0x01], bridge-id 8000.00:11:22:33:44:55.8001, length 35",
+        "02:00:00:00:00:01 > 02:00:00:00:00:02, 802.3, length 52: LLC, dsap STP (0x42), ssap (0x42): STP 802.1d, Config, Flags [Topology change], bridge-id 8000.00:11:22:33:44:55.8001, length 35",
     ),
     (
         "sll/ip(src=10.0.0.1,dst=10.0.0.2)/udp(sport=1,dport=2)/payload(hex=01)",

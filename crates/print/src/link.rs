@@ -10,6 +10,18 @@ use linerate_wire::{Layer, Layers, Number, Protocol, Stop, ethernet, llc, mpls, 
 /// The access point of spanning trees.
 const STP: u8 = 0x42;
 
+/// Its unit that says nothing more (IEEE 802.1D, 9.3.2), and flags of the others; the port's role (two bits) has no name.
+const TOPOLOGY_CHANGE: u8 = 0x80;
+const STP_FLAGS: [(u8, &str); 6] = [
+    (0x01, "Topology change"),
+    (0x02, "Proposal"),
+    (0x10, "Learn"),
+    (0x20, "Forward"),
+    (0x40, "Agreement"),
+    (0x80, "Topology change ACK"),
+];
+const STP_FLAG_BITS: u8 = 0xf3;
+
 /// Access points (IEEE).
 const SAPS: [(u8, &str); 9] = [
     (0x00, "Null"),
@@ -33,9 +45,20 @@ pub(crate) fn end(layers: &Layers) -> usize {
 
 pub(crate) fn ethernet(walk: &mut Walk<'_, '_>, index: usize, layer: &Layer) {
     let Ok(view) = ethernet::View::parse(walk.from(layer)) else { return };
-    if !walk.options.link && !is_last(walk.layers, index) {
-        return;
+    if walk.options.link || is_last(walk.layers, index) {
+        header(walk, layer, &view);
     }
+    bound(walk, layer, view.ether_type());
+}
+
+/// A type field that is a length says where the packet ends; padding is behind that.
+fn bound(walk: &mut Walk<'_, '_>, layer: &Layer, type_field: u16) {
+    if type_field <= ethernet::MAX_LENGTH {
+        walk.end = walk.end.min(layer.end() as usize + usize::from(type_field));
+    }
+}
+
+fn header(walk: &mut Walk<'_, '_>, layer: &Layer, view: &ethernet::View<'_>) {
     walk.text.mac(&view.source().0);
     walk.text.str(" > ");
     walk.text.mac(&view.destination().0);
@@ -65,10 +88,11 @@ fn kind(text: &mut Text<'_>, ether_type: u16) {
 }
 
 pub(crate) fn vlan(walk: &mut Walk<'_, '_>, layer: &Layer) {
+    let Ok(view) = vlan::View::parse(walk.from(layer)) else { return };
+    bound(walk, layer, view.ether_type());
     if !walk.options.link {
         return;
     }
-    let Ok(view) = vlan::View::parse(walk.from(layer)) else { return };
     put!(walk.text, "vlan {}, p {}", view.id(), view.priority());
     if view.drop_eligible() {
         walk.text.str(", DEI");
@@ -123,12 +147,22 @@ fn stp(walk: &mut Walk<'_, '_>, unit: &[u8]) {
     let kind = match unit.get(3) {
         Some(0) => "Config",
         Some(2) => "Rapid STP",
-        Some(0x80) => "Topology Change",
+        Some(&TOPOLOGY_CHANGE) => "Topology Change",
         _ => "type unknown",
     };
     put!(walk.text, "STP {name}, {kind}");
+    if unit.get(3) == Some(&TOPOLOGY_CHANGE) {
+        // It has four bytes.
+        return;
+    }
     if let Some([flags]) = part(unit, 4) {
-        put!(walk.text, ", Flags [{flags:#04x}]");
+        let set = STP_FLAGS.iter().filter(|(bit, _)| flags & bit != 0).map(|(_, name)| *name);
+        let mut separator = ", Flags [";
+        for name in set.chain((flags & STP_FLAG_BITS == 0).then_some("none")) {
+            put!(walk.text, "{separator}{name}");
+            separator = ", ";
+        }
+        walk.text.str("]");
     }
     if let (Some(priority), Some(mac), Some(port)) = (u16_at(unit, 17), part::<6>(unit, 19), u16_at(unit, 25)) {
         put!(walk.text, ", bridge-id {priority:04x}.");
@@ -195,4 +229,39 @@ pub(crate) fn cooked(walk: &mut Walk<'_, '_>, layer: &Layer) {
     kind(&mut walk.text, protocol);
     put!(walk.text, ", length {}", walk.end);
     walk.text.gap(": ");
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::{Frame, Options, Printer, Time};
+
+    fn line(link: bool, bytes: &[u8]) -> String {
+        let mut out = Vec::new();
+        let frame = Frame { time: 0, interface: "", link: 1, bytes, wire: bytes.len() as u32 };
+        Printer::new(Options { link, time: Time::None, ..Options::default() }).line(&frame, &mut out);
+        String::from_utf8(out).unwrap()
+    }
+
+    #[test]
+    fn padding_behind_an_802_3_length_is_no_payload() {
+        let padded = |tag: &[u8], unit: &[u8]| {
+            let length = (unit.len() as u16).to_be_bytes();
+            let mut frame = [&[2; 12], tag, &length[..], unit].concat();
+            frame.resize(60, 0);
+            frame
+        };
+        let config = [&[0x42, 0x42, 3, 0, 0, 0, 0, 0x31, 0x80][..], &[0; 30]].concat();
+        let expected = "Flags [Topology change, Learn, Forward], bridge-id 0000.00:00:00:00:00:00.0000, length 36\n";
+        let config = config.iter().enumerate().map(|(at, byte)| if at == 6 { 2 } else { *byte }).collect::<Vec<_>>();
+        for tag in [&[][..], &[0x81, 0, 0, 7]] {
+            assert_eq!(line(false, &padded(tag, &config)), format!("STP 802.1d, Rapid STP, {expected}"));
+            let change = padded(tag, &[0x42, 0x42, 3, 0, 0, 0, 0x80]);
+            assert_eq!(line(false, &change), "STP 802.1d, Topology Change\n");
+            // By access point, by SNAP: CDP.
+            let other = line(true, &padded(tag, &[0xfe, 0xfe, 3, 0x83, 1, 2]));
+            assert!(other.ends_with("LLC, dsap OSI (0xfe), length 3\n"), "{other}");
+            let snap = line(false, &padded(tag, &[0xaa, 0xaa, 3, 0, 0, 0x0c, 0x20, 0, 1, 2, 3]));
+            assert!(snap.ends_with(", length 3\n"), "{snap}");
+        }
+    }
 }
