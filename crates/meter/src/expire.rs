@@ -203,7 +203,7 @@ impl Meter {
         if facts.time.saturating_sub(last) > patience || last.saturating_sub(facts.time) > limit.oldest {
             return Some(reason);
         }
-        if facts.hint() == Hint::Syn && hot.is_closing() {
+        if facts.hint() == Hint::Syn && hot.is_closing() && !self.tcp.is_late_syn(record, facts) {
             return Some(EndReason::End);
         }
         (facts.time.saturating_sub(cold.began()) >= limit.active).then_some(EndReason::Active)

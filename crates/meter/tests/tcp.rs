@@ -62,6 +62,52 @@ fn a_syn_sent_again_leaves_times_out() {
     assert_eq!((tcp.syn_to_syn_ack, tcp.syn_ack_to_ack), (Some(3_999_744), None));
 }
 
+/// As two taps or two queues show it: the SYN, or the SYN with ACK, behind what follows it, also behind the end.
+#[test]
+fn a_syn_captured_late_is_of_its_connection() {
+    let rest = [
+        there(6, 101, 501),
+        there(7, 101, 501).payload(10),
+        back(9, 501, 111).payload(20),
+        there(10, 111, 521).flags(FIN | ACK),
+        back(11, 521, 112).flags(FIN | ACK),
+        there(12, 112, 522),
+    ];
+    let [syn, answer, _] = <[Segment; 3]>::try_from(handshake()).unwrap();
+    let orders: [Vec<Segment>; 4] = [
+        [&[answer.clone()], &rest[..], &[syn.clone()]].concat(),
+        [&rest[..], &[syn.clone(), answer.clone()]].concat(),
+        [&[syn.clone()], &rest[..3], &[answer.clone()], &rest[3..]].concat(),
+        [&rest[..1], &[answer.clone(), syn.clone()], &rest[1..]].concat(),
+    ];
+    for segments in orders {
+        let tcp = told(&segments);
+        let clean = TcpSide { retransmitted: Default::default(), copies: 0, gaps: 0, ..tcp.sides[0] };
+        assert_eq!((tcp.state, tcp.sides[0]), (ConnState::Sf, clean), "{:?}", tcp.history);
+        assert_eq!((tcp.sides[0].isn, tcp.sides[1].isn), (Some(100), Some(500)));
+        assert_eq!(tcp.sides[1].retransmitted.segments() + tcp.sides[1].gaps, 0);
+    }
+    // Another number is another connection, and so is the number of a SYN that was seen.
+    for sequence in [99, 4000, 100] {
+        let segments = [&opened(&rest)[..], &[there(20, sequence, 0).flags(SYN)]].concat();
+        assert_eq!(flows(&segments, &config(), &[7], false).len(), 2, "{sequence}");
+    }
+}
+
+/// A sender whose IPv4 identification never changes (RFC 6864 allows it).
+#[test]
+fn bytes_not_seen_before_are_no_copy() {
+    let same = |segment: Segment| Segment { identification: 1, ..segment.payload(10) };
+    let data = |millis, sequence| same(there(millis, sequence, 501));
+    for (rest, copies) in [
+        (vec![data(10, 101), data(11, 121), data(12, 111)], 0),
+        (vec![data(10, 101), data(11, 106)], 0),
+        (vec![data(10, 101), data(11, 101)], 1),
+    ] {
+        assert_eq!(client(&rest).copies, copies, "{rest:?}");
+    }
+}
+
 /// Rows of the table of segments: what else the client sends, and what of its figures is not 0.
 #[test]
 fn each_segment_is_of_one_class() {

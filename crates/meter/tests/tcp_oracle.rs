@@ -118,12 +118,12 @@ fn segments(steps: &[Step], isns: [u32; 2], opens: bool) -> Vec<Segment> {
     sent
 }
 
-/// What the definitions say, a record for each run of segments: a SYN after FIN or RST begins another.
+/// What the definitions say, a record for each run of segments: a SYN after FIN or RST begins another, unless it is late.
 fn naive(segments: &[Segment]) -> Vec<Naive> {
     let mut records = Vec::new();
     let (mut open, mut is_closing) = (Naive::default(), false);
     for (index, one) in segments.iter().enumerate() {
-        if is_closing && one.flags & (SYN | ACK) == SYN {
+        if is_closing && one.flags & (SYN | ACK) == SYN && !open.is_late_syn(one) {
             records.push(std::mem::take(&mut open));
             is_closing = false;
         }

@@ -82,6 +82,11 @@ impl Connections {
         self.records.get(number as usize).is_none_or(|record| record.believes_end(facts))
     }
 
+    /// Whether a SYN belongs to what was seen of the connection; it does not where sequence numbers are not known.
+    pub fn is_late_syn(&self, number: u32, facts: &Facts) -> bool {
+        self.records.get(number as usize).is_some_and(|record| record.is_late_syn(facts))
+    }
+
     /// Takes a packet with a TCP header.
     #[inline(always)]
     pub fn take(&mut self, number: u32, facts: &Facts) {

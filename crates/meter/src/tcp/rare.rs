@@ -93,6 +93,9 @@ impl<'a> Rare<'a> {
                 return;
             }
         }
+        if self.facts.flags & SYN != 0 && !self.hot.has_seen_syn(other) {
+            self.cold.sides[other].isn = number.wrapping_sub(1);
+        }
         if !self.has(other, mark::ACKED) || beyond(number, self.hot.acked[other]) > 0 {
             self.hot.marks[other] |= mark::ACKED;
             self.hot.acked[other] = number;
@@ -153,7 +156,8 @@ impl<'a> Rare<'a> {
             return;
         }
         let ahead = beyond(start, self.hot.next[side]);
-        let is_known_syn = self.hot.has_seen_syn(side) && start == self.cold.sides[side].isn;
+        let is_late_syn = self.hot.is_late_syn(self.cold, self.facts);
+        let is_known_syn = is_late_syn || self.hot.has_seen_syn(side) && start == self.cold.sides[side].isn;
         if !self.has(side, mark::NEXT) || (syn != 0 && !is_known_syn) || !(-FAR..FAR).contains(&ahead) {
             self.begin(end);
         } else if ahead > 0 {
@@ -166,14 +170,15 @@ impl<'a> Rare<'a> {
             self.hot.marks[side] |= mark::PROBED;
         } else if ahead == 0 {
             self.go_on(end);
-        } else if syn != 0 && flags & ACK != 0 && !self.has(side, mark::SYN_ACK) {
-            // Both opened at the same time: its SYN again, and the acknowledgement of the other one.
+        } else if is_late_syn || syn != 0 && flags & ACK != 0 && !self.has(side, mark::SYN_ACK) {
+            // Captured after what follows it. Or both opened at the same time: its SYN again, and the acknowledgement of the
+            // other one.
             self.raise(end);
         } else {
             self.take_again(end);
         }
         if syn != 0 {
-            self.take_syn();
+            self.take_syn(is_late_syn);
         }
         if payload > 0 {
             self.tell_first(mark::DATA, Letter::Data);
@@ -185,6 +190,7 @@ impl<'a> Rare<'a> {
     fn take_nothing(&mut self) {
         let (side, start) = (self.side, self.facts.segment.sequence);
         if !self.has(side, mark::NEXT) {
+            self.expect_syn();
             self.hot.next[side] = start;
             self.mark(mark::NEXT);
         } else if beyond(start, self.hot.next[side]) == -1 {
@@ -198,6 +204,9 @@ impl<'a> Rare<'a> {
     /// The first segment of a side, or of other sequence numbers than before.
     fn begin(&mut self, end: u32) {
         let side = self.side;
+        if !self.has(side, mark::NEXT) {
+            self.expect_syn();
+        }
         if self.has(side, mark::NEXT) || self.facts.flags & SYN != 0 {
             self.hot.marks[side] &= !mark::ACKED;
         }
@@ -206,6 +215,14 @@ impl<'a> Rare<'a> {
         self.mark(mark::NEXT);
         if let Some(trouble) = self.beside.troubles.get(self.hot.trouble) {
             trouble.sides[side].forget();
+        }
+    }
+
+    /// The first segment of a side tells the number of the SYN before it, unless the SYN with ACK did.
+    fn expect_syn(&mut self) {
+        let is_answered = self.hot.has_seen_syn(self.other) && self.has(self.other, mark::SYN_ACK);
+        if !self.hot.has_seen_syn(self.side) && !is_answered {
+            self.cold.sides[self.side].isn = self.facts.segment.sequence.wrapping_sub(1);
         }
     }
 
@@ -241,14 +258,15 @@ impl<'a> Rare<'a> {
         let is_acked = payload > 0 && self.has(side, mark::ACKED) && beyond(behind, self.hot.acked[side]) <= 0;
         let is_keep_alive = payload == 1 && flags & (SYN | FIN) == 0 && beyond(start, self.hot.next[side]) == -1;
         let is_answered = self.has(side, mark::ACKED) && beyond(end, self.hot.acked[side]) <= 0;
-        let is_copy = segment.identification != 0 && segment.identification == self.hot.identification[side];
+        let has_same = segment.identification != 0 && segment.identification == self.hot.identification[side];
+        let is_new = beyond(end, self.hot.next[side]) > 0;
         let patience = self.patience();
         let trouble = &mut self.beside.troubles.of(&mut self.hot.trouble).sides[side];
         let seen = below - trouble.in_holes(first, first.wrapping_add(below));
         let hole = trouble.fill(start, end);
         let class = match hole {
             _ if is_keep_alive => &mut trouble.keep_alives,
-            _ if is_copy && !is_answered => &mut trouble.copies,
+            None if has_same && !is_new && !is_answered => &mut trouble.copies,
             Some(since) if is_prompt(since, time, patience) => &mut trouble.out_of_order,
             Some(_) => &mut trouble.unseen,
             None if is_acked => &mut trouble.spurious,
@@ -269,8 +287,8 @@ impl<'a> Rare<'a> {
         if one == NO_TIME || other == NO_TIME { PATIENCE } else { one.saturating_add(other) }
     }
 
-    /// What a SYN says, whose sequence numbers are counted already.
-    fn take_syn(&mut self) {
+    /// What a SYN says, whose sequence numbers are counted already. A late one is not timed: its answer has come.
+    fn take_syn(&mut self, is_late: bool) {
         let (side, segment) = (self.side, self.facts.segment);
         let kind = if self.facts.flags & ACK != 0 { mark::SYN_ACK } else { mark::SYN };
         let end = segment.sequence.wrapping_add(1);
@@ -288,7 +306,7 @@ impl<'a> Rare<'a> {
                 self.hot.trouble = self.hot.trouble & !bit | if is_so { bit } else { 0 };
             }
         }
-        if is_new || !self.has(side, kind) {
+        if (is_new || !self.has(side, kind)) && !is_late {
             self.hot.marks[side] |= mark::TIMING | mark::TIMED_SYN;
             self.hot.timed_end[side] = end;
             self.hot.timed_at[side] = units(self.facts.time);

@@ -55,6 +55,7 @@ pub(crate) struct ColdSide {
     pub least: u32,
     pub most: u32,
     pub sum: u32,
+    /// The number of the SYN; before one was seen, the one that it has to have.
     pub isn: u32,
     pub count: u16,
     /// 0 where none was announced.
@@ -170,6 +171,12 @@ impl Record {
         (u32::from(self.cold.sides[side].windows[1]) << shift).clamp(LEAST_REACH, MOST_REACH)
     }
 
+    /// Whether this is the SYN of a side that was not seen yet, captured after what follows it: its number is the one that the
+    /// SYN with ACK acknowledged, or the one before the first segment of its side.
+    pub fn is_late_syn(&self, facts: &Facts) -> bool {
+        self.hot.is_late_syn(&self.cold, facts)
+    }
+
     /// Takes a packet as most are: its side sent such before and the same window, it begins where the last one ended and acknowledges
     /// what was sent and not less than before. Of any other packet nothing is taken, and false.
     #[inline(always)]
@@ -243,6 +250,14 @@ impl Hot {
     /// Whether a SYN of this side was seen, so that its number is known.
     pub fn has_seen_syn(&self, side: usize) -> bool {
         self.marks[side] & (mark::SYN | mark::SYN_ACK) != 0 && self.trouble & UNSEEN_SYN << side == 0
+    }
+
+    /// See [`Record::is_late_syn`]; a SYN may carry payload, which is acknowledged with it (RFC 7413).
+    pub fn is_late_syn(&self, cold: &Cold, facts: &Facts) -> bool {
+        let ([side, _], sequence) = (facts.sides(), facts.segment.sequence);
+        let is_expected = [0, facts.payload].contains(&cold.sides[side].isn.wrapping_sub(sequence));
+        let is_first = self.marks[side] & mark::NEXT != 0 && !self.has_seen_syn(side);
+        facts.flags & SYN != 0 && is_first && is_expected && beyond(sequence, self.next[side]) < 0
     }
 
     pub fn scale(&self, side: usize) -> Option<u8> {

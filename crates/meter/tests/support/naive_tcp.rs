@@ -21,6 +21,8 @@ struct Bytes {
     identification: u16,
     is_probed: bool,
     isn: Option<u32>,
+    /// Before a SYN is seen, the number that it has to have.
+    expected: Option<u32>,
     window: Option<u16>,
     windows: Vec<u16>,
     round_trips: Vec<u64>,
@@ -131,6 +133,9 @@ impl Naive {
         if sent_next.is_some_and(|next| !(-FAR..FAR).contains(&(number - next))) {
             return;
         }
+        if one.flags & SYN != 0 && peer.isn.is_none() {
+            peer.expected = Some(one.acknowledgement.wrapping_sub(1));
+        }
         let is_bare = one.payload == 0 && one.flags & (SYN | FIN) == 0;
         if peer.acked == Some(number) {
             let is_same = one.window != 0 && me.window == Some(one.window);
@@ -179,6 +184,11 @@ impl Naive {
         }
     }
 
+    /// Whether this is a SYN that was captured after what follows it.
+    pub fn is_late_syn(&self, one: &Segment) -> bool {
+        self.sides[one.side].is_late_syn(one)
+    }
+
     fn segment(&mut self, one: &Segment, is_end: bool) {
         let (syn, fin) = (i64::from(one.flags & SYN != 0), i64::from(one.flags & FIN != 0));
         let length = syn + fin + one.payload as i64;
@@ -187,8 +197,13 @@ impl Naive {
             [Some(there), Some(back)] => there + back,
             _ => 3_000_000 / 1024,
         };
+        let is_answered = self.sides[1 - one.side].sent.contains(&'h');
         let me = &mut self.sides[one.side];
         let start = near(one.sequence, me.next.or(me.acked));
+        if me.next.is_none() && me.isn.is_none() && !is_answered {
+            me.expected = Some(one.sequence.wrapping_sub(1));
+        }
+        let is_late_syn = me.is_late_syn(one);
         let end = start + length;
         let mut letters = Vec::new();
         if length == 0 {
@@ -205,7 +220,7 @@ impl Naive {
         let is_plain = syn + fin == 0;
         let before = me.next;
         let gap = before.map(|next| start - next);
-        let is_other_syn = syn == 1 && me.isn != Some(one.sequence);
+        let is_other_syn = syn == 1 && me.isn != Some(one.sequence) && !is_late_syn;
         let is_again = match gap {
             _ if is_other_syn => {
                 me.restart();
@@ -239,7 +254,7 @@ impl Naive {
                 me.timed.get_or_insert((end, one.time, Timed::Data));
                 false
             }
-            Some(_) if syn == 1 && one.flags & ACK != 0 && !me.sent.contains(&'h') => false,
+            Some(_) if is_late_syn || syn == 1 && one.flags & ACK != 0 && !me.sent.contains(&'h') => false,
             Some(_) => true,
         };
         if is_again {
@@ -257,7 +272,11 @@ impl Naive {
             let sent = &mut me.found.retransmitted;
             let class = match hole {
                 _ if one.payload == 1 && is_plain && start == next - 1 => &mut me.found.keep_alives,
-                _ if one.identification == me.identification && one.identification != 0 && me.acked < Some(end) => {
+                None if one.identification == me.identification
+                    && one.identification != 0
+                    && end <= next
+                    && me.acked < Some(end) =>
+                {
                     &mut me.found.copies
                 }
                 Some(since) if units(one.time).saturating_sub(units(since)) <= patience => &mut me.found.out_of_order,
@@ -283,7 +302,7 @@ impl Naive {
             }
         }
         if syn == 1 {
-            me.syn(one, start);
+            me.syn(one, start, is_late_syn);
         }
         me.identification = one.identification;
         if one.payload > 0 {
@@ -352,6 +371,12 @@ impl Naive {
 }
 
 impl Bytes {
+    fn is_late_syn(&self, one: &Segment) -> bool {
+        let expected = [0, one.payload as u32].map(|more| Some(one.sequence.wrapping_add(more)));
+        let is_below = self.next.is_some_and(|next| near(one.sequence, Some(next)) < next);
+        one.flags & SYN != 0 && self.isn.is_none() && expected.contains(&self.expected) && is_below
+    }
+
     fn restart(&mut self) {
         self.forgotten += self.missing.len() as u64;
         self.missing.clear();
@@ -376,7 +401,7 @@ impl Bytes {
         }
     }
 
-    fn syn(&mut self, one: &Segment, start: i64) {
+    fn syn(&mut self, one: &Segment, start: i64, is_late: bool) {
         let kind = if one.flags & ACK != 0 { 'h' } else { 's' };
         let is_new = self.isn != Some(one.sequence);
         if is_new {
@@ -387,7 +412,7 @@ impl Bytes {
             self.found.window_scale = has(3).map(|found| found[2].min(14));
             self.found.sack_permitted = has(4).is_some();
         }
-        if is_new || !self.sent.contains(&kind) {
+        if (is_new || !self.sent.contains(&kind)) && !is_late {
             let timed = if kind == 'h' || self.sent.contains(&'h') { Timed::SynAck } else { Timed::Syn };
             self.timed = Some((start + 1, one.time, timed));
         }
