@@ -210,7 +210,7 @@ export_rows! {
     Metered = Meter, Delivered, "metered";
     /// Frames of interfaces whose link type is not known, so that nobody can say what is in them.
     MeterUnknownLink = Meter, Refused, "unknown_link";
-    /// Frames without an IP packet.
+    /// Frames without an IP packet among their first 16 headers.
     MeterNotIp = Meter, Refused, "not_ip";
     /// Frames that announce an IP packet whose header is cut off or contradicts itself.
     MeterMalformed = Meter, Refused, "malformed";

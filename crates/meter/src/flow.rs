@@ -282,9 +282,11 @@ impl Quality {
     pub const EVICTED: Quality = Quality(1 << 10);
     /// From level `tcp` on: a FIN or RST had a sequence number nowhere near what its side sends, or a wrong checksum, and ended nothing.
     pub const DOUBTFUL_END: Quality = Quality(1 << 11);
+    /// Headers followed that were not read: more than a frame is taken apart into. The packet is the innermost one that was reached.
+    pub const TOO_DEEP: Quality = Quality(1 << 12);
 
     /// Each bit with its name in text and JSON.
-    pub const NAMES: [(Quality, &'static str); 12] = [
+    pub const NAMES: [(Quality, &'static str); 13] = [
         (Quality::TRUNCATED, "truncated"),
         (Quality::BAD_CHECKSUM, "bad_checksum"),
         (Quality::SENSOR_LOSS, "sensor_loss"),
@@ -297,6 +299,7 @@ impl Quality {
         (Quality::CONTINUED, "continued"),
         (Quality::EVICTED, "evicted"),
         (Quality::DOUBTFUL_END, "doubtful_end"),
+        (Quality::TOO_DEEP, "too_deep"),
     ];
 
     /// Whether every bit of `other` is set.

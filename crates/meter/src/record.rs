@@ -67,8 +67,9 @@ pub(crate) struct Cold {
     marks: u16,
 }
 
-/// In `Cold::marks`, shifted by the way: bits that are not qualities.
+/// In `Cold::marks`: qualities that have another bit here; shifted by the way, bits that are not qualities.
 const DOUBTFUL_END: u16 = 1 << 7;
+const TOO_DEEP: u16 = 1 << 8;
 const DSCP_CHANGED: u16 = 1 << 10;
 const ECT: u16 = 1 << 12;
 const CE: u16 = 1 << 14;
@@ -224,8 +225,9 @@ impl Cold {
     }
 
     pub fn qualities(&self) -> u16 {
-        let doubtful = if self.marks & DOUBTFUL_END != 0 { Quality::DOUBTFUL_END.0 } else { 0 };
-        self.marks & QUALITIES | doubtful
+        let others = [(DOUBTFUL_END, Quality::DOUBTFUL_END), (TOO_DEEP, Quality::TOO_DEEP)];
+        let set = others.iter().filter(|(mark, _)| self.marks & mark != 0);
+        set.fold(self.marks & QUALITIES, |all, (_, quality)| all | quality.0)
     }
 
     /// Notes a FIN or RST that ends nothing.
@@ -251,6 +253,9 @@ impl Cold {
         self.ttl_least[side] = self.ttl_least[side].min(facts.ttl);
         self.ttl_most[side] = self.ttl_most[side].max(facts.ttl);
         self.marks |= facts.quality & QUALITIES;
+        if facts.quality & Quality::TOO_DEEP.0 != 0 {
+            self.marks |= TOO_DEEP;
+        }
         if is_first {
             self.tos[side] = facts.tos;
         } else if (self.tos[side] ^ facts.tos) >> 2 != 0 {

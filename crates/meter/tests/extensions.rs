@@ -111,3 +111,40 @@ fn an_extension_header_that_is_cut_is_told() {
     let flow = record(&long, long.len());
     assert_eq!((flow.protocol, flow.extensions, flow.quality.contains(Quality::TRUNCATED)), (43, 3, true));
 }
+
+/// Beyond what is read of a frame, the record of what was reached says so.
+#[test]
+fn headers_beyond_the_last_that_is_read_are_told() {
+    let data = [1, 4, 0, 0, 0, 0];
+    let options = Extension::Destination(header(&data));
+    let ports = udp::Header { source_port: 1, destination_port: 2 };
+    for (count, is_deep) in [(1, false), (13, false), (14, false), (15, true), (30, true)] {
+        let extensions: Vec<&dyn Header> = vec![&options; count];
+        let frame = frame(&extensions, &ports);
+        let found = record(&frame, frame.len());
+        assert_eq!(found.quality.contains(Quality::TOO_DEEP), is_deep, "{count}");
+        let expected = if is_deep { (60, [0, 0]) } else { (17, [1, 2]) };
+        assert_eq!((found.protocol, found.ends.map(|end| end.port)), expected, "{count}");
+    }
+}
+
+/// Tunnels in each other: the outer record is what it is, that of the innermost packet that was reached is marked.
+#[test]
+fn tunnels_beyond_the_last_that_is_read_are_told() {
+    let link = ethernet::Header { source: MacAddr([2; 6]), destination: MacAddr([4; 6]), ether_type: 0 };
+    let ip = ipv6::Header { source: address(1), destination: address(2), ..ipv6::Header::new(0) };
+    let ports = udp::Header { source_port: 9, destination_port: 4789 };
+    let segment = tcp::Header { source_port: 1, destination_port: 2, ..Default::default() };
+    let vxlan = linerate_wire::vxlan::Header::new(7);
+    for (count, deep) in [(1, vec![]), (3, vec![]), (4, vec![1]), (6, vec![1])] {
+        let mut headers: Vec<&dyn Header> = Vec::new();
+        (0..count).for_each(|_| headers.extend([&link as &dyn Header, &ip, &ports, &vxlan]));
+        headers.extend([&link as &dyn Header, &ip, &segment]);
+        let frame = Frame::new(&headers, b"x").to_vec().unwrap();
+        let desc = Desc::new(Nanos(1), 0, frame.len() as u32);
+        let (mut flows, _) = metered_frames(&[(desc, frame)], Link::Ethernet, &Config::default(), &[1]);
+        flows.sort_by_key(|flow| flow.tunnel.is_some());
+        let marked: Vec<usize> = (0..flows.len()).filter(|at| flows[*at].quality.contains(Quality::TOO_DEEP)).collect();
+        assert_eq!((flows.len(), &marked), (2, &deep), "{count}");
+    }
+}

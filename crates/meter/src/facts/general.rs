@@ -135,7 +135,7 @@ impl General {
             length: (header.offset + length).saturating_sub(start),
             is_cut: ip.length.is_some_and(|length| length > room),
         };
-        let behind = message.bytes;
+        let content = message.bytes;
         let mut packet = ip.packet(desc, length, message);
         let front = Front::find(frame, &self.layers.as_slice()[..network], self.macs);
         packet.network = header.offset;
@@ -153,10 +153,14 @@ impl General {
             packet.facts.extensions |= extension(cut);
             packet.facts.note(Quality::TRUNCATED);
         }
+        let is_innermost = behind.iter().all(|layer| layer.protocol.role() != Role::Network);
+        if self.layers.stop() == Stop::TooDeep && is_innermost && packet.may_carry_more() {
+            packet.facts.note(Quality::TOO_DEEP);
+        }
         if self.checksums {
             let is_whole = header.offset + packet.facts.packet <= desc.captured && packet.fragment.is_none();
             let is_known = is_whole && !desc.flags.contains(Flags::CHECKSUM_PARTIAL);
-            if is_known && checksums::is_wrong(frame, header, extensions, (packet.protocol, behind)) {
+            if is_known && checksums::is_wrong(frame, header, extensions, (packet.protocol, content)) {
                 packet.facts.note(Quality::BAD_CHECKSUM);
             }
         }
@@ -295,6 +299,15 @@ impl Facts {
 }
 
 impl Packet {
+    /// Whether headers may follow that are not read here: what it carries is no transport, or has the port of a tunnel.
+    fn may_carry_more(&self) -> bool {
+        match self.protocol {
+            registry::UDP => registry::may_be_tunnel(self.destination.1, self.source.1),
+            registry::TCP | registry::UDP_LITE | registry::SCTP | registry::ICMP | registry::ICMPV6 => false,
+            _ => true,
+        }
+    }
+
     /// As all packets between the same addresses.
     fn without_ports(&self) -> Packet {
         Packet { source: (self.source.0, 0), destination: (self.destination.0, 0), ..*self }
