@@ -127,7 +127,7 @@ impl Reader<'_> {
         let part = part.trim();
         let Some((start, rest)) = part.split_once("..") else { return self.network(part) };
         let (end, step) = match rest.split_once('/') {
-            Some((end, step)) => (end, self.format.parse(step.trim())),
+            Some((end, step)) => (end, self.format.plain().parse(step.trim())),
             None => (rest, Some(1)),
         };
         self.check_ends(part, start.trim(), end.trim())?;
@@ -141,7 +141,7 @@ impl Reader<'_> {
 
     /// A number beside an address is nearly always the last part of another address, and would be read as all of it.
     fn check_ends(self, part: &str, start: &str, end: &str) -> Result<(), Wrong> {
-        let separator = match self.format {
+        let separator = match self.format.plain() {
             Format::Ipv4 => '.',
             Format::Ipv6 | Format::Mac => ':',
             _ => return Ok(()),
@@ -159,7 +159,7 @@ impl Reader<'_> {
 
     fn network(self, part: &str) -> Result<Set, Wrong> {
         let wrong = || {
-            let network = match self.format {
+            let network = match self.format.plain() {
                 Format::Ipv4 => " or a network such as 198.18.0.0/24",
                 Format::Ipv6 => " or a network such as 2001:2::/64",
                 _ => "",
@@ -167,7 +167,7 @@ impl Reader<'_> {
             Wrong::at(self.text, part, format!("write start..end or start..end/step{network}"))
         };
         let (address, length) = part.split_once('/').ok_or_else(wrong)?;
-        let is_address = matches!(self.format, Format::Ipv4 | Format::Ipv6);
+        let is_address = matches!(self.format.plain(), Format::Ipv4 | Format::Ipv6);
         let length = length.trim().parse().ok().filter(|length: &u32| is_address && *length <= self.bits);
         let host = self.bits - length.ok_or_else(wrong)?;
         let (address, mask) = (self.one(address)?, if host == 0 { 0 } else { u128::MAX >> (128 - host) });
@@ -248,6 +248,7 @@ mod tests {
             ("[1, 2,7]", Format::Number, 8, Set::List(vec![1, 2, 7]), Order::InTurn),
             ("[1:3, 2]", Format::Number, 8, Set::List(vec![1, 2]), Order::Weighted(vec![3.0, 1.0])),
             ("[::1 x3, ::2]", Format::Ipv6, 128, Set::List(vec![1, 2]), Order::Weighted(vec![3.0, 1.0])),
+            ("10.0.0.1..10.0.0.9/4", Format::InvertedIpv4, 32, range(0xf5ff_fffe, -4, 3), Order::InTurn),
             ("10.0.0.7/30", Format::Ipv4, 32, range(0x0a00_0004, 1, 4), Order::InTurn),
             ("10.0.0.1..10.0.255.1/0.0.1.0", Format::Ipv4, 32, range(0x0a00_0001, 256, 256), Order::InTurn),
             ("::/0", Format::Ipv6, 128, range(0, 1, 0), Order::InTurn),

@@ -17,11 +17,24 @@ pub enum Format {
     Ipv4,
     /// As RFC 5952 has it.
     Ipv6,
+    /// An IPv4 address whose bits are all inverted in the header (RFC 4380 section 5.1.1).
+    InvertedIpv4,
+    /// A decimal number of 16 bits that are inverted in the header.
+    InvertedPort,
     /// Names of bits, the lowest first, with `+` between those that are set; `none`.
     Flags(&'static [&'static str]),
 }
 
 impl Format {
+    /// How values are written, whatever the header makes of their bits.
+    pub fn plain(self) -> Format {
+        match self {
+            Format::InvertedIpv4 => Format::Ipv4,
+            Format::InvertedPort => Format::Number,
+            other => other,
+        }
+    }
+
     /// A value as text.
     pub fn show(self, value: u128) -> impl fmt::Display {
         Shown { format: self, value }
@@ -30,6 +43,8 @@ impl Format {
     /// The value of a text: in this format, or as a decimal number, or a hexadecimal one behind `0x`.
     pub fn parse(self, text: &str) -> Option<u128> {
         let written = match self {
+            Format::InvertedIpv4 => return inverted(self.plain().parse(text)?, u32::MAX.into()),
+            Format::InvertedPort => return inverted(number(text)?, u16::MAX.into()),
             Format::Mac => text
                 .parse::<MacAddr>()
                 .ok()
@@ -45,14 +60,19 @@ impl Format {
     /// A value to show what is meant.
     pub fn example(self) -> &'static str {
         match self {
-            Format::Number => "a number such as 7 or 0x1f",
+            Format::Number | Format::InvertedPort => "a number such as 7 or 0x1f",
             Format::Hex => "a number such as 0x0800",
             Format::Mac => "a MAC address such as 02:00:00:00:00:01",
-            Format::Ipv4 => "an IPv4 address such as 198.18.0.1",
+            Format::Ipv4 | Format::InvertedIpv4 => "an IPv4 address such as 198.18.0.1",
             Format::Ipv6 => "an IPv6 address such as 2001:2::1",
             Format::Flags(_) => "names of flags such as syn+ack, or a number",
         }
     }
+}
+
+/// Bits of a value that has no others, inverted.
+fn inverted(value: u128, bits: u128) -> Option<u128> {
+    (value <= bits).then_some(!value & bits)
 }
 
 /// A number as users write them: decimal, or hexadecimal behind `0x`; `_` may stand between digits.
@@ -96,6 +116,8 @@ impl fmt::Display for Shown {
             }
             Format::Ipv4 => Ipv4Addr::from_bits(value as u32).fmt(f),
             Format::Ipv6 => Ipv6Addr::from_bits(value).fmt(f),
+            Format::InvertedIpv4 => Ipv4Addr::from_bits(!(value as u32)).fmt(f),
+            Format::InvertedPort => (!(value as u16)).fmt(f),
             Format::Flags(names) if value >> names.len() != 0 => write!(f, "{value:#x}"),
             Format::Flags(_) if value == 0 => f.write_str("none"),
             Format::Flags(names) => {
@@ -121,6 +143,15 @@ mod tests {
         (Format::Ipv6, 128),
         (Format::Flags(&["a", "b", "c"]), 16),
     ];
+
+    #[test]
+    fn inverted_bits_are_written_as_what_they_stand_for() {
+        assert_eq!(Format::InvertedIpv4.parse("198.18.0.9"), Some(0x39ed_fff6));
+        assert_eq!(Format::InvertedIpv4.show(0x39ed_fff6).to_string(), "198.18.0.9");
+        assert_eq!(Format::InvertedPort.parse("40000"), Some(0x63bf));
+        assert_eq!(Format::InvertedPort.show(0x63bf).to_string(), "40000");
+        assert_eq!((Format::InvertedPort.parse("65536"), Format::InvertedIpv4.parse("x")), (None, None));
+    }
 
     #[test]
     fn what_is_shown_is_read_back() {

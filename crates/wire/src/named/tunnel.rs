@@ -1,6 +1,6 @@
 //! Headers that carry another packet or frame.
 
-use super::Format::{Hex, Ipv4, Number};
+use super::Format::{Hex, InvertedIpv4, InvertedPort, Number};
 use super::link::{EXPERIMENT, boxed, byte};
 use super::{Field, Form, Given, Kind, always, behind, field, found, part};
 use crate::build::Header;
@@ -162,8 +162,8 @@ pub(super) const KINDS: &[Kind] = &[
         fields: &[
             found("nonce", |header| vouched(header).map(|()| 4), 0, 64, Hex),
             found("confirmation", |header| vouched(header).map(|()| 12), 0, 8, Number),
-            found("origin_port", origin, 16, 16, Hex),
-            found("origin", origin, 32, 32, Ipv4),
+            found("origin_port", origin, 16, 16, InvertedPort),
+            found("origin", origin, 32, 32, InvertedIpv4),
         ],
         fits: always,
         make: |given| {
