@@ -6,13 +6,13 @@
 //! | rule | where |
 //! |---|---|
 //! | MAC | Ethernet; ARP. One without an old address leaves frames to groups as they are |
-//! | IP | IPv4, IPv6; ARP; the target of neighbour solicitations and advertisements |
-//! | port | TCP, UDP, UDP-Lite, SCTP; of a fragmented datagram it stands in the first fragment alone |
+//! | IP | IPv4, IPv6; ARP; the target of neighbour solicitations and advertisements, addresses of redirects; packets that ICMP errors quote |
+//! | port | TCP, UDP, UDP-Lite, SCTP, also of quoted packets; of a fragmented datagram it stands in the first fragment alone |
 //! | TTL | IPv4, IPv6 |
 //! | VLAN | the outermost tag |
 //!
-//! What is in a tunnel stays, unless asked for; so does what an ICMP error quotes, a source route lists, or an
-//! application says. Lengths follow from none of it. Checksums follow each change, see `covers`.
+//! A packet that an ICMP error quotes is changed as it was on its own way (RFC 5508 section 4.2), its time to live apart. What is in
+//! a tunnel stays, unless asked for; so does what a source route lists, or an application says. Lengths follow from none of it. Checksums follow each change, see `covers`.
 
 mod covers;
 mod prefix;
@@ -27,7 +27,8 @@ pub use rule::{BadRule, End, Rule, Tag, Ttl};
 pub use shift::{BadShift, Shift};
 
 use covers::Covers;
-use linerate_wire::{Layer, Layers, Link, MacAddr, Protocol, Role, arp, dissect};
+use linerate_wire::{Flaw, Layer, Layers, Link, MacAddr, Protocol, Role, Stop, arp, dissect};
+use std::ops::Range;
 
 /// What is to be other than it was recorded.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -54,34 +55,52 @@ impl Rewriting {
 pub struct Rewriter {
     rewriting: Rewriting,
     layers: Layers,
+    /// The headers of the packet that an ICMP error quotes, as they were found and as they lie in the frame.
+    inside: Layers,
+    quoted: Vec<Layer>,
     covers: Covers,
 }
 
 /// Neighbour solicitation and advertisement (RFC 4861, sections 4.3 and 4.4), and where their target stands.
 const NEIGHBOUR: [u8; 2] = [135, 136];
 const TARGET: usize = 8;
+/// Redirects of both versions (RFC 792; RFC 4861, section 4.5), and where the gateway and the destination stand.
+const REDIRECT_V4: u8 = 5;
+const REDIRECT_V6: u8 = 137;
+const GATEWAY: usize = 4;
+const REDIRECTED: usize = 24;
+/// ICMP messages that quote a packet (RFC 792), behind so many bytes; of ICMPv6 those with the upper bit clear (RFC 4443).
+const ERRORS_V4: [u8; 5] = [3, 4, REDIRECT_V4, 11, 12];
+const QUOTE: usize = 8;
 /// Where ARP says how long addresses are, that hardware addresses begin, and that IPv4 is what is asked for.
 const ARP_FIXED: usize = 8;
 
 impl Rewriter {
     /// One for these rules.
     pub fn new(rewriting: Rewriting) -> Self {
-        Rewriter { rewriting, layers: Layers::new(), covers: Covers::default() }
+        Rewriter {
+            rewriting,
+            layers: Layers::new(),
+            inside: Layers::new(),
+            quoted: Vec::new(),
+            covers: Covers::default(),
+        }
     }
 
     /// Rewrites an Ethernet frame of loop `turn`, counted from 0. `is_cut` says that bytes are missing at its end.
     pub fn rewrite(&mut self, frame: &mut Vec<u8>, turn: u64, is_cut: bool) {
         dissect(Link::Ethernet, frame, &mut self.layers);
         self.covers.find(frame, &self.layers, is_cut);
-        let writing = Writing { rewriting: &self.rewriting, covers: &self.covers, turn };
-        let (mut networks, mut macs) = (0, [None; 2]);
-        for (index, layer) in self.layers.as_slice().iter().enumerate() {
-            networks += usize::from(layer.protocol.role() == Role::Network);
-            let is_inner = networks > 1 || index > 0 && layer.protocol == Protocol::Ethernet;
-            if is_inner && !self.rewriting.inner {
-                break;
-            }
-            writing.layer(frame, layer, &mut macs);
+        let quote = quote(frame, &self.layers);
+        self.quoted.clear();
+        if let Some(quote) = quote {
+            dissect(Link::RawIp, &frame[quote.clone()], &mut self.inside);
+            self.quoted.extend(quoted(&self.inside, &quote));
+            self.covers.find_quoted(frame, &self.quoted, quote);
+        }
+        let writing = Writing { rewriting: &self.rewriting, covers: &self.covers, turn, is_quoted: false };
+        if writing.layers(frame, self.layers.as_slice()) {
+            Writing { is_quoted: true, ..writing }.layers(frame, &self.quoted);
         }
         if self.rewriting.fix_checksums {
             self.covers.fix(frame);
@@ -94,17 +113,60 @@ impl Rewriter {
     }
 }
 
+/// The packet that the innermost header quotes, if that is an ICMP error.
+fn quote(frame: &[u8], layers: &Layers) -> Option<Range<usize>> {
+    let last = layers.as_slice().last()?;
+    let start = last.offset as usize;
+    let kind = *frame.get(start)?;
+    let is_error = match last.protocol {
+        Protocol::Icmp => ERRORS_V4.contains(&kind),
+        Protocol::Icmpv6 => kind < 128,
+        _ => false,
+    };
+    let quote = start + QUOTE..last.end() as usize + layers.payload(frame).len();
+    (is_error && quote.start < quote.end).then_some(quote)
+}
+
+/// The headers of a quoted packet, as they lie in the frame. Of its transport header eight bytes may be all there is (RFC 792):
+/// ports are among these.
+fn quoted(layers: &Layers, quote: &Range<usize>) -> impl Iterator<Item = Layer> {
+    let start = quote.start as u32;
+    let end = layers.as_slice().last().map_or(0, Layer::end);
+    let cut = match layers.stop() {
+        Stop::Truncated(cut) | Stop::Malformed(cut, Flaw::Short) if start + end + 4 <= quote.end as u32 => Some(cut),
+        _ => None,
+    };
+    let cut = cut.filter(|cut| cut.has_ports()).map(|protocol| Layer { offset: end, length: 4, protocol });
+    layers.as_slice().iter().copied().chain(cut).map(move |layer| Layer { offset: layer.offset + start, ..layer })
+}
+
 /// The rules, at work on one frame.
 struct Writing<'a> {
     rewriting: &'a Rewriting,
     covers: &'a Covers,
     turn: u64,
+    /// What is changed is quoted: its time to live is not what the rules speak of.
+    is_quoted: bool,
 }
 
 /// Old and new address of one end of the link.
 type Moved = Option<(MacAddr, MacAddr)>;
 
 impl Writing<'_> {
+    /// Headers of a packet; whether all were to be changed.
+    fn layers(&self, frame: &mut [u8], layers: &[Layer]) -> bool {
+        let (mut networks, mut macs) = (0, [None; 2]);
+        for (index, layer) in layers.iter().enumerate() {
+            networks += usize::from(layer.protocol.role() == Role::Network);
+            let is_inner = networks > 1 || index > 0 && layer.protocol == Protocol::Ethernet;
+            if is_inner && !self.rewriting.inner {
+                return false;
+            }
+            self.layer(frame, layer, &mut macs);
+        }
+        true
+    }
+
     fn layer(&self, frame: &mut [u8], layer: &Layer, macs: &mut [Moved; 2]) {
         let at = layer.offset as usize;
         match layer.protocol {
@@ -123,9 +185,15 @@ impl Writing<'_> {
                 self.ip(frame, at + 24, 16, End::Destination);
                 self.ttl(frame, at + 7);
             }
+            Protocol::Icmpv6 | Protocol::Icmp if self.is_quoted => {}
             Protocol::Icmpv6 if frame.get(at).is_some_and(|kind| NEIGHBOUR.contains(kind)) => {
                 self.ip(frame, at + TARGET, 16, End::Either);
             }
+            Protocol::Icmpv6 if frame.get(at) == Some(&REDIRECT_V6) => {
+                self.ip(frame, at + TARGET, 16, End::Either);
+                self.ip(frame, at + REDIRECTED, 16, End::Either);
+            }
+            Protocol::Icmp if frame.get(at) == Some(&REDIRECT_V4) => self.ip(frame, at + GATEWAY, 4, End::Either),
             protocol if protocol.has_ports() => {
                 self.port(frame, at, End::Source);
                 self.port(frame, at + 2, End::Destination);
@@ -199,7 +267,7 @@ impl Writing<'_> {
     }
 
     fn ttl(&self, frame: &mut [u8], at: usize) {
-        let Some(old) = frame.get(at).copied() else { return };
+        let Some(old) = frame.get(at).copied().filter(|_| !self.is_quoted) else { return };
         let new = self.rewriting.rules.iter().find_map(|rule| match rule {
             Rule::Ttl(ttl) => Some(ttl.of(old)),
             _ => None,

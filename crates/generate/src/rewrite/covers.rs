@@ -57,6 +57,17 @@ impl Covers {
         }
     }
 
+    /// Looks at a packet that is quoted at a place of the frame, within what was found there: some of it may be missing.
+    pub fn find_quoted(&mut self, frame: &[u8], layers: &[Layer], quote: Range<usize>) {
+        let (before, mut packet) = (self.covers.len(), Packet { end: quote.end, ..Packet::default() });
+        layers.iter().for_each(|layer| self.look_at(frame, layer, &mut packet));
+        let mut place = 0;
+        self.covers.retain(|cover| {
+            place += 1;
+            place <= before || cover.field + 2 <= cover.bytes.end
+        });
+    }
+
     fn look_at(&mut self, frame: &[u8], layer: &Layer, packet: &mut Packet) {
         let start = layer.offset as usize;
         let bytes = frame.get(start..packet.end).unwrap_or_default();
