@@ -156,6 +156,9 @@ impl Maker<'_> {
                 let payload = &self.stack.payload;
                 let trailed = payload.bytes.len() + self.trailer();
                 let behind = self.headers + self.stack.padding.len();
+                // Other links have no smallest frame, so that nothing has to stand behind a packet.
+                let is_exact = payload.has_length && self.setup.link != Link::Ethernet;
+                let least = if is_exact { 0 } else { *least };
                 let length = match self.stack.whole {
                     true => behind + payload.bytes.len(),
                     false => (behind + payload.natural().max(trailed)).max(least.saturating_sub(FCS as usize)),
@@ -189,12 +192,17 @@ impl Maker<'_> {
                 format!("frames of {size} bytes are too small: this packet needs {}{parts}", need + FCS as usize);
             return Err(self.wrong_size(what));
         }
-        let payload = stack.payload.make(length - fixed, self.setup.seed);
+        // Where no size is asked for, a payload is as long as it says, and Ethernet pads the frame behind the packet. A trailer
+        // stands at the end of both.
+        let is_exact = matches!(self.setup.sizes, Sizes::Natural(_)) && stack.payload.has_length && self.trailer() == 0;
+        let room = if is_exact { stack.payload.natural().min(length - fixed) } else { length - fixed };
+        let payload = stack.payload.make(room, self.setup.seed);
         let frame = Frame { payload: &payload, ..*bare };
         let mut bytes = frame.to_vec().map_err(|error| stack.unbuilt(error))?;
         let mut placed = frame.placed().map_err(|error| stack.unbuilt(error))?;
         let mut payload = (self.headers, bytes.len());
         bytes.extend(&stack.padding);
+        bytes.resize(length, 0);
         if stack.whole {
             let mut layers = Layers::new();
             dissect(self.setup.link, &bytes, &mut layers);

@@ -1,6 +1,6 @@
 //! Packets as text: what is written is in the frame, what is not is right, and no text panics.
 
-use linerate_generate::packet::{Frames, Setup, Sizes, express, frames, sizes};
+use linerate_generate::packet::{Frames, SMALLEST, Setup, Sizes, express, frames, sizes};
 use linerate_generate::stream::{Mark, Stream};
 use linerate_generate::trailer::Key;
 use linerate_generate::{Rate, Wrong, describe};
@@ -323,4 +323,31 @@ proptest! {
             let _ = format.parse(&text);
         }
     }
+}
+
+/// As scapy and every host send it: the datagram has the bytes that were asked for, and padding follows it.
+#[test]
+fn a_payload_has_the_length_that_it_says() {
+    let made = |text: &str, link, mark| {
+        let setup = Setup { link, mark, sizes: Sizes::Natural(SMALLEST), ..Setup::default() };
+        stream(frames(text, &setup).unwrap()).frame(0, 1, &Key::default())
+    };
+    for (text, length) in [
+        ("ip/udp/payload(\"hello\")", 13),
+        ("ip/udp/payload(\"hello\", len=5)", 13),
+        ("ip/udp/payload(hex=0102, len=7)", 15),
+        ("ip/udp/payload(random, len=3)", 11),
+        ("ip/udp/payload(\"\")", 8),
+        ("ip/udp/payload(\"hello\")/padding(0708)", 13),
+        ("ip/udp", 26),
+        ("ip/udp/payload(pattern=0a)", 26),
+    ] {
+        let frame = made(text, Link::Ethernet, Mark::None);
+        assert_eq!((frame.len(), &frame[38..40]), (60, &u16::to_be_bytes(length)[..]), "{text}");
+        assert_eq!(frame[16..18], u16::to_be_bytes(length + 20), "{text}");
+    }
+    assert_eq!(made("ip/udp/payload(\"hello\")", Link::RawIp, Mark::None).len(), 33, "no link that pads");
+    // A trailer stands at the end of payload and frame.
+    let marked = made("ip/udp/payload(\"a\")", Link::Ethernet, Mark::Trailer);
+    assert_eq!((marked.len(), marked[39]), (60, 26));
 }

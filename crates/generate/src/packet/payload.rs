@@ -1,6 +1,6 @@
 //! What is behind the headers: text, bytes, patterns, noise; and bytes as people paste them.
 
-use super::syntax::{Layer, unquote};
+use super::syntax::{Argument, Layer, unquote};
 use crate::stream::Fill;
 use crate::wrong::Wrong;
 
@@ -13,6 +13,8 @@ pub struct Payload {
     pub filler: Filler,
     /// Bytes that it has at least.
     pub least: usize,
+    /// Whether it says how long it is, by bytes or a length. What does not fills up the smallest frame.
+    pub has_length: bool,
 }
 
 /// What fills up a frame.
@@ -65,6 +67,9 @@ impl Payload {
                 }
             }
         }
+        let is_given =
+            |argument: &Argument<'_>| matches!(argument.name, "hex" | "text" | "len") || argument.name.starts_with('"');
+        payload.has_length = layer.arguments.iter().any(is_given);
         if payload.bytes.len() > MOST {
             return Err(Wrong::at(text, layer.name, "a payload has at most 65536 bytes"));
         }
