@@ -74,11 +74,12 @@ fn a_syn_captured_late_is_of_its_connection() {
         there(12, 112, 522),
     ];
     let [syn, answer, _] = <[Segment; 3]>::try_from(handshake()).unwrap();
+    let (first, second) = (std::slice::from_ref(&syn), std::slice::from_ref(&answer));
     let orders: [Vec<Segment>; 4] = [
-        [&[answer.clone()], &rest[..], &[syn.clone()]].concat(),
-        [&rest[..], &[syn.clone(), answer.clone()]].concat(),
-        [&[syn.clone()], &rest[..3], &[answer.clone()], &rest[3..]].concat(),
-        [&rest[..1], &[answer.clone(), syn.clone()], &rest[1..]].concat(),
+        [second, &rest, first].concat(),
+        [&rest, first, second].concat(),
+        [first, &rest[..3], second, &rest[3..]].concat(),
+        [&rest[..1], second, first, &rest[1..]].concat(),
     ];
     for segments in orders {
         let tcp = told(&segments);
