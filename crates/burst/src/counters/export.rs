@@ -23,6 +23,8 @@ macro_rules! export_rows {
             ExportMessages = Export, Note, "messages";
             /// Times a collector went away: the connection ended, or its host said that nobody listens.
             ExportOutages = Export, Note, "outages";
+            /// Flows whose times NetFlow v9 has as elements 152 and 153 alone, as its clock (21, 22) cannot tell them: a collector that reads that clock alone has no times for them.
+            ExportAbsolute = Export, Note, "times_beyond_clock";
             /// Files that are complete.
             ExportFiles = Export, Note, "files";
             /// Records for which there was no room in the spool while nothing in it could give way.

@@ -306,7 +306,12 @@ impl Exporter for Network {
         self.now = now;
         for flows in flows.chunks(CHUNK) {
             let mut fresh = std::mem::take(&mut self.fresh);
+            let before = self.packer.absolute;
             self.packer.pack(&flows.iter().collect::<Vec<_>>(), now, &mut fresh);
+            if before == 0 && self.packer.absolute > 0 {
+                let text = "flows are too far from now for the clock of NetFlow v9; their times are in elements 152 and 153 alone";
+                (self.told)(format!("{}: {text}", self.name));
+            }
             for message in fresh.drain(..) {
                 // A datagram may get lost: templates go twice.
                 if message.records == 0 && self.is_udp() {
@@ -360,6 +365,6 @@ impl Exporter for Network {
     fn counters(&self, account: &mut Account) {
         account.add(Count::Exported, self.sent.flows).add(Count::ExportAway, self.sent.lost);
         account.add(Count::ExportRecords, self.records).add(Count::ExportMessages, self.sent.messages);
-        account.add(Count::ExportOutages, self.outages);
+        account.add(Count::ExportOutages, self.outages).add(Count::ExportAbsolute, self.packer.absolute);
     }
 }

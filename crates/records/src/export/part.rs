@@ -160,7 +160,7 @@ mod tests {
             let error = make().unwrap_err().to_string();
             assert!(error.contains("flows.jsonl.part") && error.contains("another run is writing it"), "{error}");
         }
-        [1, 2].map(|number| std::fs::remove_file(folder.join(format!("flows.jsonl.{number}.part"))).unwrap());
+        [1, 2].iter().for_each(|it| std::fs::remove_file(folder.join(format!("flows.jsonl.{it}.part"))).unwrap());
         // An empty one is nothing to keep.
         let part = make().unwrap();
         assert_eq!((&part.leftover, std::fs::read_dir(&folder).unwrap().count()), (&None, 1));

@@ -56,6 +56,8 @@ pub(super) struct Kind {
     pub resolved: bool,
     /// Whether somebody else has metered it.
     pub relayed: bool,
+    /// Whether the clock of NetFlow v9 cannot tell its times, so that 21 and 22 are left out.
+    pub absolute: bool,
 }
 
 impl Kind {
@@ -71,13 +73,14 @@ impl Kind {
             service: flow.names.as_ref().filter(|_| profile.full).and_then(|names| names.protocol()),
             resolved: profile.full && flow.names.as_ref().is_some_and(|names| names.resolved[0].is_some()),
             relayed: profile.full && flow.exporter.is_some(),
+            absolute: false,
         }
     }
 
     /// The number of its template: the same layout has the same one in each run.
     pub fn template(self, profile: &Profile) -> u16 {
-        let Kind { ipv6, biflow, flood, icmp, tcp, stats, resolved, relayed, .. } = self;
-        let bits = [ipv6, biflow, flood, icmp, tcp, stats, profile.full, resolved, relayed];
+        let Kind { ipv6, biflow, flood, icmp, tcp, stats, resolved, relayed, absolute, .. } = self;
+        let bits = [ipv6, biflow, flood, icmp, tcp, stats, profile.full, resolved, relayed, absolute];
         // Names are in templates of their own: some collectors drop all of one that they do not know an element of.
         let service = self.service.map_or(0, |service| 1024 * service as u16);
         256 + service + bits.iter().enumerate().map(|(place, bit)| u16::from(*bit) << place).sum::<u16>()
@@ -88,7 +91,7 @@ impl Kind {
         let mut columns = Vec::new();
         if self.biflow {
             let reverse = |column: Column| Column { enterprise: REVERSE, other: 1, ..column };
-            columns.extend(counts(profile).into_iter().map(reverse));
+            columns.extend(self.counts(profile).into_iter().map(reverse));
             if self.icmp {
                 columns.push(reverse(self.icmp()));
             }
@@ -103,7 +106,7 @@ impl Kind {
             // The source is the originator, or the responder.
             columns.push(fixed(239, 1, |_, side, to| to.push(side as u8 + 1)));
         }
-        columns.extend(counts(profile));
+        columns.extend(self.counts(profile));
         columns.push(fixed(136, 1, |flow, _, to| to.push(flow.end as u8)));
         if self.flood {
             columns.push(fixed(3, 8, |flow, _, to| to.extend(flow.flows.to_be_bytes())));
@@ -135,6 +138,32 @@ impl Kind {
         }
         columns.push(fixed(4, 1, |flow, _, to| to.push(flow.protocol)));
         columns.push(fixed(58, 2, |flow, _, to| to.extend(flow.vlans[0].to_be_bytes())));
+        columns
+    }
+
+    /// Of each direction, in every record.
+    fn counts(self, profile: &Profile) -> Vec<Column> {
+        let mut columns = vec![
+            fixed(6, 1, |flow, side, to| to.push(flow.sides[side].tcp_flags)),
+            fixed(5, 1, |flow, side, to| to.push(flow.sides[side].tos)),
+        ];
+        if profile.full || profile.biflow {
+            columns.push(fixed(52, 1, |flow, side, to| to.push(flow.sides[side].ttl[0])));
+            columns.push(fixed(53, 1, |flow, side, to| to.push(flow.sides[side].ttl[1])));
+        }
+        if profile.version == Version::V9 && !self.absolute {
+            // Milliseconds of a clock that began with this process; who takes them replaces them below.
+            columns
+                .push(fixed(22, 4, |flow, side, to| to.extend((millis(flow.sides[side].first) as u32).to_be_bytes())));
+            columns
+                .push(fixed(21, 4, |flow, side, to| to.extend((millis(flow.sides[side].last) as u32).to_be_bytes())));
+        }
+        columns.extend([
+            fixed(152, 8, |flow, side, to| to.extend(millis(flow.sides[side].first).to_be_bytes())),
+            fixed(153, 8, |flow, side, to| to.extend(millis(flow.sides[side].last).to_be_bytes())),
+            fixed(2, 8, |flow, side, to| to.extend(flow.sides[side].packets.to_be_bytes())),
+            fixed(1, 8, |flow, side, to| to.extend(flow.sides[side].packet_bytes.to_be_bytes())),
+        ]);
         columns
     }
 
@@ -216,30 +245,6 @@ const EVERYWHERE: [&str; 16] = [
     "end_reason",
     "flows",
 ];
-
-/// Of each direction, in every record.
-fn counts(profile: &Profile) -> Vec<Column> {
-    let mut columns = vec![
-        fixed(6, 1, |flow, side, to| to.push(flow.sides[side].tcp_flags)),
-        fixed(5, 1, |flow, side, to| to.push(flow.sides[side].tos)),
-    ];
-    if profile.full || profile.biflow {
-        columns.push(fixed(52, 1, |flow, side, to| to.push(flow.sides[side].ttl[0])));
-        columns.push(fixed(53, 1, |flow, side, to| to.push(flow.sides[side].ttl[1])));
-    }
-    if profile.version == Version::V9 {
-        // Milliseconds of a clock that began with this process; who takes them replaces them below.
-        columns.push(fixed(22, 4, |flow, side, to| to.extend((millis(flow.sides[side].first) as u32).to_be_bytes())));
-        columns.push(fixed(21, 4, |flow, side, to| to.extend((millis(flow.sides[side].last) as u32).to_be_bytes())));
-    }
-    columns.extend([
-        fixed(152, 8, |flow, side, to| to.extend(millis(flow.sides[side].first).to_be_bytes())),
-        fixed(153, 8, |flow, side, to| to.extend(millis(flow.sides[side].last).to_be_bytes())),
-        fixed(2, 8, |flow, side, to| to.extend(flow.sides[side].packets.to_be_bytes())),
-        fixed(1, 8, |flow, side, to| to.extend(flow.sides[side].packet_bytes.to_be_bytes())),
-    ]);
-    columns
-}
 
 fn fixed(element: u16, length: u16, put: fn(&Flow, usize, &mut Vec<u8>)) -> Column {
     Column { enterprise: 0, element, length, value: Source::Fixed(put), other: 0 }

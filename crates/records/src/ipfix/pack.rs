@@ -54,20 +54,25 @@ pub struct Packer {
     set: Option<(u16, usize)>,
     /// When the clock of NetFlow v9 began, in milliseconds since 1970.
     boot: Option<u64>,
+    /// Flows whose times this clock does not tell.
+    pub absolute: u64,
 }
 
 impl Packer {
     /// One that has sent nothing yet.
     pub fn new(profile: Profile) -> Self {
         let message = Message { bytes: Vec::new(), records: 0, flows: 0 };
-        Packer { profile, layouts: BTreeMap::new(), message, set: None, boot: None }
+        Packer { profile, layouts: BTreeMap::new(), message, set: None, boot: None, absolute: 0 }
     }
 
     /// Appends the messages that tell of these flows, each template in front of the first record that it is of.
     pub fn pack(&mut self, flows: &[&Flow], now: Nanos, out: &mut Vec<Message>) {
-        self.boot.get_or_insert_with(|| millis(now).saturating_sub(UP));
+        let boot = *self.boot.get_or_insert_with(|| millis(now).saturating_sub(UP));
         for flow in flows {
-            let kind = Kind::of(flow, &self.profile);
+            let mut kind = Kind::of(flow, &self.profile);
+            let mut times = flow.sides.iter().filter(|side| side.has_time()).flat_map(|side| [side.first, side.last]);
+            kind.absolute = self.profile.version == Version::V9 && times.any(|time| !is_told(time, now, boot));
+            self.absolute += u64::from(kind.absolute);
             let template = kind.template(&self.profile);
             if !self.layouts.contains_key(&template) {
                 self.close(out);
@@ -254,6 +259,14 @@ pub(super) fn head(profile: Profile, now: Nanos, boot: u64) -> Vec<u8> {
     bytes.extend([0; 4]);
     bytes.extend(profile.domain.to_be_bytes());
     bytes
+}
+
+/// Whether the clock of NetFlow v9 tells a time to whoever has the header of a message of this time: none from before it began, or last
+/// went round, and none as far away that it could be another one.
+fn is_told(time: Nanos, now: Nanos, boot: u64) -> bool {
+    let (time, now) = (millis(time), now.seconds() * 1000);
+    let began = now.saturating_sub((now.wrapping_sub(boot) as u32).into());
+    time >= began && time - began < 1 << 32 && time.abs_diff(now) < 1 << 31
 }
 
 /// Milliseconds since a clock began, which goes round after 49 days.

@@ -1,4 +1,5 @@
 mod foreign;
+mod v9;
 
 use super::*;
 use crate::tests::flow;
