@@ -339,20 +339,46 @@ thread_local! {
     static IS_CAUGHT: Cell<bool> = const { Cell::new(false) };
 }
 
+type Hook = Box<dyn Fn(&panic::PanicHookInfo<'_>) + Send + Sync>;
+
+/// The same hook, but for panics that are caught as those of damaged files.
+fn quiet(hook: Hook) -> Hook {
+    Box::new(move |panic| {
+        if !IS_CAUGHT.get() {
+            hook(panic);
+        }
+    })
+}
+
 /// A damaged file may break an assumption of its reader; then the file is what is wrong. That is told by the error alone: without a hook
 /// the place and the stack would be printed in front of it.
 fn survive<T>(work: impl FnOnce() -> Result<T, String>) -> Result<T, String> {
     static HOOK: Once = Once::new();
-    HOOK.call_once(|| {
-        let before = panic::take_hook();
-        panic::set_hook(Box::new(move |panic| {
-            if !IS_CAUGHT.get() {
-                before(panic);
-            }
-        }));
-    });
+    HOOK.call_once(|| panic::set_hook(quiet(panic::take_hook())));
     let outer = IS_CAUGHT.replace(true);
     let result = catch_unwind(AssertUnwindSafe(work));
     IS_CAUGHT.set(outer);
     result.unwrap_or_else(|_| Err("damaged: its reader gave up".to_owned()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_damaged_file_is_told_of_by_its_error_alone() {
+        static PRINTED: AtomicU64 = AtomicU64::new(0);
+        // The hook that is wrapped is set before this one is.
+        let _ = survive(|| Ok(()));
+        let wrapped = panic::take_hook();
+        panic::set_hook(quiet(Box::new(|_| {
+            PRINTED.fetch_add(1, Ordering::Relaxed);
+        })));
+        let survived = survive::<()>(|| panic!("on purpose"));
+        let printed = PRINTED.load(Ordering::Relaxed);
+        let others = catch_unwind(|| panic!("on purpose"));
+        panic::set_hook(wrapped);
+        assert_eq!((survived, printed), (Err("damaged: its reader gave up".to_owned()), 0));
+        assert!(others.is_err() && PRINTED.load(Ordering::Relaxed) == 1, "a bug is printed");
+    }
 }
