@@ -313,22 +313,6 @@ fn an_engine_that_lies_is_put_out() {
 }
 
 /// Whoever watches learns at once that an engine came, left, came again and was killed, and what becomes of frames.
-/// Whatever decides, and whichever port it is: two ports are joined, or none.
-#[test]
-fn a_port_that_is_removed_ends_the_run_with_an_error() {
-    for (host, interface) in [("mid", "p0"), ("mid", "p1"), ("a", "eth0")] {
-        let Some(scene) = Scene::up() else { return };
-        let running = scene.inline(&ring_name(), &["--on-death", "open", "-t", "60"]);
-        let began = Instant::now();
-        scene.0.ip(host, &["link", "del", interface]);
-        let ended = running.end().with_status(1).says("the interface was removed");
-        let json = ended.json();
-        assert!(began.elapsed() < Duration::from_secs(40), "it goes on without the port");
-        let subjects = json["accounts"].as_array().unwrap().iter().filter_map(|account| account["subject"].as_str());
-        assert!(!subjects.clone().any(|subject| subject.contains("faulty:")), "{json:#}");
-    }
-}
-
 #[test]
 fn engines_that_come_and_go_are_said_at_once() {
     let Some(scene) = Scene::up() else { return };

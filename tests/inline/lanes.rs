@@ -1,6 +1,6 @@
 //! Ports of several lanes: which lane a frame came by says nothing of where it goes.
 
-use super::engine::{number, ring_name};
+use super::engine::{Scene, number, ring_name};
 use super::frame;
 use linerate_backends::{REGISTRY, open_rx};
 use linerate_burst::{Block, Count, Desc, Horizon, Nanos};
@@ -9,6 +9,7 @@ use linerate_port::{RxOptions, RxPort, Spec, TxOptions, TxPort};
 use linerate_share::Access;
 use linerate_tests::support::program::{run, start};
 use std::thread;
+use std::time::{Duration, Instant};
 
 /// Frames of each lane.
 const FRAMES: u32 = 500;
@@ -106,5 +107,21 @@ fn two_rings_at_each_port_go_to_the_other_one() {
     for way in [0, 1] {
         assert_eq!(number(&json["ways"][way]["verdicts"], "received"), 10_000, "{json:#}");
         assert_eq!(number(&json["ways"][way], "frames"), 10_000, "{json:#}");
+    }
+}
+
+/// Whatever decides, and whichever port it is: two ports are joined, or none.
+#[test]
+fn a_port_that_is_removed_ends_the_run_with_an_error() {
+    for (host, interface) in [("mid", "p0"), ("mid", "p1"), ("a", "eth0")] {
+        let Some(scene) = Scene::up() else { return };
+        let running = scene.inline(&ring_name(), &["--on-death", "open", "-t", "60"]);
+        let began = Instant::now();
+        scene.0.ip(host, &["link", "del", interface]);
+        let ended = running.end().with_status(1).says("the interface was removed");
+        let json = ended.json();
+        assert!(began.elapsed() < Duration::from_secs(40), "it goes on without the port");
+        let subjects = json["accounts"].as_array().unwrap().iter().filter_map(|account| account["subject"].as_str());
+        assert!(!subjects.clone().any(|subject| subject.contains("faulty:")), "{json:#}");
     }
 }

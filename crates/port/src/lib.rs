@@ -37,8 +37,8 @@
 //!
 //! # Passive by default
 //!
-//! A bare name opens `packet`, which takes nothing away from the host and ignores the frames that the host itself sends
-//! (`?direction=inout` takes them, flagged). What takes frames away leaves them to the host too where that uses the interface, or wants `--take`. Sending into the
+//! A bare name opens `packet`, which takes nothing away from the host. Frames that the host itself sends come too, flagged, where the
+//! port is opened to watch ([`RxOptions::outgoing`]) or `?direction=` asks for them. What takes frames away leaves them to the host too where that uses the interface, or wants `--take`. Sending into the
 //! interface of the default route needs `--yes`.
 #![forbid(unsafe_code)]
 
