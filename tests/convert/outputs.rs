@@ -176,6 +176,26 @@ fn other_programs_read_compressed_files_with_an_index() {
 }
 
 #[test]
+fn an_fcs_is_counted_once_and_not_replayed() {
+    let scratch = Scratch::new();
+    let [input, copy, sent] = ["in.pcap", "copy.pcapng", "sent.pcap"].map(|name| scratch.file(name));
+    let record =
+        |n: u8| Record { time: 1_700_000_000_000_000_000, wire: 86, bytes: [&udp(n, 40)[..], b"FCS!"].concat() };
+    records::write(&input, &[record(1), record(2)]);
+    let mut bytes = fs::read(&input).unwrap();
+    bytes[20..24].copy_from_slice(&0x2400_0001u32.to_le_bytes());
+    fs::write(&input, &bytes).unwrap();
+    run(&["capture", "-q", "-r", &input, "-w", &copy]).good();
+    for path in [&input, &copy] {
+        let count = run(&["count", "-r", path, "--json"]).good().json();
+        assert_eq!(count["size_max_bytes"].as_u64(), Some(86), "{count}");
+        run(&["generate", "-q", "-r", path, "--to", &format!("pcap:{sent}")]).good();
+        assert_eq!(records::read(&sent).iter().map(|record| record.bytes.len()).collect::<Vec<_>>(), [82, 82]);
+    }
+    assert!(fs::read(&copy).unwrap().windows(4).filter(|bytes| bytes == b"FCS!").count() == 2);
+}
+
+#[test]
 fn every_verb_has_the_same_status_for_the_same_file() {
     let scratch = Scratch::new();
     let [whole, cut, empty, none] =
