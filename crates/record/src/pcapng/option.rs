@@ -3,7 +3,6 @@
 
 use super::block::Order;
 use linerate_burst::text::is_unseen;
-use std::ops::Range;
 
 const END: u16 = 0;
 /// Free text, in any block.
@@ -49,14 +48,14 @@ pub(super) fn copy(bytes: &[u8], order: Order, kept: &[Kept], to: &mut Vec<u8>) 
     for (code, value) in options(bytes, order) {
         let known = kept.iter().chain(&KEPT_ANYWHERE).find(|(kept, _)| *kept == code);
         // Where words lie that the byte order is about.
-        let words: Option<&[Range<usize>]> = match known.map(|(_, word)| *word) {
+        let words: Option<&[(usize, usize)]> = match known.map(|(_, word)| *word) {
             Some(READ) => continue,
-            Some(ENTERPRISE) if value.len() >= 4 => Some(&[0..4]),
-            Some(PAIR) if value.len() == 8 => Some(&[0..4, 4..8]),
-            Some(VERDICT) if matches!(value, [1 | 2, ..]) => (value.len() == 9).then_some(&[1..9]),
+            Some(ENTERPRISE) if value.len() >= 4 => Some(&[(0, 4)]),
+            Some(PAIR) if value.len() == 8 => Some(&[(0, 4), (4, 8)]),
+            Some(VERDICT) if matches!(value, [1 | 2, ..]) => (value.len() == 9).then_some(&[(1, 9)]),
             Some(1 | VERDICT) if !value.is_empty() => Some(&[]),
-            Some(4) if value.len() == 4 => Some(&[0..4]),
-            Some(8) if value.len() == 8 => Some(&[0..8]),
+            Some(4) if value.len() == 4 => Some(&[(0, 4)]),
+            Some(8) if value.len() == 8 => Some(&[(0, 8)]),
             _ => None,
         };
         let Some(words) = words else {
@@ -66,7 +65,7 @@ pub(super) fn copy(bytes: &[u8], order: Order, kept: &[Kept], to: &mut Vec<u8>) 
         let start = to.len() + 4;
         push(to, code, value);
         if order.swapped {
-            words.iter().for_each(|word| to[start..][word.clone()].reverse());
+            words.iter().for_each(|(first, end)| to[start + first..start + end].reverse());
         }
     }
     left_out
