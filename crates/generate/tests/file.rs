@@ -118,6 +118,15 @@ fn what_is_wrong_is_told_with_its_place() {
         let error = streams("timed.toml", &timed.replace(from, to), &Setup::default()).unwrap_err().to_string();
         assert!(error.contains(says), "{to}: {error}");
     }
+    let timed = streams("timed.toml", timed, &Setup::default()).unwrap();
+    assert_eq!(timed.streams[0].span, Span { start: 2_000_000_000, length: Some(1_500_000) });
+    let error = streams("full.toml", FULL, &Setup::default()).unwrap_err().to_string();
+    assert!(error.contains("the rate of this line is not known"), "{error}");
+    assert!(streams("empty.toml", "", &Setup::default()).unwrap_err().to_string().contains("[[stream]]"));
+}
+
+#[test]
+fn keys_without_an_effect_are_refused() {
     let plain = "[[stream]]\npacket = \"udp\"\nrate = \"1kpps\"\ncount = 5\n";
     for (from, to, says) in [
         ("count = 5\n", "next = \"stop\"\n", ":4:8: stream 1, next: streams that are sent all at once have no next"),
@@ -139,11 +148,6 @@ fn what_is_wrong_is_told_with_its_place() {
         let error = streams("plain.toml", &text, &Setup::default()).err().unwrap_or_else(|| panic!("{to} is right"));
         assert!(error.to_string().contains(says), "{to}: {error}");
     }
-    let timed = streams("timed.toml", timed, &Setup::default()).unwrap();
-    assert_eq!(timed.streams[0].span, Span { start: 2_000_000_000, length: Some(1_500_000) });
-    let error = streams("full.toml", FULL, &Setup::default()).unwrap_err().to_string();
-    assert!(error.contains("the rate of this line is not known"), "{error}");
-    assert!(streams("empty.toml", "", &Setup::default()).unwrap_err().to_string().contains("[[stream]]"));
 }
 
 /// `docs/streams.schema.json` is made from the table of keys: `UPDATE_DOCS=1 cargo test --workspace --test file`

@@ -9,7 +9,8 @@ export { remember };
 const PORTS = [["port"], ["link"], ["line", ""], ["sent", "", true], ["sent", "frames/s", true], ["received", "", true],
   ["received", "frames/s", true], ["sent", "bits/s, L1", true], ["capture"], ["remark"]];
 const STREAMS = [["chosen"], ["stream"], ["state"], ["from, to"], ["size", "bytes", true], ["rate asked for", "", true], ["sent", "", true],
-  ["sent", "frames/s", true], ["late", "", true], ["received", "", true], ["received", "frames/s", true], ["lost", "", true], ["reordered", "", true],
+  ["sent", "frames/s", true], ["late", "", true], ["received", "", true], ["received", "frames/s", true], ["lost", "", true],
+  ["reordered", "", true],
   ["duplicated", "", true], ["latency p50", "us", true], ["p99", "us", true], ["max", "us", true], ["do"]];
 
 export function open(main, page) {
@@ -97,8 +98,8 @@ export function open(main, page) {
       row.cells[2].dataset.state = stream.state;
       const late = stream.latency_ns;
       const values = [null, null, stream.state, `${stream.tx} > ${stream.rx.join(", ") || "-"}`,
-        stream.least === stream.most ? stream.least : `${stream.least} to ${stream.most}`, null, count(stream.sent), count(stream.sent_per_s), count(stream.late),
-        count(stream.received), count(stream.received_per_s), count(stream.lost), count(stream.reordered), count(stream.duplicated),
+        stream.least === stream.most ? stream.least : `${stream.least} to ${stream.most}`, null, count(stream.sent), count(stream.sent_per_s),
+        count(stream.late), count(stream.received), count(stream.received_per_s), count(stream.lost), count(stream.reordered), count(stream.duplicated),
         micros(late?.p50), micros(late?.p99), micros(late?.most)];
       values.forEach((value, index) => value !== null && text(row.cells[index], value));
       row.cells[11].classList.toggle("bad", stream.lost > 0);
