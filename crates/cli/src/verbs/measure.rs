@@ -97,7 +97,7 @@ pub fn run(args: &Args) -> anyhow::Result<Exit> {
     let stop = Stop::new();
     stop_on_signals(&stop)?;
     let mut report = Report::new(args, &plan, &directions, report::Environment::find(&directions));
-    report.command = std::env::args().collect::<Vec<_>>().join(" ");
+    report.command = std::env::args().map(quoted).collect::<Vec<_>>().join(" ");
     let (take, threads, learn, quiet) = (args.take, args.threads, args.learn, plan.quiet);
     let bench = Bench { directions, take, threads, learn, quiet, stop: &stop, resets };
     let until = duration.map(|duration| Instant::now() + duration);
@@ -325,6 +325,12 @@ impl Measurement<'_> {
         let is_good = failures.is_empty() && !matches!(report.state, "failed" | "interrupted");
         Ok(if is_good { Exit::Done } else { Exit::Failed })
     }
+}
+
+/// A word of a command line as a shell reads it.
+fn quoted(word: String) -> String {
+    let is_plain = |letter: char| letter.is_ascii_alphanumeric() || "-_./:=,%@+".contains(letter);
+    if !word.is_empty() && word.chars().all(is_plain) { word } else { format!("'{}'", word.replace('\'', r"'\''")) }
 }
 
 /// A rate as frames a second.
