@@ -4,12 +4,12 @@ use crate::stage::{
     Feed, account_of, assert_all, cat_into, frame, lossless, number, read_ring, ring_name, wait_for_frames,
 };
 use linerate_tests::support::records::{self, Record};
-use linerate_tests::support::{Scratch, judge, wait_until};
+use linerate_tests::support::{Scratch, wait_until};
 use rustix::process::Signal;
 use serde_json::Value;
 use std::sync::mpsc::channel;
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// Blocks that 60,000 frames fill many times over.
 const SMALL: [&str; 4] = ["--share-memory", "2MiB", "--share-block", "512KiB"];
