@@ -226,6 +226,7 @@ pub const UNSEEN: &[(&str, &str)] = &[
     ("lossless", "nothing is lost here"),
     ("yes", "a permission"),
     ("interval", "the run is over before"),
+    ("no-promiscuous", "no interface is received from"),
     ("copy-threads", "the frames are the same"),
     ("preload", "the frames are the same"),
     ("threads", "a file has one queue"),

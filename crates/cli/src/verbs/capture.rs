@@ -80,7 +80,7 @@ pub struct Args {
     #[arg(short = 'D', long, exclusive = true)]
     list_ports: bool,
     /// Write frames to a file (- for standard output; DIR/ for files called by date and time): nanosecond pcap for *.pcap and -, else pcapng;
-    /// compressed if .gz or .zst follows; for the disk to have it before a power cut, run sync FILE
+    /// compressed if .gz, .zst or .lz4 follows; for the disk to have it before a power cut, run sync FILE
     #[arg(short = 'w', long, value_name = "FILE")]
     write: Option<String>,
     /// The format to write, whatever the file is called
@@ -330,7 +330,9 @@ impl Args {
         let is_taken = self.write.as_deref() == Some("-") || self.beside.is_on_output();
         if self.json {
             result_document(&CaptureJson::new(asked, run, captured, (beside, self.parts.json())), is_taken)?;
-        } else if !self.show.quiet && !is_void(&run.ledger, run.failure.as_ref()) {
+        } else if self.show.quiet {
+            result(beside.counted(&asked.inputs), is_taken);
+        } else if !is_void(&run.ledger, run.failure.as_ref()) {
             let beside = beside.told(&asked.inputs, &run.ledger);
             result(summary(run, captured, asked.inputs.are_files(), &beside, self.show.ledger), is_taken);
         }

@@ -1,6 +1,7 @@
 //! Options of a ring whose reader decides about frames: how it is made, and what happens where nobody says anything.
 
-use super::inputs::{size, span};
+use super::inputs::span;
+use super::units::size;
 use crate::exit::usage;
 use crate::privileges::{Identity, group_number};
 use crate::view::rates::grouped;

@@ -15,7 +15,7 @@ use crate::signals::stop_on_signals;
 use crate::verbs::{capture, generate};
 use crate::view::ledger;
 use crate::view::live::Live;
-use crate::view::rates::{Rates, grouped};
+use crate::view::rates::{Rates, counted, grouped};
 use crate::view::table::table;
 use crate::view::terminal::{is_watched, show, show_document, shown, tell};
 use anyhow::bail;
@@ -96,7 +96,12 @@ pub fn run(args: &Args) -> anyhow::Result<Exit> {
     let stage = Stage::set(args.memory)?;
     if !args.json {
         let (stage, origin) = (stage.describe(), &recording.origin);
-        tell(format_args!("{}\nreplaying {}: {} frames\n\n", shown(&stage), shown(origin), grouped(expected.frames())));
+        tell(format_args!(
+            "{}\nreplaying {}: {}\n\n",
+            shown(&stage),
+            shown(origin),
+            counted(expected.frames(), "frame")
+        ));
     }
     let factor = (expected.seconds() / TIMED_SECONDS).max(1.0);
     let acts = [

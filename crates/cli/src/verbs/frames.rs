@@ -10,6 +10,7 @@ use crate::privileges::Identity;
 use crate::signals::{answer_requests, stop_on_signals};
 use crate::view::ledger::{self, RunJson, is_void};
 use crate::view::live::Live;
+use crate::view::rates::counted;
 use crate::view::terminal::{fail, show, show_document, shown, tell};
 use anyhow::anyhow;
 use linerate_burst::text::quoted;
@@ -83,7 +84,12 @@ pub fn run(args: &Args) -> anyhow::Result<Exit> {
     if !args.show.quiet && !args.json {
         let (writer, becomes) = (reader.writer(), args.go.describe("counted (-w DIR writes them)"));
         tell(format_args!("taking frames of {} (pid {writer})\n", shown(&args.name)));
-        tell(format_args!("  {frames} frames of {} KiB, {}\n", bytes.div_ceil(1024), shown(&becomes)));
+        tell(format_args!(
+            "  {} of {} KiB, {}\n",
+            counted(frames as u64, "frame"),
+            bytes.div_ceil(1024),
+            shown(&becomes)
+        ));
         notes.iter().for_each(|note| tell(format_args!("  {}\n", shown(note))));
     }
     let news = args.show.news(args.json);

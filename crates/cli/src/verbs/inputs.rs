@@ -8,6 +8,7 @@ mod told;
 pub(super) use self::collected::{Collected, Held};
 pub(super) use self::opened::check_take;
 pub use self::told::notes_of;
+use super::habits::Accepted;
 use super::units::count;
 use crate::exit::{Exit, usage};
 use crate::privileges::Identity;
@@ -50,6 +51,8 @@ pub(super) struct InputArgs {
     /// Stop after this many seconds, or as in 500ms, 5m, 1h
     #[arg(short = 't', long = "duration", alias = "seconds", value_name = "S")]
     duration: Option<f64>,
+    #[command(flatten)]
+    _accepted: Accepted,
 }
 
 /// Options that say how a verb receives.
@@ -111,9 +114,16 @@ impl InputArgs {
         if let Some(direction) = &self.direction {
             any::set_direction(&mut specs, direction)?;
         }
-        check_filter(&filter, &specs)?;
+        check_filter(&filter, &specs).map_err(|error| self.stray_name().map_or(error, usage))?;
         let duration = self.duration.map(|s| span("--duration", s)).transpose()?;
         Ok(Inputs { specs, filter, frames: self.frames.filter(|frames| *frames > 0), duration, left_out })
+    }
+
+    /// What to say of a word among filter text that was meant as a file or an interface.
+    fn stray_name(&self) -> Option<String> {
+        let mut words = self.words.iter().filter(|word| !is_port(word));
+        let (word, is_alone) = (words.next()?, words.next().is_none());
+        told::stray_file(word).or_else(|| told::stray_interface(word).filter(|_| is_alone))
     }
 
     /// The number that stands where filter text begins, or a port: perhaps it was meant for the option in front of it.
@@ -170,9 +180,6 @@ impl ReceiveArgs {
             filter: inputs.filter.clone(),
             ..RxOptions::default()
         };
-        if self.no_promiscuous && !are_live(&inputs.specs) {
-            return Err(usage("--no-promiscuous means nothing here: no interface is received from"));
-        }
         check_take(self.take, &inputs.specs)?;
         let ports = opened::open(&inputs.specs, &options, is_merged)?;
         let notes = ports.iter().flat_map(notes_of);
@@ -243,6 +250,11 @@ fn ports_and_filter(
         }
     }
     for name in &names {
+        if name.is_empty() {
+            return Err(usage(
+                "the name of a port is empty; expected an interface, such as eth0 (linerate ports lists them)",
+            ));
+        }
         let spec = Spec::parse(name).map_err(usage)?;
         if any::is_meant(&spec) {
             specs.extend(any::all_up(&spec, left_out)?);

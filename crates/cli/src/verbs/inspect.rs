@@ -5,7 +5,7 @@ use super::show::MetricsArgs;
 use crate::exit::{Exit, usage};
 use crate::privileges::Identity;
 use crate::signals::stop_on_signals;
-use crate::view::rates::grouped;
+use crate::view::rates::{counted, grouped};
 use crate::view::terminal::{fail, show, show_document, shown, tell};
 use anyhow::anyhow;
 use linerate_burst::text::quoted;
@@ -201,10 +201,11 @@ impl Args {
             show_document(said)?;
         } else if !self.quiet {
             let InspectJson { looked, passed, blocked, settled, skipped, .. } = said;
-            let [looked, passed, blocked, settled, skipped] =
-                [looked, passed, blocked, settled, skipped].map(|frames| grouped(*frames));
+            let looked = counted(*looked, "frame");
+            let [passed, blocked, settled, skipped] =
+                [passed, blocked, settled, skipped].map(|frames| grouped(*frames));
             show(format!(
-                "{looked} frames looked at: {passed} passed, {blocked} blocked, {settled} settled before\n  \
+                "{looked} looked at: {passed} passed, {blocked} blocked, {settled} settled before\n  \
                  {skipped} not shown, because this engine was too slow\n"
             ));
         }

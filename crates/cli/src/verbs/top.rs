@@ -48,6 +48,8 @@ Examples:
   linerate top --from ./run.sock --json
 Where standard output is no terminal, one table is printed, as with --once.
 Flows and groups are of the last interval, their rates at layer 2 without FCS.")]
+// A capture file is refused: nothing goes on there.
+#[command(mut_arg("read", |read| read.hide(true)))]
 pub struct Args {
     #[command(flatten)]
     input: InputArgs,

@@ -1,7 +1,7 @@
 //! Numbers with units on the command line: the same forms in every option.
 
 use crate::exit::usage;
-use clap::{Arg, Command};
+use clap::{Arg, ArgAction, Command};
 use linerate_port::spec::parse_size;
 use std::any::TypeId;
 use std::time::Duration;
@@ -30,10 +30,16 @@ const COUNTS: [(&str, u64); 7] = [
     ("g", 1_000_000_000),
 ];
 
-/// Gives every option of seconds or milliseconds the same parser. An option is one of these by its value's name, `S` or `MS`.
+/// Gives every option of seconds or milliseconds the same parser, and lets flags be repeated. An option is one of time by its
+/// value's name, `S` or `MS`.
 pub(super) fn accept(verb: Command) -> Command {
     verb.mut_subcommands(accept).mut_args(|option| {
         let is_number = option.get_value_parser().type_id() == TypeId::of::<f64>();
+        // A flag may be repeated, as in -vv.
+        if matches!(option.get_action(), ArgAction::SetTrue) {
+            let own = option.get_id().clone();
+            return option.overrides_with(own);
+        }
         match option.get_value_names().and_then(<[_]>::first).map(|name| name.to_string()).as_deref() {
             Some("S") if is_number => take(option, seconds),
             Some("MS") if is_number => take(option, milliseconds),

@@ -1,6 +1,6 @@
 //! The ledger, for people and as JSON.
 
-use crate::view::rates::grouped;
+use crate::view::rates::{counted, grouped};
 use crate::view::table::table;
 use crate::view::terminal::shown;
 use linerate_burst::{Account, Count, Kind, Ledger, Stage, Unit};
@@ -154,7 +154,7 @@ fn line(ledger: &Ledger) -> String {
     }
     let said: Vec<String> = said.iter().map(|(name, number)| format!("{name} {}", grouped(*number))).collect();
     let said = if said.is_empty() { String::new() } else { format!(" ({})", said.join(", ")) };
-    format!("  {} frames, 0 lost{said}: every frame accounted for\n", grouped(frames))
+    format!("  {}, 0 lost{said}: every frame accounted for\n", counted(frames, "frame"))
 }
 
 /// A table, then what explains it.

@@ -55,6 +55,29 @@ pub fn show_as_is(text: &[u8]) -> bool {
     print(text)
 }
 
+/// The same; returns how many bytes were taken, fewer than there are where nothing can be printed any more.
+pub fn show_bytes(text: &[u8]) -> usize {
+    if failure().is_some() {
+        return 0;
+    }
+    let mut out = io::stdout().lock();
+    let mut taken = 0;
+    let mut write = || {
+        check_output()?;
+        while taken < text.len() {
+            match out.write(&text[taken..]) {
+                Ok(0) => return Err(ErrorKind::WriteZero.into()),
+                Ok(bytes) => taken += bytes,
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+        out.flush()
+    };
+    note(write());
+    taken
+}
+
 /// Prints a JSON document as one line to standard output, like [`show`].
 pub fn show_line(document: &impl Serialize) -> serde_json::Result<bool> {
     Ok(print(json(serde_json::to_string(document)?).as_bytes()))
@@ -216,11 +239,7 @@ pub fn end(exit: Exit) -> Exit {
 }
 
 fn print(bytes: &[u8]) -> bool {
-    if failure().is_some() {
-        return false;
-    }
-    let mut out = io::stdout().lock();
-    note(check_output().and_then(|()| out.write_all(bytes)).and_then(|()| out.flush()));
+    show_bytes(bytes);
     failure().is_none()
 }
 

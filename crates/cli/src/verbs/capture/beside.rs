@@ -6,7 +6,7 @@ use super::super::inputs::Inputs;
 use super::Asked;
 use super::print::{PrintArgs, Screen};
 use crate::exit::usage;
-use crate::view::rates::grouped;
+use crate::view::rates::counted;
 use linerate_burst::Ledger;
 use linerate_engine::{
     Consumer, Counting, Counts, Metered, Metering, Meters, Printing, Progress, Received, Selection, Stop, Watch,
@@ -200,9 +200,14 @@ impl Done {
     /// For people.
     pub fn told(&self, inputs: &Inputs, ledger: &Ledger) -> String {
         let flows = self.metered.as_ref().map(|(metered, totals)| flows::summary(metered, totals, ledger));
+        let printed = self.printed.map(|frames| format!("printed {}\n", counted(frames, "frame")));
+        flows.unwrap_or_default() + &self.counted(inputs) + &printed.unwrap_or_default()
+    }
+
+    /// What was counted, for people; empty where nothing was.
+    pub fn counted(&self, inputs: &Inputs) -> String {
         let counts = self.counts.as_ref().map(|counts| count::summary(&Subject::new(&inputs.specs), false, counts));
-        let printed = self.printed.map(|frames| format!("printed {} frames\n", grouped(frames)));
-        flows.unwrap_or_default() + &counts.unwrap_or_default() + &printed.unwrap_or_default()
+        counts.unwrap_or_default()
     }
 
     /// For programs.

@@ -3,7 +3,7 @@
 use super::super::inputs::is_file;
 use super::Asked;
 use crate::exit::usage;
-use crate::view::terminal::show_as_is;
+use crate::view::terminal::show_bytes;
 use linerate_burst::{Burst, Interface};
 use linerate_engine::{Lines, Printing};
 use linerate_print::{Bytes, Frame, Options, Printer, Time};
@@ -77,8 +77,12 @@ impl PrintArgs {
         };
         let bytes = self.print_bytes.map_or(Bytes::default(), |shape| shape.0);
         let options = Options { time, bytes, ..self.print.map_or(Options::default(), |with| with.0) };
-        let screen =
-            Screen { printer: Printer::new(options), lines: Vec::with_capacity(2 * PART), has_ports: specs.len() > 1 };
+        let screen = Screen {
+            printer: Printer::new(options),
+            lines: Vec::with_capacity(2 * PART),
+            ends: Vec::new(),
+            has_ports: specs.len() > 1,
+        };
         Printing::new(asked.print.clone(), screen, has_others && !specs.iter().all(is_file))
     }
 }
@@ -90,6 +94,8 @@ const PART: usize = 1 << 16;
 pub(super) struct Screen {
     printer: Printer,
     lines: Vec<u8>,
+    /// Where the lines of each frame end.
+    ends: Vec<usize>,
     /// There are several ports, so each line says which.
     has_ports: bool,
 }
@@ -98,7 +104,7 @@ impl Lines for Screen {
     fn write(&mut self, burst: Burst<'_>, interfaces: &[Interface]) -> usize {
         let has_names = self.has_ports || interfaces.len() > 1;
         let mut written = 0;
-        for (place, (desc, bytes)) in burst.iter().enumerate() {
+        for (desc, bytes) in burst.iter() {
             let interface = interfaces.get(usize::from(desc.interface));
             let frame = Frame {
                 time: desc.time.0,
@@ -108,23 +114,28 @@ impl Lines for Screen {
                 wire: desc.wire,
             };
             self.printer.line(&frame, &mut self.lines);
+            self.ends.push(self.lines.len());
             if self.lines.len() >= PART {
-                if !self.show() {
+                let (shown, all) = self.show();
+                written += shown;
+                if shown < all {
                     return written;
                 }
-                written = place + 1;
             }
         }
-        if self.lines.is_empty() || self.show() { burst.len() } else { written }
+        written + self.show().0
     }
 }
 
 impl Screen {
-    /// Whether the lines could be written.
-    fn show(&mut self) -> bool {
-        let is_shown = show_as_is(&self.lines);
+    /// Prints the lines; of how many frames, of all that there are: fewer once nothing can be written any more.
+    fn show(&mut self) -> (usize, usize) {
+        let bytes = show_bytes(&self.lines);
+        let shown = self.ends.iter().take_while(|end| **end <= bytes).count();
+        let all = self.ends.len();
         self.lines.clear();
-        is_shown
+        self.ends.clear();
+        (shown, all)
     }
 }
 

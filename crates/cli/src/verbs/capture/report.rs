@@ -94,7 +94,7 @@ impl<'a> CaptureJson<'a> {
         captured: &[Captured],
         (beside, parts): (&'a Done, Vec<PartJson>),
     ) -> Self {
-        let is_recorded = asked.inputs.are_files();
+        let is_recorded = asked.inputs.are_files() && !captured.is_empty();
         let captured_first = captured.first().cloned().unwrap_or_default();
         let seconds = seconds(run, &captured_first, is_recorded);
         let Captured { frames, bytes, wire_bytes, shards, span } = captured_first;

@@ -44,7 +44,7 @@ fn lro(_: &Machine, port: &Port) -> Option<Finding> {
 /// What the card joins even XDP sees joined.
 fn joined_by_card(port: &Port, offload: &'static str) -> Option<Finding> {
     if port.has(offload) {
-        return Some(Finding::bad("on: the card joins frames", JOINED).fix(Fix::off(offload), Some(port)));
+        return Some(Finding::warn("on: the card joins frames", JOINED).fix(Fix::off(offload), Some(port)));
     }
     port.can_change(offload).then(|| Finding::ok("off", "the card joins no frames"))
 }

@@ -4,7 +4,7 @@ use super::files::Found;
 use super::report::Notes;
 use crate::exit::{Exit, told};
 use crate::privileges::Identity;
-use crate::view::rates::grouped;
+use crate::view::rates::counted;
 use crate::view::terminal::{fail, result_line, shown, tell};
 use linerate_index::parts::choose;
 use linerate_index::{ENDING, NotMade, make};
@@ -73,9 +73,9 @@ pub(super) fn make_all(
             Ok(Made::Now(frames, failure)) if !is_quiet => {
                 let end = failure.map_or_else(String::new, |failure| format!("; {failure}"));
                 tell(format_args!(
-                    "{}: {} frames{}\n",
+                    "{}: {}{}\n",
                     shown(&format!("{file}{ENDING}")),
-                    grouped(frames),
+                    counted(frames, "frame"),
                     shown(&end)
                 ));
             }

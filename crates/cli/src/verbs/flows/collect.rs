@@ -9,7 +9,7 @@ use crate::exit::{Exit, usage};
 use crate::signals::{Answers, answer_requests, reopen_on_hangup, stop_on_signals};
 use crate::view::ledger::LedgerJson;
 use crate::view::live::{Live, reopened};
-use crate::view::rates::grouped;
+use crate::view::rates::{counted, grouped};
 use crate::view::terminal::{fail, is_watched, result, result_line, shown, tell};
 use linerate_burst::{Count, Ledger, Stage};
 use linerate_engine::Stop;
@@ -22,6 +22,7 @@ use linerate_records::encode::json;
 use linerate_records::ipfix::{Collector, Found, Limits, Listener, read_file};
 use serde::Serialize;
 use serde_json::value::RawValue;
+use std::io::ErrorKind;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
@@ -48,10 +49,15 @@ pub(super) fn run(args: &Args, from: &Collected) -> anyhow::Result<Exit> {
     }
     let identity = args.receive.identity_of(from.listen.is_some())?;
     let mut listener = match &from.listen {
-        Some((at, true)) => Some(Listener::bind_secure(at, &args.meter.tls_files()?, |text| fail(shown(&text)))?),
-        Some((at, false)) => Some(Listener::bind(at)?),
+        Some((at, true)) => Some(Listener::bind_secure(at, &args.meter.tls_files()?, |text| fail(shown(&text)))),
+        Some((at, false)) => Some(Listener::bind(at)),
         None => None,
-    };
+    }
+    .transpose()
+    .map_err(|error| match error.kind() {
+        ErrorKind::InvalidInput => usage(error),
+        _ => error.into(),
+    })?;
     let scheme = if matches!(from.listen, Some((_, true))) { "ipfix+tls" } else { "ipfix" };
     let assumed = identity.assume()?;
     let exporters = args.meter.exporters(args.targets(), how).map_err(|error| identity.explain(error))?;
@@ -256,12 +262,11 @@ impl Done {
 
     fn text(&self, question: Option<&Question>) -> String {
         let Done { found, seconds, totals, ledger, .. } = self;
-        let exporters = found.sessions;
-        let plural = if exporters == 1 { "" } else { "s" };
         let mut text = format!(
-            "{} records in {} messages of {exporters} exporter{plural} in {seconds:.3} s\n",
-            grouped(found.records),
-            grouped(found.messages)
+            "{} in {} of {} in {seconds:.3} s\n",
+            counted(found.records, "record"),
+            counted(found.messages, "message"),
+            counted(found.sessions as u64, "exporter")
         );
         for (count, number) in notes(*found).into_iter().skip(2).filter(|(_, number)| *number > 0) {
             text += &format!("  {} {}: {}\n", grouped(number), count.name(), count.sentence());

@@ -10,7 +10,7 @@ use crate::exit::{Exit, usage};
 use crate::privileges::{READING, read_places};
 use crate::signals::stop_on_signals;
 use crate::view::ledger::LedgerJson;
-use crate::view::rates::grouped;
+use crate::view::rates::{counted, grouped};
 use crate::view::terminal::{fail, printed, result, result_line, shown, tell};
 use linerate_burst::Ledger;
 use linerate_engine::Stop;
@@ -124,11 +124,7 @@ fn refuse(args: &Args) -> anyhow::Result<usize> {
     args.ask.check_shown(args.is_shown())?;
     let mut of_frames = args.meter.of_frames().filter(|option| *option != "--workers");
     let option = of_frames.next().or(args.receive.of_ports());
-    let shown = [
-        ("--interval", args.show.has_interval()),
-        ("--ledger", args.show.ledger),
-        ("--metrics", args.show.has_metrics()),
-    ];
+    let shown = [("--ledger", args.show.ledger), ("--metrics", args.show.has_metrics())];
     let option = option.or(shown.into_iter().find(|(_, is_given)| *is_given).map(|(option, _)| option));
     if let Some(option) = option {
         return Err(usage(format!("{option} means nothing here: records are stored, and no frame is metered")));
@@ -241,14 +237,14 @@ impl Done {
         let Scan { files, files_passed, groups, groups_passed, groups_empty, rows, .. } = &self.scan;
         let records = self.answer.as_ref().map_or(0, |answer| answer.records);
         let mut text = format!(
-            "{} records of {} that were read, in {:.3} s: {} of {} files, {} of {} row groups\n",
-            grouped(records),
+            "{} of {} that were read, in {:.3} s: {} of {}, {} of {}\n",
+            counted(records, "record"),
             grouped(*rows),
             self.seconds,
             grouped(*files),
-            grouped(files + files_passed),
+            counted(files + files_passed, "file"),
             grouped(groups - groups_passed),
-            grouped(*groups),
+            counted(*groups, "row group"),
         );
         let [read, bytes] = self.bytes;
         let part = if read > bytes {

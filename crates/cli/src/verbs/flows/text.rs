@@ -2,7 +2,7 @@
 
 use super::output::{Tee, Totals};
 use super::workers;
-use crate::view::rates::{Rates, grouped};
+use crate::view::rates::{Rates, counted, grouped};
 use crate::view::table::table;
 use crate::view::terminal::shown;
 use linerate_burst::{Account, Count, Kind, Ledger, Stage};
@@ -24,10 +24,10 @@ pub(super) fn summary_of(metered: &Metered, totals: &Totals, ledger: &Ledger, re
     let seconds = metered.elapsed.as_secs_f64();
     let rates = Rates::new(counts.frames, counts.bytes, seconds);
     let mut text = format!(
-        "{} flows of {} frames, {} bytes in {seconds:.3} s: {}\n",
-        grouped(totals.flows),
-        grouped(counts.frames),
-        grouped(counts.bytes),
+        "{} of {}, {} in {seconds:.3} s: {}\n",
+        counted(totals.flows, "flow"),
+        counted(counts.frames, "frame"),
+        counted(counts.bytes, "byte"),
         rates.frames(),
     );
     let reasons = EndReason::ALL.into_iter().filter(|reason| counts.ended_by(*reason) > 0);

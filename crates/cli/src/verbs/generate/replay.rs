@@ -9,7 +9,7 @@ use crate::verbs::inputs::is_file;
 use crate::verbs::units::{count, seconds};
 use crate::view::ledger::LedgerJson;
 use crate::view::live::{Live, answer};
-use crate::view::rates::{Rates, grouped};
+use crate::view::rates::{self, Rates, grouped};
 use crate::view::terminal::{fail, result, result_document, shown};
 use linerate_backends::REGISTRY;
 use linerate_backends::pcap::Recording;
@@ -182,7 +182,11 @@ pub fn summary(pacing: Pacing, replayed: &ReplayReport, is_whole: bool) -> Strin
     if let [_, _, ..] = &replayed.ports[..] {
         for (name, sent) in &replayed.ports {
             let name = shown(name);
-            text += &format!("  {name}: {} frames, {} bytes\n", grouped(sent.frames), grouped(sent.bytes));
+            text += &format!(
+                "  {name}: {}, {}\n",
+                rates::counted(sent.frames, "frame"),
+                rates::counted(sent.bytes, "byte")
+            );
         }
     }
     if replayed.padded > 0 {

@@ -3,7 +3,7 @@
 use super::{Args, is_output};
 use crate::exit::Exit;
 use crate::view::ledger::{self, LedgerJson};
-use crate::view::rates::{Rates, frames_per_second, grouped, totals};
+use crate::view::rates::{Rates, counted, frames_per_second, grouped, totals};
 use crate::view::streams::{self, ClockJson};
 use crate::view::table::table;
 use crate::view::terminal::{fail, result, result_document, result_line};
@@ -86,7 +86,8 @@ impl Names {
     pub fn checked(&self, summary: &Summary, rows: Vec<StreamRow>) -> String {
         let FrameCounts { sent, received, lost, .. } = summary.counts;
         let sent = sent.unwrap_or_default();
-        let mut text = format!("{} of {} frames received, {} lost\n", grouped(received), grouped(sent), grouped(lost));
+        let mut text =
+            format!("{} of {} received, {} lost\n", grouped(received), counted(sent, "frame"), grouped(lost));
         if received == 0 && sent > 0 {
             text += "  none came: does the port of --check see what the port of --to sends, and is it up?\n";
         }

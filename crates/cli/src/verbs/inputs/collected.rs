@@ -135,13 +135,8 @@ impl ReceiveArgs {
 
     /// An option that was given and is about ports.
     pub fn of_ports(&self) -> Option<&'static str> {
-        [
-            ("--no-promiscuous", self.no_promiscuous),
-            ("--take", self.take),
-            ("--spin", self.spin),
-            ("--sleep", self.sleep),
-        ]
-        .into_iter()
-        .find_map(|(option, is_given)| is_given.then_some(option))
+        [("--take", self.take), ("--spin", self.spin), ("--sleep", self.sleep)]
+            .into_iter()
+            .find_map(|(option, is_given)| is_given.then_some(option))
     }
 }

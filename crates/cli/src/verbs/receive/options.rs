@@ -1,7 +1,8 @@
 //! What is asked for of connections and of frames.
 
 use super::super::flows::free_memory;
-use super::super::inputs::{size, span};
+use super::super::inputs::span;
+use super::super::units::size;
 use crate::exit::usage;
 use crate::view::rates::grouped;
 use clap::builder::PossibleValuesParser;

@@ -1,7 +1,7 @@
 //! What was received, while it lasts and at the end.
 
 use crate::view::ledger::RunJson;
-use crate::view::rates::{bits_per_second, grouped};
+use crate::view::rates::{bits_per_second, counted, grouped};
 use crate::view::table::table;
 use crate::view::terminal::tell;
 use linerate_burst::{Count, Ledger};
@@ -50,13 +50,13 @@ fn held(shared: &SharedSoFar) -> String {
 pub fn summary(so_far: &SoFar, seconds: f64, rows: usize) -> String {
     let missing = match so_far.totals.missing {
         0 => String::new(),
-        missing => format!(", {} bytes missing in them", grouped(missing)),
+        missing => format!(", {} missing in them", counted(missing, "byte")),
     };
     let mut text = format!(
-        "{} streams, {} bytes received in {seconds:.3} s, in {} frames{missing}\n",
-        grouped(so_far.totals.streams),
-        grouped(so_far.totals.bytes),
-        grouped(so_far.totals.frames),
+        "{}, {} received in {seconds:.3} s, in {}{missing}\n",
+        counted(so_far.totals.streams, "stream"),
+        counted(so_far.totals.bytes, "byte"),
+        counted(so_far.totals.frames, "frame"),
     );
     let mut streams: Vec<(&StreamId, &StreamSoFar)> = so_far.by_stream.iter().collect();
     streams.sort_by_key(|(id, stream)| (std::cmp::Reverse(stream.bytes), **id));

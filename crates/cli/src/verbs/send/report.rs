@@ -3,7 +3,7 @@
 use super::Args;
 use super::source::Bytes;
 use crate::exit::Exit;
-use crate::view::rates::{bits_per_second, grouped};
+use crate::view::rates::{bits_per_second, counted, grouped};
 use crate::view::table::table;
 use crate::view::terminal::{fail, show, show_document};
 use linerate_backends::transfer::{DatagramsSent, Outcome, Series, Stream, TcpInfo, explain};
@@ -155,14 +155,14 @@ pub(super) fn conclude(
         let mut text = table_of(&rows);
         let rate = bits_per_second(gbps(acknowledged, elapsed));
         let seconds = elapsed.as_secs_f64();
-        let _ = writeln!(text, "{} bytes acknowledged in {seconds:.3} s: {rate} of payload", grouped(acknowledged));
+        let _ = writeln!(text, "{} acknowledged in {seconds:.3} s: {rate} of payload", counted(acknowledged, "byte"));
         if written > acknowledged {
             let _ = writeln!(text, "{} more bytes were sent and not acknowledged", grouped(written - acknowledged));
         }
         let _ = writeln!(
             text,
-            "{} segments sent again; shortest round trip {least} us; waited for the receiver's window {window:.3} s",
-            grouped(resent.into())
+            "{} sent again; shortest round trip {least} us; waited for the receiver's window {window:.3} s",
+            counted(resent.into(), "segment")
         );
         if unread > 0 {
             let _ = writeln!(text, "{} bytes came back, which nobody read", grouped(unread));
@@ -205,11 +205,8 @@ pub(super) fn conclude_datagrams(
             ..head.document()
         })?;
     } else {
-        let (datagrams, bytes) = (grouped(all.datagrams), grouped(all.bytes));
-        show(format!(
-            "{datagrams} datagrams with {bytes} bytes sent in {seconds:.3} s: {} of payload\n",
-            bits_per_second(rate)
-        ));
+        let (datagrams, bytes) = (counted(all.datagrams, "datagram"), counted(all.bytes, "byte"));
+        show(format!("{datagrams} with {bytes} sent in {seconds:.3} s: {} of payload\n", bits_per_second(rate)));
     }
     failures.iter().for_each(fail);
     Ok(if failures.is_empty() { Exit::Done } else { Exit::Failed })

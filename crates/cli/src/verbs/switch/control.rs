@@ -7,6 +7,7 @@ use super::report::ports_table;
 use super::{Names, line_of};
 use crate::exit::Exit;
 use crate::verbs::socket::{check_length, listen_at};
+use crate::view::rates::counted;
 use crate::view::terminal::{fail, show};
 use anyhow::Context;
 use linerate_burst::Nanos;
@@ -182,7 +183,10 @@ impl Request {
                 at.switch.replace_all(rules, now);
                 String::new()
             }
-            Request::Delete(asked) => format!("{} rules removed\n", at.switch.remove_if(|rule| is_asked(rule, &asked))),
+            Request::Delete(asked) => {
+                let removed = at.switch.remove_if(|rule| is_asked(rule, &asked));
+                format!("{} removed\n", counted(removed as u64, "rule"))
+            }
             Request::Dump(asked) => {
                 let rules = at.switch.rules().into_iter().filter(|rule| is_asked(rule, &asked));
                 return Done::Rules(rules.cloned().collect(), now);
