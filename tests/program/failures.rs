@@ -82,6 +82,50 @@ fn a_full_device_is_an_error_even_without_frames() {
     run(&["generate", "--to", "pcap:/dev/full", "--udp", "--rate", "top"]).with_status(1).says("/dev/full");
 }
 
+/// The runtime opens /dev/null in place of a closed standard output.
+#[test]
+fn a_closed_standard_output_is_an_error() {
+    let scratch = Scratch::new();
+    let (file, _) = long(&scratch);
+    for (arguments, closed) in [
+        (&["count", "--json", "-r", &file][..], ">&-"),
+        (&["count", "-r", &file], "1</dev/null"),
+        (&["capture", "-q", "-r", &file, "-w", "-"], ">&-"),
+        (&["flows", "-q", "-r", &file, "-w", "-"], ">&-"),
+        (&["streams", "-q", "-r", &file, "--follow", "0"], ">&-"),
+        (&["--help"], ">&-"),
+    ] {
+        let script = format!("exec \"$0\" \"$@\" {closed}");
+        let mut command = Command::new("sh");
+        command.args(["-c", &script]).arg(program()).args(arguments);
+        Ended::of(command.output().unwrap()).with_status(1).says("standard output");
+    }
+    // Nothing was to be printed.
+    let mut command = Command::new("sh");
+    command.args(["-c", "exec \"$0\" \"$@\" >&-"]).arg(program()).args([
+        "capture",
+        "-q",
+        "-r",
+        &file,
+        "-w",
+        "/dev/null",
+    ]);
+    Ended::of(command.output().unwrap()).good();
+}
+
+/// Lines that went into the pipe are counted, also of a block that was not written to its end.
+#[test]
+fn lines_that_a_reader_had_are_counted() {
+    let scratch = Scratch::new();
+    let (file, _) = long(&scratch);
+    let mut command = linerate(&["capture", "-r", &file, "--print", "--json"]);
+    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut start = [0; 100];
+    child.stdout.take().unwrap().read_exact(&mut start).unwrap();
+    let ended = Ended::of(child.wait_with_output().unwrap());
+    assert!(!ended.errors.contains("\"printed\": 0,"), "{}", ended.errors);
+}
+
 #[test]
 fn a_reader_that_goes_ends_the_capture() {
     let scratch = Scratch::new();

@@ -226,6 +226,7 @@ fn more_groups_than_there_is_room_for_cost_none_of_the_greatest() {
 fn keys_and_measures_that_are_none_are_told() {
     for (text, says) in [
         ("adress", "adress is no field; address is"),
+        ("sni", "sni is no field; tls_server_name is"),
         ("port/24", "is no address, and has no prefix"),
         ("address/129", "0 to 128 bits"),
         ("address/40/40", "32 bits"),

@@ -57,6 +57,22 @@ pub enum Measure {
     Bpp,
 }
 
+/// What others call a field, and what it is called here.
+const USUAL: [(&str, &str); 12] = [
+    ("sni", "tls_server_name"),
+    ("server_name", "tls_server_name"),
+    ("src", "orig_address"),
+    ("srcip", "orig_address"),
+    ("src_ip", "orig_address"),
+    ("dst", "resp_address"),
+    ("dstip", "resp_address"),
+    ("dst_ip", "resp_address"),
+    ("ip", "address"),
+    ("host", "address"),
+    ("sport", "orig_port"),
+    ("dport", "resp_port"),
+];
+
 impl Key {
     /// Keys as in `orig_address/24,port`.
     ///
@@ -76,7 +92,10 @@ impl Key {
         let name = parts.next().unwrap_or_default();
         let lengths: Vec<&str> = parts.collect();
         let of = named(name).ok_or_else(|| {
-            let near = nearest(name, known()).map_or(String::new(), |near| format!("; {near} is"));
+            let usual =
+                USUAL.iter().find(|(usual, _)| usual.eq_ignore_ascii_case(name)).map(|(_, field)| (*field).to_owned());
+            let near = usual.or_else(|| nearest(name, known()));
+            let near = near.map_or(String::new(), |near| format!("; {near} is"));
             format!("{name} is no field{near}; as in address, orig_address/24, resp_port, protocol")
         })?;
         let id = match of {

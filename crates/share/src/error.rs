@@ -21,7 +21,10 @@ pub enum Error {
     #[error("{0}")]
     Memory(String),
     /// Nobody shares under this name.
-    #[error("nobody shares {address}: `linerate capture PORT --share {}` would", quoted(address))]
+    #[error(
+        "nobody shares {address}: `linerate capture PORT --share {}` would; a name is of one network namespace, a path of all",
+        quoted(address)
+    )]
     Absent {
         /// The name.
         address: String,

@@ -71,7 +71,7 @@ pub fn run(args: &Args) -> anyhow::Result<Exit> {
     ring_name("frames", &args.name)?;
     let reader = attach.frames(&args.name).map_err(|error| match error {
         Error::Absent { address } => {
-            anyhow!("nobody shares {address}: `linerate receive PORT --tcp A:P --share {}` would", quoted(&address))
+            anyhow!("nobody shares {address}: `linerate receive PORT --tcp A:P --share {}` would; a name is of one network namespace, a path of all", quoted(&address))
         }
         error => error.into(),
     })?;

@@ -43,7 +43,7 @@ const HABITS: &[(&[&str], &str)] = &[
     (&["-G"], "nothing is written"),
     (&["-z"], "a file called .gz or .zst is compressed while it is written"),
     (&["-j", "--time-stamp-type"], "write the port as 'packet:eth0?stamp=hardware'"),
-    (&["-J", "-L", "-y", "-I", "-E", "-M", "-T", "-V"], "there is nothing like it here"),
+    (&["-J", "-L", "-y", "-I", "-E", "-M", "-T"], "there is nothing like it here"),
     (&["-d", "-dd", "-ddd"], "tcpdump -d shows the program of a filter; libpcap compiles the same one here"),
     (&["-O", "-H", "-N", "-a", "-b", "-#", "--number"], "there is nothing like it here"),
 ];

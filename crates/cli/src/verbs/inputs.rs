@@ -114,16 +114,9 @@ impl InputArgs {
         if let Some(direction) = &self.direction {
             any::set_direction(&mut specs, direction)?;
         }
-        check_filter(&filter, &specs).map_err(|error| self.stray_name().map_or(error, usage))?;
+        check_filter(&filter, &specs).map_err(|error| told::stray(&self.words, is_port).map_or(error, usage))?;
         let duration = self.duration.map(|s| span("--duration", s)).transpose()?;
         Ok(Inputs { specs, filter, frames: self.frames.filter(|frames| *frames > 0), duration, left_out })
-    }
-
-    /// What to say of a word among filter text that was meant as a file or an interface.
-    fn stray_name(&self) -> Option<String> {
-        let mut words = self.words.iter().filter(|word| !is_port(word));
-        let (word, is_alone) = (words.next()?, words.next().is_none());
-        told::stray_file(word).or_else(|| told::stray_interface(word).filter(|_| is_alone))
     }
 
     /// The number that stands where filter text begins, or a port: perhaps it was meant for the option in front of it.

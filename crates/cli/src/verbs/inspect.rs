@@ -125,7 +125,7 @@ pub fn run(args: &Args) -> anyhow::Result<Exit> {
     let attach = Attach { name: args.name.clone(), trust: args.trust, ..Attach::default() };
     let engine = attach.engine(&spec.target).map_err(|error| match error {
         Error::Absent { address } => {
-            anyhow!("nobody shares {address}: `linerate inline PORT PORT --share {}` would", quoted(&address))
+            anyhow!("nobody shares {address}: `linerate inline PORT PORT --share {}` would; a name is of one network namespace, a path of all", quoted(&address))
         }
         error => error.into(),
     })?;

@@ -74,7 +74,7 @@ fn duration(text: &str, usual: &str, expected: &str) -> Result<f64, String> {
     });
     number
         .filter(|seconds| Duration::try_from_secs_f64(*seconds).is_ok())
-        .ok_or_else(|| format!("invalid duration; expected {expected}"))
+        .ok_or_else(|| format!("it is no span of time; expected {expected}"))
 }
 
 /// A number of packets or the like: `1000`, `1,000`, `10k`, `2.5M`.

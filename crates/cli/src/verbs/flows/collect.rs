@@ -266,7 +266,7 @@ impl Done {
             "{} in {} of {} in {seconds:.3} s\n",
             counted(found.records, "record"),
             counted(found.messages, "message"),
-            counted(found.sessions as u64, "exporter")
+            counted(found.sessions, "exporter")
         );
         for (count, number) in notes(*found).into_iter().skip(2).filter(|(_, number)| *number > 0) {
             text += &format!("  {} {}: {}\n", grouped(number), count.name(), count.sentence());

@@ -158,7 +158,7 @@ impl ReplayArgs {
 pub(super) fn span(text: &str) -> Result<Duration, String> {
     let has_unit = text.ends_with(|c: char| c.is_ascii_alphabetic());
     let seconds = Some(text).filter(|_| has_unit).and_then(|text| seconds(text).ok());
-    let wrong = || "invalid duration; expected a number with a unit, such as 250us, 10ms, 5m".to_owned();
+    let wrong = || "it is no span of time; expected a number with a unit, such as 250us, 10ms, 5m".to_owned();
     seconds.map(Duration::from_secs_f64).ok_or_else(wrong)
 }
 

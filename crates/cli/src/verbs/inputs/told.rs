@@ -16,8 +16,15 @@ pub fn notes_of(port: &RxPort) -> impl Iterator<Item = String> {
 /// Endings of capture files.
 const CAPTURES: [&str; 3] = [".pcap", ".pcapng", ".cap"];
 
+/// Of a word among filter text that was meant as a file or an interface; `words` may begin with ports.
+pub(super) fn stray(words: &[String], is_port: fn(&str) -> bool) -> Option<String> {
+    let mut words = words.iter().filter(|word| !is_port(word));
+    let (word, is_alone) = (words.next()?, words.next().is_none());
+    stray_file(word).or_else(|| stray_interface(word).filter(|_| is_alone))
+}
+
 /// Of a file where filter text was to be, as a shell makes of `-r *.pcap`.
-pub(super) fn stray_file(word: &str) -> Option<String> {
+fn stray_file(word: &str) -> Option<String> {
     let is_file = CAPTURES.iter().any(|ending| word.contains(ending)) || Path::new(word).is_file();
     is_file.then(|| {
         format!(
@@ -27,7 +34,7 @@ pub(super) fn stray_file(word: &str) -> Option<String> {
 }
 
 /// Of a word that is nearly the name of an interface.
-pub(super) fn stray_interface(word: &str) -> Option<String> {
+fn stray_interface(word: &str) -> Option<String> {
     let all = interfaces(None).unwrap_or_default();
     let names: Vec<&str> = all.iter().map(|one| one.name.as_str()).collect();
     let near = nearest(word, &names)?;

@@ -150,9 +150,12 @@ impl Request {
         let (command, rest) = first.split_once(' ').unwrap_or((first, ""));
         let rules = || -> Result<Vec<Rule>, String> {
             let given = std::iter::once(rest).chain(lines.clone());
+            // The rules of a file stand in the lines behind the command, which are counted from 1.
+            let at = |number: usize| if command == "add-flow" { String::new() } else { format!("line {number}: ") };
             given
-                .filter_map(line_of)
-                .map(|line| parse_rule(line, names).map_err(|error| format!("{line}: {error}")))
+                .enumerate()
+                .filter_map(|(number, line)| Some((number, line_of(line)?)))
+                .map(|(number, line)| parse_rule(line, names).map_err(|error| format!("{}{line}: {error}", at(number))))
                 .collect()
         };
         let asked = || parse_asked(rest, names);
