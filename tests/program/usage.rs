@@ -8,7 +8,7 @@ use std::process::Command;
 #[test]
 fn wrong_usage_ends_with_2_and_says_what_is_wrong() {
     let no_number = "--count counts, and takes no number; to stop after 10 frames write -c 10 (--frames 10)";
-    let cases: [(&[&str], &str); 36] = [
+    let cases: [(&[&str], &str); 40] = [
         (&[], "Usage"),
         (&["fly"], "fly"),
         (&["capture"], "which port"),
