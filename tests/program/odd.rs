@@ -283,7 +283,7 @@ fn bombs_are_read_in_bounded_memory() {
         let sound = [section(), interface(&[]), frame()].concat();
         is_bounded(&scratch, &bomb(program, &sound), &[], Some("a block of 0 bytes"));
         // Zeros are records of no bytes: frames, of which there are a lot.
-        let classic = linerate::record::pcap::file_header(linerate::burst::LinkType::ETHERNET);
+        let classic = linerate::record::pcap::file_header(linerate::burst::LinkType::ETHERNET, 0);
         let path = bomb(program, &classic);
         let (ended, memory, _) = watched(launch(&["count", "-r", &path, "--seconds", "1"]));
         ended.good();

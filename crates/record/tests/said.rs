@@ -229,7 +229,7 @@ fn times_that_cannot_be_told_are_counted() {
     let words = |ticks: u64| [0, (ticks >> 32) as u32, ticks as u32, 5, 5].map(u32::to_le_bytes).concat();
     let frame = |ticks| order.block(6, &[&words(ticks)[..], b"frame\0\0\0"].concat());
     for (offset, ticks, changed, times) in [
-        (-3600i64, [0, 3600_000_000, 3601_000_000], 1, [0, 0, 1]),
+        (-3600i64, [0, 3_600_000_000, 3_601_000_000], 1, [0, 0, 1]),
         (0, [0, u64::MAX / 1000, u64::MAX / 1000 + 1], 1, [0, 18_446_744_073, 18_446_744_073]),
     ] {
         let head = order.head(&order.option(14, &offset.to_le_bytes()));

@@ -169,8 +169,9 @@ pub fn run(args: &Args) -> anyhow::Result<Exit> {
     let inputs = &asked.inputs;
     let identity = args.receive.identity(inputs)?;
     let mut beside = Beside::new(&args.beside, args.write.is_some(), args.show.quiet || args.json)?;
-    let (ports, mut notes) =
-        args.receive.open(inputs, Needs { snap: args.snap(&asked), lag: asked.lag, is_merged: true, ..Needs::default() })?;
+    let (ports, mut notes) = args
+        .receive
+        .open(inputs, Needs { snap: args.snap(&asked), lag: asked.lag, is_merged: true, ..Needs::default() })?;
     let share = args.share.open(&identity)?.map(|(sharing, lines)| {
         notes.extend(lines);
         sharing

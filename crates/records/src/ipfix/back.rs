@@ -269,8 +269,8 @@ impl Record {
         if numbers.has(Number::Domain) {
             self.exporter.domain = numbers.of(Number::Domain) as u32;
         }
-        let told = [4, 5].iter().filter_map(|place| self.addresses[*place]).map(|(_, address)| address);
-        self.exporter.address = told.filter(|address| !address.is_unspecified()).last().or(self.exporter.address);
+        let mut told = [4, 5].iter().filter_map(|place| self.addresses[*place]).map(|(_, address)| address);
+        self.exporter.address = told.rfind(|address| !address.is_unspecified()).or(self.exporter.address);
     }
 
     /// Counts, times and what else is of each direction.

@@ -129,7 +129,7 @@ impl Spool {
 
     /// What is in a batch; `None` if that is not what was written.
     pub fn read(&self, batch: &Batch) -> Result<Option<Vec<u8>>> {
-        let file = match self.folder.file(&name_of(batch), OFlags::RDONLY) {
+        let file = match self.folder.file(name_of(batch), OFlags::RDONLY) {
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
             file => file?,
         };
