@@ -57,7 +57,7 @@ pub fn show_as_is(text: &[u8]) -> bool {
 
 /// The same; returns how many bytes were taken, fewer than there are where nothing can be printed any more.
 pub fn show_bytes(text: &[u8]) -> usize {
-    if failure().is_some() {
+    if text.is_empty() || failure().is_some() {
         return 0;
     }
     let mut out = io::stdout().lock();
