@@ -16,16 +16,14 @@ use rustix::net::{RecvFlags, sockopt};
 use std::fs::File;
 use std::io::{Error, ErrorKind, Read, Result};
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, ToSocketAddrs, UdpSocket};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// What the kernel is asked to keep of datagrams that wait; it gives what an administrator allows.
 const BUFFER: usize = 16 << 20;
-/// Datagrams that are taken in a row, before anybody else is looked at.
-const ROW: usize = 256;
-/// How long they are taken in a row: so soon it is asked whether to go on.
-const ROW_TIME: Duration = Duration::from_millis(50);
-/// How long those are taken in the end that had arrived by then: more than the kernel keeps takes.
-const LAST_TIME: Duration = Duration::from_secs(2);
+/// Bytes of datagrams that are taken in a row, before the stop request and connections are looked at again.
+const ROW: usize = 1 << 20;
+/// Bytes of datagrams taken after the stop request: all that the kernel keeps for us.
+const LAST: usize = BUFFER;
 /// How long is waited before it is asked whether to go on.
 const WAIT_NS: i64 = 50_000_000;
 
@@ -155,17 +153,10 @@ impl Listener {
     ) -> Result<()> {
         while goes_on(collector) {
             let ready = self.wait()?;
-            let mut asked = Instant::now();
             if ready.datagrams {
-                self.take_datagrams(ROW, ROW_TIME, collector, out)?;
+                self.take_datagrams(ROW, collector, out)?;
             }
             for place in ready.connections.into_iter().rev() {
-                if asked.elapsed() > ROW_TIME {
-                    asked = Instant::now();
-                    if !goes_on(collector) {
-                        break;
-                    }
-                }
                 if !self.take_stream(place, collector, out) {
                     self.leave(place, collector);
                 }
@@ -177,7 +168,7 @@ impl Listener {
             self.leave_slow(collector);
         }
         // What had arrived by then.
-        self.take_datagrams(usize::MAX, LAST_TIME, collector, out)
+        self.take_datagrams(LAST, collector, out)
     }
 
     fn wait(&self) -> Result<Ready> {
@@ -194,18 +185,10 @@ impl Listener {
         Ok(Ready { datagrams, listener: is_ready[0], connections })
     }
 
-    fn take_datagrams(
-        &mut self,
-        most: usize,
-        time: Duration,
-        collector: &mut Collector,
-        out: &mut dyn FnMut(&Flow),
-    ) -> Result<()> {
-        let begun = Instant::now();
-        for _ in 0..most {
-            if begun.elapsed() > time {
-                return Ok(());
-            }
+    /// Takes datagrams that wait, until these were so many bytes; an empty one counts too.
+    fn take_datagrams(&mut self, bytes: usize, collector: &mut Collector, out: &mut dyn FnMut(&Flow)) -> Result<()> {
+        let mut left = bytes;
+        while left > 0 {
             let Some(datagrams) = &self.datagrams else { return Ok(()) };
             let received = rustix::net::recvfrom(datagrams, self.buffer.as_mut_slice(), RecvFlags::DONTWAIT);
             let (bytes, from) = match received {
@@ -214,6 +197,7 @@ impl Listener {
                 Err(Errno::INTR | Errno::CONNREFUSED) => continue,
                 Err(error) => return Err(error.into()),
             };
+            left = left.saturating_sub(bytes.max(1));
             let Some(from) = from.and_then(|from| SocketAddr::try_from(from).ok()) else { continue };
             collector.take(Session::Datagrams(from), &self.buffer[..bytes], out);
         }

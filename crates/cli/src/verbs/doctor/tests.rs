@@ -186,9 +186,9 @@ fn an_ixgbe_as_it_comes() {
             "sysctl -w net.core.netdev_budget=600",
             "sysctl -w net.core.netdev_budget_usecs=8000",
             "sysctl -w net.core.netdev_max_backlog=10000",
-            "ethtool -K eth4 rx-lro off",
             "ethtool -G eth4 rx 4096",
             "ethtool -K eth4 rx-gro off",
+            "ethtool -K eth4 rx-lro off",
         ]
     );
 }
