@@ -75,7 +75,9 @@ fn check(frame: &[u8], moved: &[u8], is_cut: bool) {
     }
     let mut found = Layers::new();
     dissect(Link::Ethernet, frame, &mut found);
-    assert!(found.payload(frame) == found.payload(moved) || after.contains(&Protocol::Icmpv6));
+    // An error of ICMP quotes a packet, which is rewritten too.
+    let may_quote = after.contains(&Protocol::Icmp) || after.contains(&Protocol::Icmpv6);
+    assert!(may_quote || found.payload(frame) == found.payload(moved));
     let sums = checksums(frame, &placed(frame, &found));
     let others = checksums(moved, &placed(moved, &found));
     if is_cut || sums.len() != others.len() || before.contains(&Protocol::Routing) {
