@@ -187,7 +187,7 @@ fn what_is_meant_is_said_and_the_rest_refused() {
     std::fs::set_permissions(&secret, PermissionsExt::from_mode(0o644)).unwrap();
     let ship = format!("{spool},password={secret}");
     let says = format!("{secret}: everybody on this machine may read the password: chmod o= {secret}");
-    let ended = run(&["flows", "-r", &capture, "-w", "clickhouse://u@h/t", "--ship", &ship]);
+    let ended = run(&["flows", "-r", &capture, "-w", "clickhouse+https://u@h/t", "--ship", &ship]);
     assert!(ended.with_status(1).errors.contains(&says));
 }
 

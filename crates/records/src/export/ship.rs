@@ -139,7 +139,7 @@ pub(super) fn check(name: &str, options: &Options) -> Result<()> {
             wrong("sasl=plain sends the password as it is: kafka+tls:// or sasl=scram-sha-256")
         }
         ship if name.starts_with("clickhouse://") && !target.is_loopback() && clickhouse::has_secret(&target, ship) => {
-            wrong("HTTP sends user and password as they are: clickhouse+https://, or a ClickHouse on this machine")
+            wrong("user and password would be sent in clear text; use clickhouse+https://, or a server on this host")
         }
         #[cfg(not(feature = "tls"))]
         ship if ship.sasl.is_some() || is_secure(name) => super::secure::without(),
