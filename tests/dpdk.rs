@@ -9,6 +9,7 @@ use linerate_tests::support::program::{Ended, linerate, program, spawn};
 use linerate_tests::support::records::{self, Record};
 use linerate_tests::support::wire::Wire;
 use linerate_tests::support::{Scratch, has_tools, may_make_labs, tool, wait_until};
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
@@ -51,6 +52,8 @@ fn a_broken_plugin_is_refused_with_a_reason() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
     let scratch = Scratch::new();
     let (source, fake) = (scratch.file("fake.c"), scratch.file("linerate-dpdk.so.23"));
+    // A plugin in a folder that others may write to is refused.
+    std::fs::set_permissions(scratch.file(""), std::fs::Permissions::from_mode(0o755)).unwrap();
     let entry = "linerate_dpdk_plugin";
     for (change, entry, table, part) in [
         (".abi = 1", entry, "&table", "version 1 of the interface, this program 3"),

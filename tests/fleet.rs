@@ -339,7 +339,7 @@ fn two_runs_do_not_share_a_spool_and_how_far_it_is_behind_can_be_scraped() {
     let address = address().unwrap();
     let page = || {
         let mut connection = TcpStream::connect(&address).unwrap();
-        connection.write_all(b"GET /metrics HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").unwrap();
+        connection.write_all(b"GET /metrics HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n").unwrap();
         let mut page = String::new();
         connection.read_to_string(&mut page).unwrap();
         page

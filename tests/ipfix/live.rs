@@ -16,7 +16,7 @@ use std::time::Duration;
 /// What counters say there; nothing where nobody answers.
 fn page(mut connection: impl Read + Write) -> String {
     let mut page = String::new();
-    let _ = connection.write_all(b"GET /metrics HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
+    let _ = connection.write_all(b"GET /metrics HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
     let _ = connection.read_to_string(&mut page);
     page
 }

@@ -43,7 +43,7 @@ fn ask(address: &str, request: &str) -> (String, String) {
 
 /// All samples of a page, whose form is looked at.
 fn scrape(address: &str) -> BTreeMap<String, f64> {
-    let (status, page) = ask(address, "GET /metrics HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
+    let (status, page) = ask(address, "GET /metrics HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
     assert_eq!(status, "HTTP/1.1 200 OK", "{page}");
     let (mut samples, mut family, mut families) = (BTreeMap::new(), String::new(), Vec::new());
     for line in page.lines() {
@@ -81,8 +81,11 @@ fn a_sender_says_what_it_sends_while_it_does() {
 
     // Others who ask, and ask badly, hold up neither the run nor each other.
     let silent: Vec<TcpStream> = (0..3).map(|_| TcpStream::connect(&address).unwrap()).collect();
-    assert_eq!(ask(&address, "GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").0, "HTTP/1.1 404 Not Found");
-    let posted = "POST /metrics HTTP/1.1\r\nHost: x\r\nContent-Length: 0\r\nConnection: close\r\n\r\n";
+    assert_eq!(
+        ask(&address, "GET / HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n").0,
+        "HTTP/1.1 404 Not Found"
+    );
+    let posted = "POST /metrics HTTP/1.1\r\nHost: localhost\r\nContent-Length: 0\r\nConnection: close\r\n\r\n";
     assert_eq!(ask(&address, posted).0, "HTTP/1.1 405 Method Not Allowed");
     assert!(ask(&address, "\0\0\0 nonsense\r\n\r\n").0.contains("400"));
     assert!(ask(&address, &format!("GET /metrics HTTP/1.1\r\nX: {}\r\n\r\n", "y".repeat(100_000))).0.contains("431"));

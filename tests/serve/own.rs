@@ -73,7 +73,7 @@ fn counters_are_collected_while_it_serves() {
     let Some(server) = Server::with("", "", &["--metrics", &place, "-Z", "root"]) else { return };
     let received = || -> u64 {
         let mut stream = UnixStream::connect(&place).unwrap();
-        stream.write_all(b"GET /metrics HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").unwrap();
+        stream.write_all(b"GET /metrics HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n").unwrap();
         let mut page = String::new();
         stream.read_to_string(&mut page).unwrap();
         assert!(page.contains("linerate_info{verb=\"serve\""), "{page}");

@@ -14,7 +14,7 @@ use std::os::unix::net::{UnixListener, UnixStream};
 /// What is answered at a path to a request.
 fn ask(path: &str, target: &str) -> (String, String) {
     let mut stream = UnixStream::connect(path).unwrap();
-    write!(stream, "GET {target} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").unwrap();
+    write!(stream, "GET {target} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n").unwrap();
     let mut answer = String::new();
     stream.read_to_string(&mut answer).unwrap();
     let (head, body) = answer.split_once("\r\n\r\n").unwrap();

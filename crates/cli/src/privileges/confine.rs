@@ -53,6 +53,9 @@ pub fn read_places<'a>(files: impl IntoIterator<Item = &'a Path>) -> Vec<OwnedFd
     folders.iter().filter_map(|folder| openat(CWD, folder, flags, Mode::empty()).ok()).collect()
 }
 
+/// Files by which the C library finds the addresses of a host name.
+const RESOLVER: [&str; 5] = ["/etc/resolv.conf", "/etc/hosts", "/etc/nsswitch.conf", "/etc/host.conf", "/etc/gai.conf"];
+
 fn confine_files(folders: &[OwnedFd], places: Option<&[OwnedFd]>) -> Result<RulesetStatus, RulesetError> {
     let writing = AccessFs::from_write(ABI::V3);
     let beneath: BitFlags<AccessFs> =
@@ -70,6 +73,15 @@ fn confine_files(folders: &[OwnedFd], places: Option<&[OwnedFd]>) -> Result<Rule
     let own = crate::view::metrics::folder();
     #[cfg(not(feature = "serve"))]
     let own: Option<OwnedFd> = None;
+    if places.is_some() {
+        let names =
+            RESOLVER.iter().filter_map(|file| openat(CWD, *file, OFlags::PATH | OFlags::CLOEXEC, Mode::empty()).ok());
+        for file in names {
+            rules = rules.add_rule(PathBeneath::new(file, AccessFs::ReadFile))?;
+        }
+    }
+    // A spool is read again when its batches are sent.
+    let beneath = if places.is_some() { beneath | reading } else { beneath };
     for folder in folders.iter().chain(&sockets).chain(&own) {
         rules = rules.add_rule(PathBeneath::new(folder, beneath))?;
     }
