@@ -53,7 +53,7 @@ fn a_second_connection_of_the_same_ends_has_a_file_of_its_own() {
     let input = scratch.file("in.pcap");
     let again: Vec<_> = (0..3u32)
         .flat_map(|n| {
-            let (seq, at) = (n * 5000, u64::from(n) * 10);
+            let (seq, at) = (n * 100_000, u64::from(n) * 10);
             [segment(at, 7, false, (seq, 0), 2, b""), segment(at + 1, 7, false, (seq + 1, 0), 16, &[b'a' + n as u8; 3])]
         })
         .collect();

@@ -57,11 +57,6 @@ rate = "1kpps"
 count = 1
 check = "no"
 next = "stop"
-[[stream]]
-packet = "ip6/udp"
-rate = "top"
-count = 100
-check = "no"
 "#,
         live: true,
         stamped: false,

@@ -22,6 +22,13 @@ pub const ROWS: &[Row] = &[
               little, so it is payload to us.",
     },
     Row {
+        captures: "tcpdump/wb-oobr.pcap",
+        ours: "understood to the payload",
+        theirs: "ip",
+        why: "Bytes behind MPLS labels that begin with 4 are IP only if checksum and length fit, since an Ethernet address \
+              may begin so (RFC 8469 section 1). Here neither does.",
+    },
+    Row {
         captures: "tcpdump/mpls-over-udp.pcap",
         ours: "understood to the payload",
         theirs: "mpls",

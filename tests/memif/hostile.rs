@@ -8,6 +8,7 @@ use super::peer::{
 use linerate_burst::random;
 use linerate_burst::{Block, Count, Desc, Nanos};
 use linerate_port::PortError;
+use linerate_tests::support::wait_until;
 use std::os::fd::{AsFd, OwnedFd};
 
 /// Numbers that are the same in each run.
@@ -191,7 +192,12 @@ fn a_mark_that_the_peer_sleeps_is_answered_by_its_bell_and_nothing_else() {
     assert_eq!(rung(), None, "it is awake");
     client.memory.put(RINGS[1] + 4, &0u16.to_ne_bytes());
     assert_eq!(port.tx.queues[0].send(frames.burst()).unwrap(), 1);
-    assert_eq!(rung(), Some(1));
+    let mut rings = None;
+    wait_until("the bell is rung", || {
+        rings = rung();
+        rings.is_some()
+    });
+    assert_eq!(rings, Some(1));
     // A bell that is full, and blocks whoever rings it, holds nobody up.
     rustix::io::write(&client.bells[1], &(u64::MAX - 1).to_ne_bytes()).unwrap();
     let flags = rustix::fs::fcntl_getfl(&client.bells[1]).unwrap();
