@@ -16,8 +16,9 @@ const FORGIVEN: f64 = 10e-6;
 const LIMITED: f64 = 0.001;
 /// A packet is late when it left more than this many gaps of its load after it was due, and no sooner than this duration.
 const LATE: (f64, Duration) = (10.0, replay::LATE);
-/// Where more than this part was sent late, the load was not the one asked for.
-const LIMITED_LATE: f64 = 0.01;
+
+/// Where more than this part was sent late, the load was not the one asked for, whatever was lost.
+const LIMITED_LATE: f64 = 0.1;
 
 /// How long after it was due a packet of this load (packets per second) is late.
 pub fn late_after(load: f64) -> Duration {
@@ -231,11 +232,15 @@ impl Way {
 
     /// What the tester itself did not do.
     pub fn own_fault(&self) -> Option<String> {
-        let Counts { intended, sent, unsent, late, lost_by_tester, .. } = self.counts;
+        let Counts { intended, sent, unsent, late, lost, lost_by_tester, .. } = self.counts;
         let behind = self.behind_p99_us.map_or_else(String::new, |us| format!(" (p99 {us:.0} us)"));
         let own = [
             (unsent as f64 > LIMITED * intended as f64, format!("did not send {unsent} of {intended} frames")),
-            (late as f64 > LIMITED_LATE * sent as f64, format!("sent {late} of {sent} packets late{behind}")),
+            // Those that the device lost may be those that came to it in lumps.
+            (
+                lost > 0 && lost <= late || late as f64 > LIMITED_LATE * sent as f64,
+                format!("sent {late} of {sent} packets late{behind}"),
+            ),
             (lost_by_tester > 0, format!("lost {lost_by_tester} frames at its own receiving port")),
         ];
         let own: Vec<String> = own.into_iter().filter(|(is, _)| *is).map(|(_, what)| what).collect();
@@ -269,12 +274,6 @@ impl Account {
         }
         account.ways = ways;
         account
-    }
-
-    /// Whether the packets that were lost may be those that the tester sent late.
-    pub fn is_loss_doubtful(&self) -> bool {
-        let Counts { lost, late, .. } = self.counts;
-        lost > 0 && lost <= late
     }
 
     /// What to look at where packets were sent, and not one arrived anywhere.

@@ -11,8 +11,8 @@ use linerate_measure::Ask;
 /// A trial in which the tester was at fault is repeated this many times, and the trials of one size together this many times.
 const AGAIN: (u32, u32) = (3, 20);
 impl Measurement<'_> {
-    /// Runs a trial and keeps it, again where the tester was at fault. Nothing if the run is over, or was ended meanwhile: what was
-    /// cut short proves nothing.
+    /// Runs a trial and keeps it, again where the tester was at fault, within the bounds of [`AGAIN`]. Nothing if the run is over, or
+    /// was ended meanwhile: what was cut short proves nothing.
     pub(super) fn trial(
         &mut self,
         test: &'static str,
@@ -20,23 +20,11 @@ impl Measurement<'_> {
         frames: &Frames,
         ask: Ask,
     ) -> anyhow::Result<Option<Account>> {
-        self.sound_trial(test, sized, frames, ask, |account| account.tester.is_some())
-    }
-
-    /// Repeats a trial as long as it says nothing of the device, within the bounds of [`AGAIN`]; returns the last one.
-    pub(super) fn sound_trial(
-        &mut self,
-        test: &'static str,
-        sized: &Sized<'_>,
-        frames: &Frames,
-        ask: Ask,
-        is_void: impl Fn(&Account) -> bool,
-    ) -> anyhow::Result<Option<Account>> {
         let mut again = 0;
         loop {
             let account = self.trial_beside(test, sized, frames, ask, None)?;
             let is_last = again >= AGAIN.0 || self.repeated >= AGAIN.1;
-            if is_last || account.as_ref().is_none_or(|account| !is_void(account)) {
+            if is_last || account.as_ref().is_none_or(|account| account.tester.is_none()) {
                 return Ok(account);
             }
             again += 1;

@@ -1,6 +1,5 @@
 //! Searches for the rates of goals (RFC 2544, section 26.1; RFC 9971), and the latency at parts of what was found.
 
-use super::account::Account;
 use super::report::AtLoad;
 use super::traffic::Frames;
 use super::{Measurement, Sized};
@@ -21,8 +20,7 @@ impl Measurement<'_> {
         let mut result = Ok(());
         while let Some(ask) = search.next_trial() {
             let frames = Frames::Paced(Rate::Frames(ask.load), ask.duration);
-            let is_void = |account: &Account| account.tester.is_some() || account.is_loss_doubtful();
-            match self.sound_trial("throughput", sized, &frames, ask, is_void) {
+            match self.trial("throughput", sized, &frames, ask) {
                 Ok(None) => break,
                 Ok(Some(account)) => {
                     search.add(Trial {
@@ -30,7 +28,7 @@ impl Measurement<'_> {
                         duration: ask.duration,
                         effective: ask.duration,
                         loss: account.counts.loss_ratio,
-                        is_limited: is_void(&account),
+                        is_limited: account.tester.is_some(),
                     });
                     self.known().found(&search.found());
                 }
