@@ -111,7 +111,6 @@ pub fn run(args: &Args) -> anyhow::Result<Exit> {
         announce(&subject, &notes);
     }
     let receive = args.receive.run(&inputs, ports, stop);
-    let _news = args.show.news(args.json);
     if args.check { args.run_check(&inputs, interval, receive) } else { args.run_count(&inputs, interval, receive) }
 }
 
@@ -126,23 +125,23 @@ impl Args {
         }
         let watch = CheckWatch::new();
         let live = check::start_live(self, interval, &watch, &receive.stop);
-        let answers = check::answer(self, &watch)?;
+        let (answers, news) = (check::answer(self, &watch)?, self.show.news(self.json));
         let check = Check::new(self.key.unwrap_or_default(), self.check_options());
         let report = Checking::new(check, inputs.selection()).watch(watch).run(receive);
-        drop((live, answers));
+        drop((live, answers, news));
         check::conclude(self, &report)
     }
 
     fn run_count(&self, inputs: &Inputs, interval: Option<Duration>, receive: Receive) -> anyhow::Result<Exit> {
         let (subject, watch) = (Subject::new(&inputs.specs), Watch::new());
         let live = self.start_live(interval, &subject, &watch, &receive.stop);
-        let answers = self.answer(&subject, inputs, &watch)?;
+        let (answers, news) = (self.answer(&subject, inputs, &watch)?, self.show.news(self.json));
         let progress = Progress::new();
         crate::view::live::watch(&progress, "counted");
         let counting = Counting::new(inputs.selection(), self.protocols).find_bursts(self.bursts);
         let mut counting = counting.watch(watch).progress(progress);
         let run = receive.run(&mut [&mut counting]);
-        drop((live, answers));
+        drop((live, answers, news));
         let counts = counting.done();
         if self.json {
             show_line(&SummaryJson::new(&subject, &inputs.filter, self.protocols, &counts, &run))?;

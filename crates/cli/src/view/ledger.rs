@@ -1,5 +1,6 @@
 //! The ledger, for people and as JSON.
 
+use crate::view::live::was_printed;
 use crate::view::rates::{counted, grouped};
 use crate::view::table::table;
 use crate::view::terminal::shown;
@@ -115,11 +116,12 @@ impl LedgerJson {
     }
 }
 
-/// What was noteworthy, a line each. What ended the run has a line of its own, behind all others.
+/// Events, one line each, without those that were printed when they happened, and without the failure: it has a line of its own
+/// after all others.
 pub fn events(events: &[String], failure: Option<&impl ToString>) -> String {
     let failure = failure.map(ToString::to_string);
-    let told = events.iter().filter(|event| Some(*event) != failure.as_ref());
-    told.map(|event| format!("  {}\n", shown(event))).collect()
+    let left = events.iter().filter(|event| Some(*event) != failure.as_ref() && !was_printed(event));
+    left.map(|event| format!("  {}\n", shown(event))).collect()
 }
 
 /// Whether the run failed before there was a frame: then why says it all.

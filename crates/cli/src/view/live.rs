@@ -5,6 +5,7 @@ use crate::view::rates::{Rates, grouped, totals};
 use crate::view::reading::{self, Reading};
 use crate::view::terminal::{shown, tell};
 use linerate_engine::Progress;
+use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -13,6 +14,9 @@ use std::time::{Duration, Instant};
 
 /// What runs of this process do, and what they do to frames.
 static WATCHED: Mutex<Vec<(&str, Arc<Progress>)>> = Mutex::new(Vec::new());
+
+/// Events that were printed when they happened.
+static PRINTED: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
 
 /// Prints lines to standard error until it is dropped.
 pub struct Live {
@@ -65,15 +69,23 @@ pub struct News {
 impl News {
     /// Prints them from now on, with the seconds since then, unless nothing `is_wanted`.
     pub fn start(is_wanted: bool) -> News {
-        let print = |said: String, started: Instant| {
-            tell(format_args!("{:>4} s  {}\n", started.elapsed().as_secs(), shown(&said)));
-        };
         let thread = is_wanted.then(|| {
             let (news, started) = (linerate_port::news::listen(), Instant::now());
-            std::thread::spawn(move || news.iter().for_each(|said| print(said, started)))
+            std::thread::spawn(move || news.iter().for_each(|event| print_event(event, started)))
         });
         News { thread }
     }
+}
+
+fn print_event(event: String, started: Instant) {
+    tell(format_args!("{:>4} s  {}\n", started.elapsed().as_secs(), shown(&event)));
+    PRINTED.lock().unwrap_or_else(PoisonError::into_inner).insert(event);
+}
+
+/// Returns whether an event was printed when it happened: the report for people does not repeat it. Ask after [`News`] is
+/// dropped, which prints the last ones.
+pub fn was_printed(event: &str) -> bool {
+    PRINTED.lock().unwrap_or_else(PoisonError::into_inner).contains(event)
 }
 
 impl Drop for News {
@@ -157,4 +169,18 @@ fn print_line(
         rates.frames(),
     ));
     (now, frames_now, wire_bytes_now)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::view::ledger::events;
+
+    #[test]
+    fn the_report_does_not_repeat_an_event_that_was_printed() {
+        let all = ["packet:t0: the interface is down", "the clock was set"].map(str::to_owned);
+        assert_eq!(events(&all, None::<&String>).lines().count(), 2);
+        print_event(all[0].clone(), Instant::now());
+        assert_eq!(events(&all, None::<&String>), "  the clock was set\n");
+    }
 }
