@@ -34,13 +34,15 @@ fn of_nobody(path: &str) -> String {
 }
 
 /// Every way to write a file, to these names. `file` is a capture, and beside it lie flow records of it.
-fn writers(file: &str, to: &str) -> [Vec<String>; 7] {
+fn writers(file: &str, to: &str) -> [Vec<String>; 9] {
     let stored = format!("{file}.parquet");
     [
         words_of(&["find", file, "-w", to]),
         words_of(&["flows", "-r", &stored, "--write", to, "--format", "jsonl"]),
         words_of(&["capture", "-r", file, "-w", to]),
         words_of(&["flows", "-r", file, "--write", to, "--format", "jsonl"]),
+        words_of(&["flows", "-r", &stored, "--every", "1", "--plot", to]),
+        words_of(&["flows", "-r", file, "--every", "1", "--plot", to]),
         words_of(&["flows", "-r", file, "--write", &format!("{to}.d/")]),
         words_of(&["generate", "--replay", file, "--rate", "top", "--to", &format!("pcap:{to}")]),
         words_of(&["generate", "--udp", "--count", "3", "--rate", "top", "--to", &format!("pcap:{to}")]),
@@ -73,7 +75,7 @@ fn nothing_is_made_where_whoever_the_program_becomes_may_not() {
         for words in writers(&file, &to) {
             for mut command in as_nobody(&words) {
                 let ended = Ended::of(command.output().unwrap()).with_status(1).says("ermission denied");
-                assert!(ended.errors.contains("goes on as nobody"), "{words:?}: {}", ended.errors);
+                assert!(ended.errors.contains("denied for user nobody"), "{words:?}: {}", ended.errors);
             }
         }
         assert_eq!(fs::read_to_string(&secret).unwrap(), "of root");
@@ -84,7 +86,7 @@ fn nothing_is_made_where_whoever_the_program_becomes_may_not() {
     // Sockets too.
     let words = ["capture", "-r", &file, "--share", &format!("{folder}/ring")].map(str::to_owned);
     for mut command in as_nobody(&words) {
-        Ended::of(command.output().unwrap()).with_status(1).says("goes on as nobody");
+        Ended::of(command.output().unwrap()).with_status(1).says("denied for user nobody");
     }
     assert_eq!(fs::read_dir(&folder).unwrap().count(), 1);
 }
@@ -95,7 +97,7 @@ fn what_is_made_belongs_to_whoever_the_program_becomes() {
         return skip("becoming another user needs root");
     }
     let (scratch, file, _) = scene();
-    for (writer, way) in (0..7).flat_map(|writer| (0..4).map(move |way| (writer, way))) {
+    for (writer, way) in (0..9).flat_map(|writer| (0..4).map(move |way| (writer, way))) {
         let mine = of_nobody(&scratch.file(&format!("nobodys{writer}-{way}")));
         let words = &writers(&file, &format!("{mine}/out"))[writer];
         Ended::of(as_nobody(words)[way].output().unwrap()).good();

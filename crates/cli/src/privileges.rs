@@ -140,21 +140,21 @@ impl Identity {
         done.unwrap_or_else(|panic| std::panic::resume_unwind(panic))
     }
 
-    /// The error of opening what is written, with advice where this user may not.
+    /// The error of opening an output; where this user may not write there it names the user and the remedy.
     pub fn explain(&self, error: impl Into<anyhow::Error>) -> anyhow::Error {
         let error = error.into();
+        let (cause, remedy) = match &self.user {
+            Some(User { name, uid, .. }) if *uid != 0 => {
+                (format!("permission denied for user {name}"), "use -Z root to stay root, -Z USER, or another folder")
+            }
+            None if geteuid().is_root() => (
+                "permission denied for root, which drops its right to write to files of other users".to_owned(),
+                "use -Z USER with the owner of the folder, or another folder",
+            ),
+            _ => return error,
+        };
         let text = told(&error);
-        match &self.user {
-            Some(User { name, uid, .. }) if *uid != 0 && text.contains(DENIED) => anyhow!(
-                "{text}; linerate goes on as {name}: name a folder that the user {name} may write to, or another user: \
-                 -Z USER (-Z root stays root)"
-            ),
-            None if geteuid().is_root() && text.contains(DENIED) => anyhow!(
-                "{text}; linerate drops root's right to write to files of other users: -Z USER names the owner of the \
-                 folder"
-            ),
-            _ => error,
-        }
+        if text.contains(DENIED) { anyhow!("{}; {remedy}", text.replace(DENIED, &cause)) } else { error }
     }
 }
 
@@ -192,10 +192,29 @@ impl Assumed<'_> {
     }
 }
 
-/// How the standard library ends what it says of `EACCES`.
-const DENIED: &str = "(os error 13)";
+/// The text of `EACCES` in the standard library.
+const DENIED: &str = "Permission denied (os error 13)";
 
 /// A container may have taken that from root.
 fn may_change_users() -> bool {
     capabilities(None).is_ok_and(|sets| sets.effective.contains(CapabilitySet::SETUID | CapabilitySet::SETGID))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Error;
+
+    #[test]
+    fn a_denied_output_names_the_user_and_the_remedy() {
+        let nobody = User { name: "nobody".into(), uid: 65534, gid: 65534 };
+        let identity = Identity { user: Some(nobody), is_default: true };
+        let error = |code| anyhow::Error::new(Error::from_raw_os_error(code)).context("cannot write rep.html");
+        assert_eq!(
+            told(&identity.explain(error(13))),
+            "cannot write rep.html: permission denied for user nobody; use -Z root to stay root, -Z USER, or another folder"
+        );
+        let full = "cannot write rep.html: No space left on device (os error 28)";
+        assert_eq!(told(&identity.explain(error(28))), full);
+    }
 }

@@ -61,7 +61,7 @@ pub(super) fn run(args: &Args, from: &Collected) -> anyhow::Result<Exit> {
     let scheme = if matches!(from.listen, Some((_, true))) { "ipfix+tls" } else { "ipfix" };
     let assumed = identity.assume()?;
     let exporters = args.meter.exporters(args.targets(), how).map_err(|error| identity.explain(error))?;
-    let mut drawing = args.ask.drawing()?;
+    let mut drawing = args.ask.drawing().map_err(|error| identity.explain(error))?;
     let folders = made_in(&exporters)?;
     let notes = assumed.confine(&folders);
     let is_mixed = args.write.iter().any(|target| target == "-");
