@@ -104,9 +104,9 @@ pub fn run(args: &Args) -> anyhow::Result<Exit> {
     }
 }
 
-/// Whether a name is that of another run, and no port.
+/// Whether a name is that of another run, or was meant so, and no port.
 pub(super) fn is_place(name: &str) -> bool {
-    Source::parse(name).is_some()
+    Source::parse(name).is_some() || Source::is_meant_as_address(name)
 }
 
 impl Args {
@@ -134,7 +134,7 @@ impl Args {
             return Err(usage(format!("{option} means nothing here: another run receives, and is looked at")));
         }
         let source = Source::parse(from)
-            .ok_or_else(|| usage(format!("--from {from}: an address and port, or the path of a socket")))?;
+            .ok_or_else(|| usage(format!("--from {from}: invalid address; expected IP:PORT, such as 127.0.0.1:9464, or a socket, such as ./run.sock")))?;
         let ask = self.ask(filter)?;
         let stop = Stop::new();
         crate::privileges::keep("the socket of a run is its user's, and is opened for each look");

@@ -1,8 +1,9 @@
 //! Where what is shown comes from: runs of this process, or another one that is asked at an address or a socket.
 
 use crate::verbs::snapshot::{Ask, Gatherer, SCHEMA, Snapshot};
+use linerate_backends::REGISTRY;
 use std::io::{Error, ErrorKind, Read, Write};
-use std::net::{SocketAddr, TcpStream};
+use std::net::{IpAddr, SocketAddr, TcpStream};
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
@@ -42,7 +43,18 @@ impl Source {
             return Some(Source::Address(address));
         }
         let is_path = text.contains('/') && !text.split('/').next().unwrap_or_default().contains(':');
-        is_path.then(|| Source::Path(text.into()))
+        let is_socket = [".sock", ".socket"].iter().any(|ending| text.ends_with(ending)) && !text.contains(':');
+        (is_path || is_socket).then(|| Source::Path(text.into()))
+    }
+
+    /// Whether a text that names no source was meant as an address: one without its port, or a name, or too high a port.
+    pub fn is_meant_as_address(text: &str) -> bool {
+        let (host, port) = text.rsplit_once(':').unwrap_or_default();
+        let has_port = !port.is_empty() && port.bytes().all(|byte| byte.is_ascii_digit());
+        let scheme = host.split(':').next().unwrap_or_default();
+        let is_scheme = REGISTRY.backends().iter().any(|backend| backend.scheme == scheme);
+        let is_name = has_port && !host.is_empty() && !is_scheme;
+        text.starts_with("http://") || text.parse::<IpAddr>().is_ok() || is_name
     }
 
     /// Asks once.
@@ -64,6 +76,9 @@ impl Source {
         match answer.map(|answer| read(&answer)) {
             Ok(Ok(seen)) => seen,
             Ok(Err(what)) => Seen::Away(what.to_owned()),
+            Err(error) if matches!(self, Source::Path(_)) && error.kind() == ErrorKind::NotFound => {
+                Seen::Away("no such socket".to_owned())
+            }
             Err(error) => Seen::Away(error.to_string()),
         }
     }
@@ -162,10 +177,32 @@ mod tests {
             Some(Source::Own(_)) | None => "-".to_owned(),
         };
         assert_eq!(
-            ["127.0.0.1:9464", "http://[::1]:9/metrics", "./a", "/run/a:b", "eth0", "pcap:/a", "xdp:eth0@0/2"]
-                .map(place),
-            ["127.0.0.1:9464", "[::1]:9", "./a", "/run/a:b", "-", "-", "-"]
+            [
+                "127.0.0.1:9464",
+                "http://[::1]:9/metrics",
+                "./a",
+                "/run/a:b",
+                "a.sock",
+                "eth0",
+                "pcap:/a",
+                "xdp:eth0@0/2"
+            ]
+            .map(place),
+            ["127.0.0.1:9464", "[::1]:9", "./a", "/run/a:b", "a.sock", "-", "-", "-"]
         );
+        for address in ["127.0.0.1", "::1", "127.0.0.1:99999", "localhost:9464", "http://localhost:9464/metrics"] {
+            assert!(Source::is_meant_as_address(address), "{address}");
+        }
+        for port in ["eth0", "eth0.100", "packet:eth0", "mem:1", "faulty:mem:1", "xdp:eth0@0/2", "memif:/a:1"] {
+            assert!(!Source::is_meant_as_address(port), "{port}");
+        }
+    }
+
+    #[test]
+    fn a_missing_socket_is_named_as_one() {
+        let ask = Ask { by: None, sort: crate::verbs::snapshot::Sort::Bits, filter: String::new(), top: 1 };
+        let seen = Source::parse("no-such-run.sock").unwrap().look(&ask);
+        assert!(matches!(&seen, Seen::Away(why) if why == "no such socket"), "{seen:?}");
     }
 
     #[test]
