@@ -107,7 +107,7 @@ fn findings_about_a_port_are_named() {
     let rps = format!("ip netns exec {netns} sh -c 'echo 1 > /sys/class/net/eth0/queues/rx-1/rps_cpus'");
     tool("sh", &["-c", &rps]);
     let json = run(&["doctor", &port, "--json"]).good().json();
-    assert!(finding(&json, Some(&port), "steering")["now"].as_str().unwrap().starts_with("RPS on 1 queues"), "{json}");
+    assert!(finding(&json, Some(&port), "steering")["now"].as_str().unwrap().starts_with("RPS on 1 queue"), "{json}");
     // Frames come to xdp: before they are joined.
     let xdp = port.replace("packet:", "xdp:");
     let json = run(&["doctor", &xdp, "--json"]).good().json();

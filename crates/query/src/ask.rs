@@ -4,6 +4,7 @@ use crate::columns::{Batch, Id, Kind, all, own};
 use crate::filter::Filter;
 use crate::names::{Named, known, named, nearest};
 use crate::quantity::{numbers, sums};
+use linerate_meter::Flow;
 use std::borrow::Cow;
 use std::collections::BTreeSet;
 
@@ -299,6 +300,16 @@ impl Measure {
             Measure::Pps => per(get(0), get(2).saturating_sub(get(1)), 1e9),
             Measure::Bpp => per(get(0), get(1), 1.0),
         }
+    }
+
+    /// Its value of each of these records.
+    pub fn of_flows(&self, flows: &[Flow]) -> Vec<f64> {
+        let slots = self.slots();
+        let columns: Vec<Id> = slots.iter().flat_map(Slot::columns).collect();
+        let batch = Batch::of_flows(flows, &columns);
+        let kept: Vec<_> = slots.iter().map(|slot| slot.of(&batch)).collect();
+        let of_row = |row: usize| kept.iter().map(|values| values[row]).collect::<Vec<_>>();
+        (0..flows.len()).map(|row| self.value(&slots, &of_row(row))).collect()
     }
 
     /// The same where it is a whole number.

@@ -142,7 +142,7 @@ pub fn run(args: &Args) -> anyhow::Result<Exit> {
     let assumed = identity.assume()?;
     let observed = Arc::default();
     let exporters = args.meter.exporters_of(args.targets(), how, &observed).map_err(|error| identity.explain(error))?;
-    let mut drawing = args.ask.drawing()?;
+    let mut drawing = args.ask.drawing().map_err(|error| identity.explain(error))?;
     let folders = made_in(&exporters)?;
     notes.extend(assumed.confine(&folders));
     let stop = Stop::new();
@@ -192,7 +192,8 @@ pub fn run(args: &Args) -> anyhow::Result<Exit> {
             Some((question, found)) => answer::text(question, found),
             None => text::talkers(&totals.top),
         };
-        result(ledger::run(&run, &text::summary_of(&metered, &totals, &run.ledger, &text), args.show.ledger), is_mixed);
+        let text = text::summary_of((&metered, &totals), &run.ledger, inputs.are_files(), &text);
+        result(ledger::run(&run, &text, args.show.ledger), is_mixed);
     }
     let exit = args.receive.conclude(&run);
     written?;

@@ -5,7 +5,7 @@ use super::show::ShowArgs;
 use crate::exit::{Exit, usage};
 use crate::privileges::Identity;
 use crate::view::ledger;
-use crate::view::rates::grouped;
+use crate::view::rates::stated;
 use crate::view::terminal::{fail, show, show_document};
 use linerate_backends::faulty::{Faults, receive_through};
 use linerate_backends::inventory::is_default_route;
@@ -152,9 +152,9 @@ fn hint(ledger: &Ledger) -> Option<String> {
     let (long, made) = (ledger.total(Count::TooLong), ledger.total(Count::SuperFrames));
     (long > 0 && made > 0).then(|| {
         format!(
-            "{} frames were too long to send on: a host at one end makes super-frames; on that host run \
+            "{} too long to send on: a host at one end makes super-frames; on that host run \
              ethtool -K INTERFACE tso off gso off gro off (in a lab: offloads=off on the links)",
-            grouped(long)
+            stated(long, "frames were")
         )
     })
 }

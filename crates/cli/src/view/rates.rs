@@ -65,6 +65,21 @@ pub fn counted(number: u64, thing: &str) -> String {
     format!("{} {things}", grouped(number))
 }
 
+/// A number and what is true of it, given in the plural: `1 frame is not IP`, `2 frames are not IP`. The noun is one of the first two
+/// words; a verb after it agrees with it.
+pub fn stated(number: u64, plural: &str) -> String {
+    let mut words: Vec<&str> = plural.split(' ').collect();
+    let noun = words.iter().take(2).position(|word| word.len() > 3 && word.ends_with('s')).filter(|_| number == 1);
+    if let Some(noun) = noun {
+        words[noun] = words[noun].trim_end_matches('s');
+        if let Some(verb) = words.get_mut(noun + 1) {
+            let verbs = [("are", "is"), ("were", "was"), ("have", "has"), ("lie", "lies")];
+            *verb = verbs.iter().find(|(plural, _)| plural == verb).map_or(*verb, |(_, singular)| singular);
+        }
+    }
+    format!("{} {}", grouped(number), words.join(" "))
+}
+
 /// A rate of frames, in the unit that keeps it readable.
 pub fn frames_per_second(mpps: f64) -> String {
     if mpps >= 1.0 {
@@ -152,6 +167,15 @@ mod tests {
             (2, "day", "2 days"),
         ] {
             assert_eq!(counted(number, thing), text);
+        }
+        for (number, plural, text) in [
+            (1, "frames are not IP", "1 frame is not IP"),
+            (2, "frames are not IP", "2 frames are not IP"),
+            (1, "later fragments have no first", "1 later fragment has no first"),
+            (1, "frames came after later ones", "1 frame came after later ones"),
+            (1, "of the lost have numbers below the first", "1 of the lost have numbers below the first"),
+        ] {
+            assert_eq!(stated(number, plural), text);
         }
     }
 

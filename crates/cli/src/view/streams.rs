@@ -1,6 +1,6 @@
 //! What a receiver saw of streams: tables and sentences for people, the clocks for programs.
 
-use crate::view::rates::{frames_per_second, grouped};
+use crate::view::rates::{counted, frames_per_second, grouped, stated};
 use crate::view::table::table;
 use linerate_burst::{Count, Interface, Ledger, StampSource};
 use linerate_generate::check::{LIMIT, StreamRow, Summary, WINDOW};
@@ -20,11 +20,11 @@ pub fn rows(summary: &Summary, shown: &[StreamRow], name: impl Fn(u32) -> String
         "duplicated",
         "reordered",
         "corrupted",
-        "min",
-        "p50",
-        "p99",
-        "p99.9",
-        "max",
+        "latency min",
+        "latency p50",
+        "latency p99",
+        "latency p99.9",
+        "latency max",
         "ipdv",
     ];
     let mut lines = table(&heads, 1);
@@ -51,7 +51,7 @@ pub fn rows(summary: &Summary, shown: &[StreamRow], name: impl Fn(u32) -> String
         lines.add_row(first.into_iter().chain(faults).chain(latencies.map(micros)));
     }
     let left = (summary.streams as usize).saturating_sub(shown.len());
-    let more = if left > 0 { format!("  and {} streams more\n", grouped(left as u64)) } else { String::new() };
+    let more = if left > 0 { format!("  and {} more\n", counted(left as u64, "stream")) } else { String::new() };
     format!("{lines}\n{more}")
 }
 
@@ -101,7 +101,7 @@ pub fn remarks(interfaces: &[Interface], ledger: &Ledger, summary: &Summary) -> 
         ),
     ] {
         if number > 0 {
-            text += &format!("  {} {remark}\n", grouped(number));
+            text += &format!("  {}\n", stated(number, remark));
         }
     }
     text

@@ -3,6 +3,7 @@
 
 use super::Effort;
 use super::measure::{Rounds, Row};
+use crate::view::rates::counted;
 use linerate_burst::{Block, Desc, Nanos};
 use linerate_generate::check::{Check, Options};
 use linerate_generate::trailer::{self, Key, Trailer};
@@ -56,7 +57,7 @@ fn measure(streams: usize, effort: Effort) -> anyhow::Result<Row> {
             == (streams as u64, traffic.made, 0, 0),
         "the frames of the benchmark were not counted right: {summary:?}"
     );
-    let row = ours.row("check", format!("{streams} streams"), LENGTH as f64).limited("touch", &limit);
+    let row = ours.row("check", counted(streams as u64, "stream"), LENGTH as f64).limited("touch", &limit);
     let memory = format!("{} bytes a stream", check.memory() / streams);
     Ok(Row { remark: memory, ..row.sized(LENGTH + 4) })
 }

@@ -199,7 +199,8 @@ impl<'a> Beside<'a> {
 impl Done {
     /// For people.
     pub fn told(&self, inputs: &Inputs, ledger: &Ledger) -> String {
-        let flows = self.metered.as_ref().map(|(metered, totals)| flows::summary(metered, totals, ledger));
+        let flows =
+            self.metered.as_ref().map(|(metered, totals)| flows::summary(metered, totals, ledger, inputs.are_files()));
         let printed = self.printed.map(|frames| format!("printed {}\n", counted(frames, "frame")));
         flows.unwrap_or_default() + &self.counted(inputs) + &printed.unwrap_or_default()
     }
@@ -213,7 +214,10 @@ impl Done {
     /// For programs.
     pub fn json(&self, inputs: &Inputs, ledger: &Ledger) -> BesideJson<'_> {
         BesideJson {
-            flows: self.metered.as_ref().map(|(metered, totals)| FlowsJson::new(metered, totals, ledger)),
+            flows: self
+                .metered
+                .as_ref()
+                .map(|(metered, totals)| FlowsJson::new(metered, totals, ledger, inputs.are_files())),
             count: self.counts.as_ref().map(|counts| CountsJson::new(&Subject::new(&inputs.specs), false, counts)),
             printed: self.printed,
         }

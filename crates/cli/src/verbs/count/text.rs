@@ -1,7 +1,7 @@
 //! A count as tables for people.
 
 use super::rows::{Place, Subject, heads, peaks};
-use crate::view::rates::{Rates, bits_per_second, frames_per_second, grouped};
+use crate::view::rates::{Rates, bits_per_second, frames_per_second, grouped, stated};
 use crate::view::table::table;
 use linerate_burst::Nanos;
 use linerate_burst::Sizes;
@@ -110,7 +110,7 @@ fn bursts(windows: &Windows) -> String {
     }
     let late = match windows.late() {
         0 => String::new(),
-        late => format!("  {} frames came after later ones, and are in no window\n", grouped(late)),
+        late => format!("  {}; no window has them\n", stated(late, "frames came after later ones")),
     };
     format!("  the busiest windows, by the frames' own times (UTC):\n{rows}\n{late}\n")
 }

@@ -2,6 +2,7 @@
 
 use super::finding::{Check, Finding, Machine};
 use super::port::Port;
+use crate::view::rates::counted;
 
 pub const CHECKS: &[Check] = &[
     Check::port("drops", drops),
@@ -19,7 +20,7 @@ fn drops(_: &Machine, port: &Port) -> Option<Finding> {
     let losses = &port.facts.losses;
     if losses.is_empty() {
         return Some(Finding::ok(
-            format!("none of {} frames received", port.facts.received),
+            format!("none of {} received", counted(port.facts.received, "frame")),
             "the card and its driver counted no loss; udp, tcp, ip and firewall-drops count above them",
         ));
     }
@@ -29,7 +30,7 @@ fn drops(_: &Machine, port: &Port) -> Option<Finding> {
     let shown: Vec<String> = sorted.iter().take(SHOWN).map(|(name, value)| format!("{name} {value}")).collect();
     let more = losses.len().saturating_sub(SHOWN);
     let more = if more > 0 { format!(" and {more} more") } else { String::new() };
-    let now = format!("{}{more}, of {} frames received", shown.join(", "), port.facts.received);
+    let now = format!("{}{more}, of {} received", shown.join(", "), counted(port.facts.received, "frame"));
     let name = port.interface();
     let command = port.command(format_args!("ethtool -S {name} | grep -E 'miss|drop|err|buf|full'"));
     let is_loss = losses.iter().any(|(name, _)| no_room(name));
@@ -52,7 +53,10 @@ fn qdisc(_: &Machine, port: &Port) -> Option<Finding> {
     }
     let why = "packets to send found their queue full, or a tc rule dropped them";
     let command = port.command(format_args!("tc -s qdisc show dev {}", port.interface()));
-    Some(Finding::warn(format!("{kind}: {dropped} packets dropped since it was set up"), why).mend(command))
+    Some(
+        Finding::warn(format!("{kind}: {} dropped since it was set up", counted(*dropped, "packet")), why)
+            .mend(command),
+    )
 }
 
 /// States of a bridge port (`BR_STATE_*`, linux/if_bridge.h).

@@ -4,6 +4,7 @@
 //! with it, at boot for the first one.
 
 use super::finding::{Check, Finding, Machine, Severity};
+use crate::view::rates::counted;
 use std::collections::BTreeMap;
 
 pub const CHECKS: &[Check] = &[
@@ -226,7 +227,8 @@ fn firewall(machine: &Machine) -> Option<Finding> {
     };
     let sum = worst.iter().map(|(packets, _)| packets).sum::<u64>();
     let rule: String = rule.chars().take(60).collect();
-    let now = format!("{sum} packets dropped by {} rules; the most by: {rule}", worst.len());
+    let now =
+        format!("{} dropped by {}; the most by: {rule}", counted(sum, "packet"), counted(worst.len() as u64, "rule"));
     let why = "these never reach a program; packet: and xdp: see packets before the firewall";
     Some(Finding::note(now, why).mend("nft list ruleset | grep -E 'drop|reject'"))
 }

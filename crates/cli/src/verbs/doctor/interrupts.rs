@@ -3,6 +3,7 @@
 use super::finding::{Check, Finding, Machine};
 use super::port::{Port, quoted};
 use super::tree::{list, members};
+use crate::view::rates::counted;
 use std::collections::{BTreeMap, BTreeSet};
 
 pub const CHECKS: &[Check] = &[
@@ -56,8 +57,9 @@ fn affinity(machine: &Machine, port: &Port) -> Option<Finding> {
     }
     let busiest = places.iter().max_by_key(|(_, numbers)| numbers.len());
     let receive = port.facts.channels.map_or(1, |channels| channels.rx as usize);
-    let now =
-        format!("{} interrupts on processors {}", interrupts.len(), list(&places.keys().copied().collect::<Vec<_>>()));
+    let on = list(&places.keys().copied().collect::<Vec<_>>());
+    let on = if places.len() == 1 { format!("processor {on}") } else { format!("processors {on}") };
+    let now = format!("{} on {}", counted(interrupts.len() as u64, "interrupt"), on);
     let fair = interrupts.len().div_ceil(online.len().max(1));
     Some(match busiest {
         Some((processor, numbers)) if receive > 1 && numbers.len() > fair && numbers.len() > 1 => {
@@ -128,7 +130,7 @@ fn steering(machine: &Machine, port: &Port) -> Option<Finding> {
     if queues.is_empty() {
         return None;
     }
-    let now = format!("RPS on {receive} queues, XPS on {send}");
+    let now = format!("RPS on {}, XPS on {send}", counted(receive as u64, "queue"));
     if receive > 0 {
         let why =
             "frames go to another processor before packet: sees them, which spreads work and costs a wake-up each";

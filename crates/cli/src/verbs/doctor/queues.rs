@@ -4,6 +4,7 @@ use super::finding::{Check, Finding, Machine};
 use super::fix::Fix;
 use super::port::Port;
 use super::tree::list;
+use crate::view::rates::counted;
 use linerate_backends::interface::HASHES_PORTS;
 use std::collections::BTreeSet;
 
@@ -23,7 +24,12 @@ const SHORT_US: f64 = 250.0;
 fn queues(machine: &Machine, port: &Port) -> Option<Finding> {
     let channels = port.facts.channels?;
     let cores = machine.processors().len() as u32;
-    let now = format!("{} of {} receive queues, {cores} processors", channels.rx, channels.most_rx);
+    let now = format!(
+        "{} of {}, {}",
+        channels.rx,
+        counted(channels.most_rx.into(), "receive queue"),
+        counted(cores.into(), "processor")
+    );
     let wanted = cores.min(channels.most_rx);
     if channels.rx >= wanted && channels.rx > cores {
         return Some(Finding::note(now, "several queues share a processor, which costs a little and orders nothing"));

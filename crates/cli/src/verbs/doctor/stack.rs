@@ -2,6 +2,7 @@
 
 use super::finding::{Check, Finding, Machine};
 use super::fix::Fix;
+use crate::view::rates::counted;
 
 pub const CHECKS: &[Check] = &[
     Check::machine("softirq", softirq),
@@ -35,7 +36,11 @@ fn rows(machine: &Machine) -> Option<(u64, u64, u64)> {
 
 fn softirq(machine: &Machine) -> Option<Finding> {
     let (frames, dropped, squeezed) = rows(machine)?;
-    let now = format!("{frames} frames since the start, {dropped} dropped, {squeezed} turns ended with work left");
+    let now = format!(
+        "{} since the start, {dropped} dropped, {} ended with work left",
+        counted(frames, "frame"),
+        counted(squeezed, "turn")
+    );
     Some(if dropped > 0 {
         Finding::warn(now, "frames were lost between the driver and the stack: the backlog of a processor was full")
     } else {

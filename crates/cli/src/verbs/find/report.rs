@@ -2,7 +2,7 @@
 
 use super::Asked;
 use super::files::Found;
-use crate::view::rates::grouped;
+use crate::view::rates::{counted, grouped, stated};
 use crate::view::terminal::{fail, shown, tell};
 use linerate_burst::{Count, Kind, Ledger, Stage};
 use linerate_index::Search;
@@ -77,11 +77,6 @@ impl Notes {
     }
 }
 
-/// So many of them.
-fn counted(number: u64, what: &str) -> String {
-    format!("{} {what}{}", grouped(number), if number == 1 { "" } else { "s" })
-}
-
 /// In which class it is, and the line.
 fn told(path: &str, what: What) -> (&'static str, String) {
     match what {
@@ -99,7 +94,8 @@ fn told(path: &str, what: What) -> (&'static str, String) {
         What::TimeChanged(frames) => (
             "other times",
             format!(
-                "{path}: {frames} packets are from before 1970 or after 2554; their times are changed (time_changed)"
+                "{path}: {}; times changed (time_changed)",
+                stated(frames, "packets are from before 1970 or after 2554")
             ),
         ),
         What::Unread(error) => ("unread", error.to_string()),
@@ -181,9 +177,9 @@ impl<'a> FindJson<'a> {
     pub fn left_out(&self) -> Vec<String> {
         let told = |(reason, frames): (&&str, &u64)| match *reason {
             "link_type_mixed" => {
-                format!("{} packets left out: a pcap file holds one link type; write pcapng", grouped(*frames))
+                format!("{} left out: a pcap file holds one link type; write pcapng", counted(*frames, "packet"))
             }
-            reason => format!("{} frames that were found are not in the output: {reason}", grouped(*frames)),
+            reason => format!("{} found but not in the output: {reason}", counted(*frames, "packet")),
         };
         self.drops.iter().map(told).collect()
     }

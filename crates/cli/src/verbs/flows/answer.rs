@@ -2,7 +2,7 @@
 
 use super::text::protocol;
 use crate::view::picture::{Axis, Draw, Series, svg};
-use crate::view::rates::grouped;
+use crate::view::rates::{counted, grouped};
 use crate::view::table::table;
 use crate::view::terminal::{show, show_line};
 use linerate_query::columns::all;
@@ -31,14 +31,18 @@ pub(super) fn text(question: &Question, answer: &Answer) -> String {
     heads.push("");
     let mut rows = table(&heads, numbers);
     rows.set_left(heads.len() - 1);
-    let most = answer.rows.iter().map(|row| answer.value(row, sort)).fold(0.0, f64::max);
+    // A full bar is the total; over time, and of what has no total, it is the greatest row.
+    let full = match sort.has_parts() && !has_time {
+        true => answer.value(&answer.totals, sort),
+        false => answer.rows.iter().map(|row| answer.value(row, sort)).fold(0.0, f64::max),
+    };
     let cells = |row: &Row, mut cells: Vec<String>, has_bar: bool| {
         cells.extend(measures.iter().map(|measure| shown(answer, row, measure)));
         if sort.has_parts() {
-            let part = answer.part(row, sort);
+            let part = part(question, answer, row);
             cells.push(part.map_or(String::new(), |part| format!("{:.1} %", part * 100.0)));
         }
-        cells.push(if has_bar { bar(answer.value(row, sort), most) } else { String::new() });
+        cells.push(if has_bar { bar(answer.value(row, sort), full) } else { String::new() });
         cells
     };
     for row in &answer.rows {
@@ -58,31 +62,47 @@ pub(super) fn text(question: &Question, answer: &Answer) -> String {
     }
     let mut text = format!("{rows}\n");
     if answer.let_go > 0 {
-        text += &format!(
-            "  {} groups more than there is room for: those of which there was least are among the others\n",
-            grouped(answer.let_go)
-        );
+        text += &format!("  no room for {}: the smallest are among the others\n", counted(answer.let_go, "group"));
     }
-    if keys.iter().any(|key| key.id(0) != key.id(1)) {
-        text += "  a record counts for both of its ends: the parts are more than all\n";
+    if counts_twice(question) {
+        text += "  a record counts for both of its ends: rows add up to more than the total\n";
     }
     text
 }
 
-fn bar(value: f64, most: f64) -> String {
-    let eighths = if most > 0.0 { (value / most * (BAR * 8) as f64).round() as usize } else { 0 };
+/// Whether a record counts in two groups, once for each of its ends.
+fn counts_twice(question: &Question) -> bool {
+    question.keys.iter().any(|key| key.id(0) != key.id(1))
+}
+
+/// The part of the total that a row has; `None` of the rest where records count twice: it may exceed the total.
+fn part(question: &Question, answer: &Answer, row: &Row) -> Option<f64> {
+    let is_rest = answer.others.as_ref().is_some_and(|others| std::ptr::eq(others, row));
+    let part = answer.part(row, &question.measures[question.sort]);
+    part.filter(|_| !(is_rest && counts_twice(question)))
+}
+
+fn bar(value: f64, full: f64) -> String {
+    let eighths = if full > 0.0 { (value / full * (BAR * 8) as f64).round() as usize } else { 0 };
     let eighths = eighths.min(BAR * 8);
     let rest = ["", "\u{258f}", "\u{258e}", "\u{258d}", "\u{258c}", "\u{258b}", "\u{258a}", "\u{2589}"][eighths % 8];
     "\u{2588}".repeat(eighths / 8) + rest
 }
 
 fn shown(answer: &Answer, row: &Row, measure: &Measure) -> String {
-    let value = answer.value(row, measure);
+    match answer.whole(row, measure).filter(|_| measure.has_parts()) {
+        Some(whole) => grouped(whole),
+        None => of_one(measure, answer.value(row, measure)),
+    }
+}
+
+/// The value of a measure for people.
+pub(super) fn of_one(measure: &Measure, value: f64) -> String {
     match measure {
         Measure::Duration => format!("{:.3} s", value / 1e9),
         Measure::Bps | Measure::Pps => scaled(value),
         Measure::Bpp => format!("{value:.1}"),
-        _ => grouped(answer.whole(row, measure).unwrap_or(0)),
+        _ => grouped(value as u64),
     }
 }
 
@@ -155,7 +175,7 @@ fn document(question: &Question, answer: &Answer, row: &Row) -> Map<String, Json
         let unit = if *measure == Measure::Duration { "_ns" } else { "" };
         map.insert(format!("{}{unit}", measure.name()), value);
     }
-    if let Some(part) = answer.part(row, &question.measures[question.sort]) {
+    if let Some(part) = part(question, answer, row) {
         map.insert("part".to_owned(), json!(part));
     }
     map
@@ -249,4 +269,42 @@ pub(super) fn draw(title: &str, question: &Question, answer: &Answer, out: &mut 
     let up = Axis::linear("", series.iter().flat_map(|one| one.points.iter().map(|point| point.1)));
     let title = format!("{} {title}, from {}", sort.name(), moment(first, question.every));
     out.write_all(svg(&title, across, up, &series).as_bytes())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::workers::tests::flow;
+    use super::*;
+    use linerate_query::columns::Batch;
+    use linerate_query::{Asked, Filter};
+    use std::sync::Arc;
+
+    /// The table and the document of four flows to one host, of 100 bytes each.
+    fn asked_by(keys: &str) -> (String, Json) {
+        let question = Question { keys: Key::parse(keys).unwrap(), top: 2, ..Question::new(Filter::every()) };
+        let question = Arc::new(question);
+        let flows: Vec<_> = (1..=4).map(|host| flow(host, 1, 100)).collect();
+        let mut counted = Asked::new(&question, 1);
+        counted.take(&Batch::of_flows(&flows, counted.columns()));
+        let answer = counted.answer();
+        (text(&question, &answer), asked(&question, &answer))
+    }
+
+    #[test]
+    fn a_full_bar_is_the_total() {
+        let (text, document) = asked_by("orig_address");
+        let bars: Vec<usize> = text.lines().map(|line| line.matches('\u{2588}').count()).collect();
+        assert_eq!(bars, [0, BAR / 4, BAR / 4, 0, 0], "{text}");
+        assert!(text.contains("others") && text.contains("50.0 %"), "{text}");
+        assert_eq!((&document["others"]["part"], &document["rows"][0]["part"]), (&json!(0.5), &json!(0.25)));
+    }
+
+    /// The rest could have more than the total.
+    #[test]
+    fn the_rest_has_no_part_where_a_record_counts_for_both_of_its_ends() {
+        let (text, document) = asked_by("address");
+        let others = text.lines().find(|line| line.contains("others")).unwrap();
+        assert!(!others.contains('%') && text.contains("add up to more than the total"), "{text}");
+        assert_eq!((&document["others"]["part"], &document["all"]["part"]), (&Json::Null, &json!(1.0)));
+    }
 }

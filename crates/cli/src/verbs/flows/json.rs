@@ -35,6 +35,8 @@ pub struct FlowsJson<'a> {
     frames: u64,
     bytes: u64,
     seconds: f64,
+    /// Whose time that is: `reading` of files, whose rates are not known, else `run`.
+    time_base: &'static str,
     #[serde(flatten)]
     rates: Rates,
     flows: u64,
@@ -86,15 +88,15 @@ impl<'a> SummaryJson<'a> {
             ports: inputs.names(),
             filter: inputs.filter.clone(),
             received: run.ledger.sum(Stage::Receive, Kind::Received),
-            flows: FlowsJson::new(metered, totals, &run.ledger),
+            flows: FlowsJson::new(metered, totals, &run.ledger, inputs.are_files()),
             run: RunJson::new(run),
         }
     }
 }
 
 impl<'a> FlowsJson<'a> {
-    /// What was metered, and what became of the records by the ledger.
-    pub fn new(metered: &'a Metered, totals: &'a Totals, ledger: &Ledger) -> Self {
+    /// What was metered, from files if `is_read`, and what became of the records by the ledger.
+    pub fn new(metered: &'a Metered, totals: &'a Totals, ledger: &Ledger, is_read: bool) -> Self {
         let is_written = ledger.accounts().iter().any(|account| account.stage == Stage::Export);
         let written = is_written.then_some(ledger);
         let counts = &metered.counts;
@@ -104,7 +106,8 @@ impl<'a> FlowsJson<'a> {
             frames: counts.frames,
             bytes: counts.bytes,
             seconds,
-            rates: Rates::new(counts.frames, counts.bytes, seconds),
+            time_base: if is_read { "reading" } else { "run" },
+            rates: if is_read { Rates::default() } else { Rates::new(counts.frames, counts.bytes, seconds) },
             flows: totals.flows,
             inner_flows: totals.inner_flows,
             records: EndReason::ALL.map(|reason| (reason.name(), counts.ended_by(reason))).into_iter().collect(),

@@ -4,7 +4,7 @@ use super::super::inputs::Held;
 use super::answer;
 use super::asking::Wanted;
 use super::output::{Shown, Tee};
-use super::text::{talkers, undelivered, written};
+use super::text::{ranked, undelivered, written};
 use super::{Args, Written, made_in};
 use crate::exit::{Exit, usage};
 use crate::privileges::{READING, read_places};
@@ -30,6 +30,8 @@ use std::time::Instant;
 /// What came of it.
 struct Done {
     question: Arc<Question>,
+    /// The order of records.
+    sort: Option<Measure>,
     scan: Scan,
     seconds: f64,
     /// That were read, and all.
@@ -55,9 +57,9 @@ pub(super) fn run(args: &Args, held: &Held) -> anyhow::Result<Exit> {
     args.check_places(&specs, how, false)?;
     args.targets().iter().try_for_each(|target| is_apart(target, &held.places))?;
     let identity = args.receive.identity_of(false)?;
-    let mut drawing = args.ask.drawing()?;
     let places = read_places(files.iter().map(|file| &*file.path));
     let assumed = identity.assume_keeping(READING)?;
+    let mut drawing = args.ask.drawing().map_err(|error| identity.explain(error))?;
     let exporters = args.meter.exporters(args.targets(), how).map_err(|error| identity.explain(error))?;
     let notes = assumed.confine_reading(&made_in(&exporters)?, &places);
     let stop = Stop::new();
@@ -91,7 +93,7 @@ pub(super) fn run(args: &Args, held: &Held) -> anyhow::Result<Exit> {
     if stop.is_requested() {
         fail("stopped before the end of what is stored: this is of what was read");
     }
-    let done = Done { question, scan, seconds, bytes: store.bytes_read(), answer, records, ledger };
+    let done = Done { question, sort, scan, seconds, bytes: store.bytes_read(), answer, records, ledger };
     if let (Some(out), Some(answer)) = (&mut drawing, &done.answer) {
         answer::draw(&args.ask.title(), &done.question, answer, out)?;
     }
@@ -105,7 +107,7 @@ pub(super) fn run(args: &Args, held: &Held) -> anyhow::Result<Exit> {
     }
     done.scan.failures.iter().for_each(fail);
     if done.scan.failed > done.scan.failures.len() as u64 {
-        fail(format_args!("{} files could not be read to their ends", grouped(done.scan.failed)));
+        fail(format_args!("{} could not be read to the end", counted(done.scan.failed, "file")));
     }
     outcome?;
     let has_lost = args.receive.lossless && undelivered(&done.ledger) > 0;
@@ -266,6 +268,6 @@ impl Done {
                 text += &answer::text(&self.question, answer);
             }
         }
-        text + &written(&self.ledger) + &talkers(&self.records).replacen("top flows", "records  ", 1)
+        text + &written(&self.ledger) + &ranked(&self.records, "records", self.sort.as_ref())
     }
 }

@@ -1,34 +1,44 @@
 //! The summary for people.
 
+use super::answer::of_one;
 use super::output::{Tee, Totals};
 use super::workers;
-use crate::view::rates::{Rates, counted, grouped};
+use crate::view::rates::{Rates, counted, grouped, stated};
 use crate::view::table::table;
 use crate::view::terminal::shown;
 use linerate_burst::{Account, Count, Kind, Ledger, Stage};
 use linerate_engine::Metered;
 use linerate_meter::{End, EndReason, Flow};
+use linerate_query::Measure;
 use linerate_records::export;
 use linerate_wire::registry;
 use std::net::IpAddr;
 use std::sync::Mutex;
 
-/// What was metered, what became of the records by the ledger, and the flows with the most bytes.
-pub fn summary(metered: &Metered, totals: &Totals, ledger: &Ledger) -> String {
-    summary_of(metered, totals, ledger, &talkers(&totals.top))
+/// What was metered, what became of the records by the ledger, and the flows with the most bytes. Of files (`is_read`) the time
+/// is that of reading, and no rate follows from it.
+pub fn summary(metered: &Metered, totals: &Totals, ledger: &Ledger, is_read: bool) -> String {
+    summary_of((metered, totals), ledger, is_read, &talkers(&totals.top))
 }
 
 /// The same with something else of the records.
-pub(super) fn summary_of(metered: &Metered, totals: &Totals, ledger: &Ledger, records: &str) -> String {
+pub(super) fn summary_of(
+    (metered, totals): (&Metered, &Totals),
+    ledger: &Ledger,
+    is_read: bool,
+    records: &str,
+) -> String {
     let counts = &metered.counts;
     let seconds = metered.elapsed.as_secs_f64();
-    let rates = Rates::new(counts.frames, counts.bytes, seconds);
+    let time = match is_read {
+        true => format!(", read in {seconds:.3} s"),
+        false => format!(" in {seconds:.3} s: {}", Rates::new(counts.frames, counts.bytes, seconds).frames()),
+    };
     let mut text = format!(
-        "{} of {}, {} in {seconds:.3} s: {}\n",
+        "{} of {}, {}{time}\n",
         counted(totals.flows, "flow"),
         counted(counts.frames, "frame"),
         counted(counts.bytes, "byte"),
-        rates.frames(),
     );
     let reasons = EndReason::ALL.into_iter().filter(|reason| counts.ended_by(*reason) > 0);
     let reasons: Vec<String> = reasons
@@ -52,13 +62,13 @@ pub(super) fn summary_of(metered: &Metered, totals: &Totals, ledger: &Ledger, re
         (counts.fragments_joined, "later fragments joined the flow of their first"),
         (counts.fragments_orphaned, "later fragments have no first, and no ports"),
         (counts.fragments_no_room, "of them for want of room: too many were held"),
-        (counts.names_full, "names had no room, and are in no record (64 MiB a worker)"),
+        (counts.names_full, "names had no room in memory, missing in records (64 MiB per worker)"),
         (counts.name_buffer_full, "beginnings of conversations gave way to others before they were whole"),
         (metered.far_frames, "frames were 16 hours and more from the time of all others"),
         (metered.time_jumps, "times the time jumped by 16 hours or more; flows of before ended"),
     ] {
         if count > 0 {
-            text += &format!("  {} {what}\n", grouped(count));
+            text += &format!("  {}\n", stated(count, what));
         }
     }
     text + &written(ledger) + records + &workers::text(metered, totals)
@@ -67,7 +77,7 @@ pub(super) fn summary_of(metered: &Metered, totals: &Totals, ledger: &Ledger, re
 /// The flows that have ended so far.
 pub fn so_far(records: &Mutex<Tee>) -> String {
     let totals = super::locked(records).so_far();
-    format!("  {} flows have ended\n{}", grouped(totals.flows), talkers(&totals.top))
+    format!("  {}\n{}", stated(totals.flows, "flows have ended"), talkers(&totals.top))
 }
 
 /// What became of the records for all exporters.
@@ -126,17 +136,26 @@ fn losses(account: &Account) -> String {
 
 /// The flows with the most bytes.
 pub(super) fn talkers(top: &[Flow]) -> String {
+    ranked(top, "top flows", None)
+}
+
+/// Flows as a table with a title. They stand in order by `sort`, whose values have a column of their own if no other has them.
+pub(super) fn ranked(top: &[Flow], title: &str, sort: Option<&Measure>) -> String {
     if top.is_empty() {
         return String::new();
     }
-    let mut heads = vec!["", "top flows", "", "protocol", "packets", "bytes", "packets back", "bytes back", "seconds"];
+    let sort = sort.filter(|measure| !["records", "packets", "bytes", "duration"].contains(&measure.name()));
+    let values = sort.map(|measure| (measure, measure.of_flows(top)));
+    let mut heads = vec!["", title, "", "protocol", "packets", "bytes", "packets back", "bytes back", "seconds"];
+    heads.extend(sort.map(Measure::name));
     let has_names = top.iter().any(|flow| site(flow).is_some());
+    let names = heads.len();
     if has_names {
         heads.push("name");
     }
     // Two addresses of IPv6 are wider than many a terminal.
     let mut rows = table(&heads, 4).known_by_first();
-    rows.set_left(9);
+    rows.set_left(names);
     for (place, flow) in top.iter().enumerate() {
         let [orig, resp] = flow.sides;
         let mut row = vec![
@@ -150,6 +169,7 @@ pub(super) fn talkers(top: &[Flow]) -> String {
             grouped(resp.frame_bytes),
             format!("{:.3}", flow.last().since(flow.first()).as_secs_f64()),
         ];
+        row.extend(values.as_ref().map(|(measure, values)| of_one(measure, values[place])));
         if has_names {
             row.push(site(flow).unwrap_or_default().to_owned());
         }
@@ -183,4 +203,27 @@ pub(in crate::verbs) fn protocol(number: u8) -> String {
         number => return number.to_string(),
     };
     name.to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::workers::tests::flow;
+    use super::*;
+
+    #[test]
+    fn the_column_that_flows_are_sorted_by_is_shown_once() {
+        let table = |sort| ranked(&[flow(1, 5, 500)], "records", Some(&Measure::one(sort).unwrap()));
+        let (sorted, plain) = (table("bpp"), table("bytes"));
+        assert!(sorted.lines().next().unwrap().contains("bpp") && sorted.contains("100.0"), "{sorted}");
+        assert_eq!(plain, ranked(&[flow(1, 5, 500)], "records", None));
+    }
+
+    #[test]
+    fn the_time_of_files_is_that_of_reading() {
+        let (metered, totals) =
+            (Metered { elapsed: std::time::Duration::from_secs(1), ..Metered::default() }, Totals::default());
+        let [read, live] = [true, false].map(|is_read| summary(&metered, &totals, &Ledger::new(), is_read));
+        assert!(read.contains(", read in 1.000 s\n") && !read.contains("/s"), "{read}");
+        assert!(live.contains(" in 1.000 s: 0 frames/s\n"), "{live}");
+    }
 }

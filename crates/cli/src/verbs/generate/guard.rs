@@ -6,8 +6,10 @@ use linerate_backends::REGISTRY;
 use linerate_backends::inventory::{interfaces, is_default_route};
 use linerate_burst::text::quoted;
 use linerate_generate::Rate;
-use linerate_generate::rate::Asked;
+use linerate_generate::packet::SMALLEST;
+use linerate_generate::rate::{Asked, FCS};
 use linerate_port::{Found, Spec};
+use linerate_wire::Link;
 
 /// An Ethernet header with one VLAN tag: what a frame may be longer than the MTU.
 const LINK_OVERHEAD: usize = 18;
@@ -47,6 +49,16 @@ pub fn check_length(found: Option<&Found>, longest: usize) -> anyhow::Result<()>
     Ok(())
 }
 
+/// A note on Ethernet frames below the minimum; `shortest` counts no FCS.
+pub fn note_runts(link: Link, shortest: usize) -> Option<String> {
+    let size = shortest + FCS as usize;
+    (link == Link::Ethernet && size < SMALLEST).then(|| {
+        format!(
+            "runts: frames of {size} bytes with FCS are shorter than the Ethernet minimum of {SMALLEST}; a card may pad or drop them"
+        )
+    })
+}
+
 /// The rate asked for, on the line given or that of the interface.
 pub fn rate_on(asked: Asked, line: Option<f64>, found: Option<&Found>) -> anyhow::Result<Rate> {
     if line.is_some() && asked.on_line(None).is_some() {
@@ -60,4 +72,15 @@ pub fn rate_on(asked: Asked, line: Option<f64>, found: Option<&Found>) -> anyhow
 /// The line rate of an interface, in bits per second, where its driver knows it.
 pub fn line_of(found: Option<&Found>) -> Option<f64> {
     found.and_then(|found| found.speed_mbps).map(|mbps| mbps as f64 * 1e6)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn runts_are_noted_on_ethernet() {
+        assert!(note_runts(Link::Ethernet, 46).is_some_and(|note| note.contains("frames of 50 bytes")));
+        assert_eq!([note_runts(Link::Ethernet, 60), note_runts(Link::RawIp, 46)], [None, None]);
+    }
 }

@@ -9,7 +9,7 @@ use crate::verbs::inputs::is_file;
 use crate::verbs::units::{count, seconds};
 use crate::view::ledger::LedgerJson;
 use crate::view::live::{Live, answer};
-use crate::view::rates::{self, Rates, grouped};
+use crate::view::rates::{self, Rates};
 use crate::view::terminal::{fail, result, result_document, shown};
 use linerate_backends::REGISTRY;
 use linerate_backends::pcap::Recording;
@@ -190,10 +190,10 @@ pub fn summary(pacing: Pacing, replayed: &ReplayReport, is_whole: bool) -> Strin
         }
     }
     if replayed.padded > 0 {
-        text += &format!("  {} frames had been cut and were padded with zeros\n", grouped(replayed.padded));
+        text += &format!("  {} cut in the file, padded with zeros\n", rates::counted(replayed.padded, "frame"));
     }
     if replayed.starved > 0 {
-        text += &format!("  {} times nothing was there to be sent: reading was too slow\n", grouped(replayed.starved));
+        text += &format!("  reading was too slow: nothing to send {}\n", rates::counted(replayed.starved, "time"));
     }
     if replayed.at_once {
         text += WRITTEN_AT_ONCE;

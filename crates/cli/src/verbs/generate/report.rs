@@ -322,7 +322,7 @@ impl Checked {
         let mut text = names.checked(&self.summary, self.rows.clone());
         text += &streams::remarks(&self.interfaces, &self.ledger, &self.summary);
         if self.ledger.lost() > 0 {
-            text += &format!("  the receiving port lost {} frames itself:\n", grouped(self.ledger.lost()));
+            text += &format!("  the receiving port lost {} itself:\n", counted(self.ledger.lost(), "frame"));
             text += &ledger::print(&self.ledger, true, true);
         }
         text

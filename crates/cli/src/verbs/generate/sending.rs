@@ -43,10 +43,15 @@ pub fn run(args: &Args, spec: &Spec, duration: Option<Duration>) -> anyhow::Resu
     };
     let mut set = args.what.set(&around)?;
     set.check().map_err(usage)?;
+    let lengths = || set.streams.iter().flat_map(|stream| &stream.variants).map(|variant| variant.frame.len());
+    let runts = lengths().min().and_then(|shortest| guard::note_runts(set.streams[0].link, shortest));
+    for note in runts.iter().filter(|_| !args.end.show.quiet) {
+        tell(format_args!("{note}\n"));
+    }
+    let longest = lengths().max();
     if let Some(frames) = args.dry_run {
         return waiting(|| dry_run(&set, frames));
     }
-    let longest = set.streams.iter().flat_map(|stream| &stream.variants).map(|variant| variant.frame.len()).max();
     guard::check_length(found.as_ref(), longest.unwrap_or_default())?;
     let check_from = args.check.as_deref().map(Spec::parse).transpose().map_err(usage)?;
     check_take(args.take, &check_from)?;

@@ -1,5 +1,6 @@
 //! What came of a trial.
 
+use crate::view::rates::counted;
 use linerate_engine::check::CheckReport;
 use linerate_engine::replay;
 use linerate_engine::streams::StreamsReport;
@@ -235,13 +236,16 @@ impl Way {
         let Counts { intended, sent, unsent, late, lost, lost_by_tester, .. } = self.counts;
         let behind = self.behind_p99_us.map_or_else(String::new, |us| format!(" (p99 {us:.0} us)"));
         let own = [
-            (unsent as f64 > LIMITED * intended as f64, format!("did not send {unsent} of {intended} frames")),
+            (
+                unsent as f64 > LIMITED * intended as f64,
+                format!("did not send {unsent} of {}", counted(intended, "frame")),
+            ),
             // Those that the device lost may be those that came to it in lumps.
             (
                 lost > 0 && lost <= late || late as f64 > LIMITED_LATE * sent as f64,
                 format!("sent {late} of {sent} packets late{behind}"),
             ),
-            (lost_by_tester > 0, format!("lost {lost_by_tester} frames at its own receiving port")),
+            (lost_by_tester > 0, format!("lost {} at its own receiving port", counted(lost_by_tester, "frame"))),
         ];
         let own: Vec<String> = own.into_iter().filter(|(is, _)| *is).map(|(_, what)| what).collect();
         (!own.is_empty()).then(|| own.join("; "))
@@ -322,6 +326,6 @@ mod tests {
         assert_eq!((account.counts.lost, account.counts.loss_ratio, account.tester), (1000, 0.5, None));
         let account = Account::new(vec![way(1000, 900, 900), way(1000, 1000, 1000)]);
         assert_eq!(account.counts.loss_ratio, 0.05, "what was not sent counts as lost");
-        assert!(account.tester.unwrap().contains("did not send 100 of 1000 frames (a to b)"));
+        assert!(account.tester.unwrap().contains("did not send 100 of 1,000 frames (a to b)"));
     }
 }

@@ -4,6 +4,7 @@ use super::account::{Account, Counts};
 use super::report::Bursts;
 use super::traffic::Frames;
 use super::{Measurement, Sized};
+use crate::view::rates::counted;
 use linerate_generate::Rate;
 use linerate_measure::Ask;
 use linerate_measure::burst::LongestBurst;
@@ -74,7 +75,7 @@ impl Measurement<'_> {
             let Some(account) = self.trial_beside("back-to-back", sized, frames, ask, None)? else { return Ok(None) };
             trials += 1;
             let Counts { unsent, intended, .. } = account.counts;
-            let too_few = || (unsent > 0).then(|| format!("did not send {unsent} of {intended} frames"));
+            let too_few = || (unsent > 0).then(|| format!("did not send {unsent} of {}", counted(intended, "frame")));
             match account.tester.clone().or_else(too_few) {
                 None => return Ok(Some((Ok(account), trials))),
                 Some(fault) if trials > AGAIN => return Ok(Some((Err(fault), trials))),

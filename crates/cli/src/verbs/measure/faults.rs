@@ -94,7 +94,7 @@ fn a_burst_that_the_tester_lost_a_part_of_is_sent_again() {
     assert!(found["bursts"]["trials"].as_u64() > alone["bursts"]["trials"].as_u64());
     let always = tested(|_, sent| (queue(sent), 1, 0), |all, sized| all.bursts(sized));
     let bursts = &always["bursts"];
-    assert!(bursts["mean"].is_null() && bursts["tester"].as_str().unwrap().contains("lost 1 frames"), "{bursts}");
+    assert!(bursts["mean"].is_null() && bursts["tester"].as_str().unwrap().contains("lost 1 frame"), "{bursts}");
     let late = tested(|_, sent| (queue(sent).max(1), 0, sent / 2), |all, sized| all.bursts(sized));
     assert!(late["bursts"]["tester"].as_str().unwrap().contains("packets late"), "{late}");
 }

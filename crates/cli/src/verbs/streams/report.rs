@@ -2,7 +2,7 @@
 
 use super::super::inputs::Inputs;
 use crate::view::ledger::RunJson;
-use crate::view::rates::grouped;
+use crate::view::rates::{counted, grouped, stated};
 use crate::view::table::table;
 use linerate_burst::{Count, Kind, Stage};
 use linerate_engine::{Followed, Received};
@@ -136,16 +136,11 @@ pub(super) fn summary(followed: &Followed, target: Option<&str>) -> String {
         (counts.evicted, "open connections gave way to others (--max-connections)"),
     ] {
         if count > 0 {
-            text += &format!("  {} {what}\n", grouped(count));
+            text += &format!("  {}\n", stated(count, what));
         }
     }
     text += &followed.notes.iter().map(|note| format!("  {note}\n")).collect::<String>();
     text + &longest(&followed.longest)
-}
-
-/// So many of them.
-fn counted(number: u64, what: &str) -> String {
-    format!("{} {what}{}", grouped(number), if number == 1 { "" } else { "s" })
 }
 
 fn longest(streams: &[Summary]) -> String {
