@@ -69,7 +69,8 @@ pub fn counted(number: u64, thing: &str) -> String {
 /// words; a verb after it agrees with it.
 pub fn stated(number: u64, plural: &str) -> String {
     let mut words: Vec<&str> = plural.split(' ').collect();
-    let noun = words.iter().take(2).position(|word| word.len() > 3 && word.ends_with('s')).filter(|_| number == 1);
+    let is_noun = |word: &&str| word.len() > 3 && word.ends_with('s') && !word.contains('_');
+    let noun = words.iter().take(2).position(is_noun).filter(|_| number == 1);
     if let Some(noun) = noun {
         words[noun] = words[noun].trim_end_matches('s');
         if let Some(verb) = words.get_mut(noun + 1) {

@@ -10,7 +10,7 @@ use crate::exit::{Exit, usage};
 use crate::privileges::{READING, read_places};
 use crate::signals::stop_on_signals;
 use crate::view::ledger::LedgerJson;
-use crate::view::rates::{counted, grouped};
+use crate::view::rates::{counted, grouped, stated};
 use crate::view::terminal::{fail, printed, result, result_line, shown, tell};
 use linerate_burst::Ledger;
 use linerate_engine::Stop;
@@ -261,7 +261,7 @@ impl Done {
         if let Some(answer) = &self.answer {
             let told = self.question.measures.iter().filter_map(|measure| {
                 let whole = answer.whole(&answer.totals, measure).filter(|_| measure.has_parts())?;
-                Some(format!("{} {}", grouped(whole), measure.name()))
+                Some(stated(whole, measure.name()))
             });
             text += &format!("  {}\n", told.collect::<Vec<_>>().join(", "));
             if self.question.is_of_groups() && records > 0 {
