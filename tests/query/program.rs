@@ -234,7 +234,7 @@ fn what_cannot_be_meant_is_not_read() {
     assert_eq!(read(&["not bytes > 1M"]), [40, 40, 0, 0, 0, 40]);
     let text = run(&["flows", "--from", &folder, "src", "host", "10.0.0.7"]).good().output;
     assert!(
-        text.contains("1 records of 1 that were read") && text.contains("40 of 40 files, 1 of 40 row groups"),
+        text.contains("1 record of 1 that were read") && text.contains("40 of 40 files, 1 of 40 row groups"),
         "{text}"
     );
 }
