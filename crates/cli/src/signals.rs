@@ -325,7 +325,11 @@ mod tests {
     #[test]
     fn a_thread_that_does_not_stop_is_named_and_the_program_ends() {
         let (release, wait) = channel::<()>();
-        let stuck = Builder::new().name("stands-still".into()).spawn(move || wait.recv()).unwrap();
+        let (start, started) = channel();
+        let stand_still = move || start.send(()).map(|()| wait.recv());
+        let stuck = Builder::new().name("stands-still".into()).spawn(stand_still).unwrap();
+        // A thread names itself.
+        started.recv().unwrap();
         let (said, hear) = channel();
         let (ended, end) = channel();
         watchdog(Duration::ZERO, move |text| _ = said.send(text), move || _ = ended.send(()));

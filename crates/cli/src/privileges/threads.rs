@@ -57,8 +57,11 @@ mod tests {
             return;
         }
         let (ready, wait) = std::sync::mpsc::channel::<()>();
+        let (start, started) = std::sync::mpsc::channel();
         let name = std::thread::Builder::new().name("keeps-rights".into());
-        let other = name.spawn(move || wait.recv()).unwrap();
+        let other = name.spawn(move || start.send(()).map(|()| wait.recv())).unwrap();
+        // A thread names itself.
+        started.recv().unwrap();
         let found = std::thread::spawn(|| {
             let nobody = super::super::Identity::choose(Some("65534"), true).unwrap();
             nobody.become_user(CapabilitySet::empty()).unwrap();
