@@ -368,15 +368,13 @@ fn apply(connection: &mut table::Connection, segment: &Segment<'_>, context: &mu
         connection.sides[from].begin(sequence);
         sequence = sequence.wrapping_add(1);
     }
-    if let Some(acknowledgement) = segment.acknowledgement {
+    // Firewalls and old stacks put anything there when they reset.
+    if let Some(acknowledgement) = segment.acknowledgement.filter(|_| !segment.has(tcp::Flags::RST)) {
         let other = &mut connection.sides[to];
         if segment.has(tcp::Flags::SYN) {
             other.begin_by_answer(acknowledgement);
         }
-        // Firewalls and old stacks put anything there when they reset.
-        if !segment.has(tcp::Flags::RST) {
-            other.acknowledge(acknowledgement);
-        }
+        other.acknowledge(acknowledgement);
     }
     if segment.has(tcp::Flags::RST) {
         if connection.sides[from].may_reset(sequence) {

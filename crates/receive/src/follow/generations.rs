@@ -5,6 +5,7 @@
 //! before stays beside it: whoever goes on is heard, by its numbers.
 
 use super::segment::{Key, Segment};
+use super::side::Side;
 use super::table::{Connection, List, Table};
 use linerate_wire::tcp;
 
@@ -21,8 +22,9 @@ impl Table {
         }
         let Some(before) = predecessor else { return Some(latest) };
         let (one, other) = (self.get(before)?, self.get(latest)?);
-        // Where the one before is open, numbers within its window are its own: its receiver takes them.
-        let is_its_own = one.list != List::Closed && one.is_near(segment);
+        // Where the one before is open, numbers within its window are its own: its receiver takes them. Not if another handshake is complete.
+        let is_replaced = other.is_opened() || (one.distance(segment) > 0 && other.is_completed_by(segment));
+        let is_its_own = one.list != List::Closed && one.is_answered() && !is_replaced && one.is_near(segment);
         let is_before = is_its_own || one.distance(segment) <= other.distance(segment);
         Some(if is_before { before } else { latest })
     }
@@ -46,6 +48,22 @@ impl Connection {
         let [from, to] = [&self.sides[segment.side], &self.sides[1 - segment.side]];
         let is_answer = |acknowledgement| from.is_begun() || to.is_near(acknowledgement);
         from.agrees(segment.sequence) && segment.acknowledgement.is_none_or(is_answer)
+    }
+
+    /// Whether each side has acknowledged what the other side sent. Until then a number may be stale or forged.
+    fn is_answered(&self) -> bool {
+        self.has_sent != [true; 2] || self.sides.iter().all(|side| !side.is_begun() || side.is_heard())
+    }
+
+    /// Whether each side has sent its first number, and each was acknowledged.
+    fn is_opened(&self) -> bool {
+        self.has_sent == [true; 2] && self.sides.iter().all(|side| side.is_begun() && side.is_heard())
+    }
+
+    /// Whether a segment acknowledges the answer to a SYN, with both numbers as they must be.
+    fn is_completed_by(&self, segment: &Segment<'_>) -> bool {
+        let is_begun = self.has_sent == [true; 2] && self.sides.iter().all(Side::is_begun);
+        is_begun && acknowledged(segment).is_some() && self.distance(segment) == 0
     }
 
     /// How far a segment is from where the connection is, by both of its numbers.

@@ -25,7 +25,7 @@ pub(super) const GAP: usize = size_of::<Range<u64>>();
 pub(super) struct Side {
     /// Sequence number of the first byte, once one is known.
     base: Option<u32>,
-    /// Until then, what the other side acknowledged last.
+    /// What the other side acknowledged last.
     heard: Option<u32>,
     pub began: Began,
     ranges: Ranges,
@@ -88,6 +88,11 @@ impl Side {
     /// Whether it is known where it begins.
     pub fn is_begun(&self) -> bool {
         self.base.is_some()
+    }
+
+    /// Whether the other side has acknowledged anything.
+    pub fn is_heard(&self) -> bool {
+        self.heard.is_some()
     }
 
     /// Whether a SYN with this sequence number is that of this stream, or could be.
