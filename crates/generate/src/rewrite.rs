@@ -6,7 +6,7 @@
 //! | rule | where |
 //! |---|---|
 //! | MAC | Ethernet; ARP. One without an old address leaves frames to groups as they are |
-//! | IP | IPv4, IPv6; ARP; the target of neighbour solicitations and advertisements, addresses of redirects; packets that ICMP errors quote |
+//! | IP | IPv4, IPv6; ARP; the target of neighbour solicitations and advertisements, addresses of redirects; packets that ICMP errors and redirects quote |
 //! | port | TCP, UDP, UDP-Lite, SCTP, also of quoted packets; of a fragmented datagram it stands in the first fragment alone |
 //! | TTL | IPv4, IPv6 |
 //! | VLAN | the outermost tag |
@@ -72,6 +72,9 @@ const REDIRECTED: usize = 24;
 /// ICMP messages that quote a packet (RFC 792), behind so many bytes; of ICMPv6 those with the upper bit clear (RFC 4443).
 const ERRORS_V4: [u8; 5] = [3, 4, REDIRECT_V4, 11, 12];
 const QUOTE: usize = 8;
+/// Where options of an ICMPv6 redirect begin, and the one that quotes a packet, behind as many bytes (RFC 4861, section 4.6.3).
+const REDIRECT_OPTIONS: usize = 40;
+const REDIRECTED_HEADER: u8 = 4;
 /// Where ARP says how long addresses are, that hardware addresses begin, and that IPv4 is what is asked for.
 const ARP_FIXED: usize = 8;
 
@@ -118,13 +121,31 @@ fn quote(frame: &[u8], layers: &Layers) -> Option<Range<usize>> {
     let last = layers.as_slice().last()?;
     let start = last.offset as usize;
     let kind = *frame.get(start)?;
+    let end = last.end() as usize + layers.payload(frame).len();
+    if last.protocol == Protocol::Icmpv6 && kind == REDIRECT_V6 {
+        return quote_of_redirect(frame, start + REDIRECT_OPTIONS..end);
+    }
     let is_error = match last.protocol {
         Protocol::Icmp => ERRORS_V4.contains(&kind),
         Protocol::Icmpv6 => kind < 128,
         _ => false,
     };
-    let quote = start + QUOTE..last.end() as usize + layers.payload(frame).len();
-    (is_error && quote.start < quote.end).then_some(quote)
+    (is_error && start + QUOTE < end).then_some(start + QUOTE..end)
+}
+
+/// The packet that one of these options of a redirect quotes.
+fn quote_of_redirect(frame: &[u8], mut options: Range<usize>) -> Option<Range<usize>> {
+    while let [kind, units, ..] = frame.get(options.clone())? {
+        let next = options.start + 8 * usize::from(*units);
+        match *kind {
+            _ if *units == 0 => return None,
+            REDIRECTED_HEADER => {
+                return Some(options.start + QUOTE..next.min(options.end)).filter(|quote| !quote.is_empty());
+            }
+            _ => options.start = next,
+        }
+    }
+    None
 }
 
 /// The headers of a quoted packet, as they lie in the frame. Of its transport header eight bytes may be all there is (RFC 792):

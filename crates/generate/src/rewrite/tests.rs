@@ -370,3 +370,28 @@ fn what_an_icmp_error_quotes_follows() {
     let aged = rewritten(&mut rewriter(&["ttl=77"]), &error_about(&values, shape, 100));
     assert_eq!((aged[22], aged[14 + 20 + 8 + 8]), (77, values.ttl));
 }
+
+/// The packet stands in an option, behind others.
+#[test]
+fn what_an_icmpv6_redirect_quotes_follows() {
+    let values = Values { v6: ["2001:db8::1".parse().unwrap(), "2001:db8::2".parse().unwrap()], ..OUTER };
+    let moved = Values { v6: ["fd00:1::1".parse().unwrap(), "fd00:1::2".parse().unwrap()], ..values };
+    let shape = Shape { is_v6: true, transport: 1, tagged: false, in_tunnel: false };
+    let redirect = |values: &Values, units: u8| {
+        let quote = &build(values, shape, b"hello, world")[14..14 + 56];
+        let addresses = [values.v6[0].octets(), values.v6[1].octets()].concat();
+        let options = [&[2, 1, 2, 0, 0, 0, 0, 1, 4, units, 0, 0, 0, 0, 0, 0], quote].concat();
+        let mut all = headers(values, shape);
+        all.pop();
+        all.push(Box::new(icmpv6::Header { kind: 137, code: 0 }));
+        let all: Vec<&dyn Header> = all.iter().map(|header| &**header).collect();
+        Frame::new(&all, &[&[0; 4], &addresses[..], &options].concat()).to_vec().unwrap()
+    };
+    let rules = ["ip=2001:db8::/32:fd00:1::/32"];
+    for units in [8, 255] {
+        assert_eq!(rewritten(&mut rewriter(&rules), &redirect(&values, units)), redirect(&moved, units));
+    }
+    // An option without a length ends the list.
+    let odd = rewritten(&mut rewriter(&rules), &redirect(&values, 0));
+    assert_ne!(odd, redirect(&moved, 0));
+}
