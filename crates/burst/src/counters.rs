@@ -373,7 +373,7 @@ export_rows! {
     CollectRefused = Collect, Note, "connections_refused";
     /// Messages that came, of IPFIX and NetFlow v9.
     CollectMessages = Collect, Note, "messages";
-    /// Records that are no flows: what exporters tell of themselves, of interfaces, of sampling.
+    /// Records without an IP address, which are no flows: MAC addresses alone, or what exporters tell of themselves.
     CollectOthers = Collect, Note, "other_records";
     /// Messages that are damaged or of another protocol; what stands in front of the damage counts.
     CollectMalformed = Collect, Note, "malformed";

@@ -1,7 +1,8 @@
 //! A record back to a flow, element by element.
 
+mod ends;
+
 use super::collect::Clock;
-use super::column::icmp_request;
 use super::elements::{Meaning, Number, Numbers, scaled};
 use super::own::OWN;
 use super::{said, times};
@@ -202,47 +203,6 @@ impl Record {
         Some(self.flow)
     }
 
-    /// Addresses, of which exporters with one template for both versions of IP leave those of the other one 0, and ports.
-    fn set_ends(&mut self) -> Option<()> {
-        let [of_4, of_6] = [[0, 1], [2, 3]].map(|places| places.map(|place| self.addresses[place].map(|(_, it)| it)));
-        let is_there = |pair: [Option<IpAddr>; 2]| pair.iter().flatten().any(|address| !address.is_unspecified());
-        let is_whole = |pair: [Option<IpAddr>; 2]| pair.iter().all(Option::is_some);
-        let says_6 = self.numbers.of(Number::IpVersion) == 6 || self.numbers.of(Number::EtherType) == 0x86dd;
-        let is_6 = match [of_4, of_6].map(is_there) {
-            [false, true] => true,
-            [true, false] => false,
-            _ if is_whole(of_4) != is_whole(of_6) => is_whole(of_6),
-            _ => says_6,
-        };
-        let (best, rest) = if is_6 { (of_6, of_4) } else { (of_4, of_6) };
-        for (end, (best, rest)) in self.flow.ends.iter_mut().zip(best.into_iter().zip(rest)) {
-            end.address = best.or(rest)?;
-        }
-        for (end, number) in self.flow.ends.iter_mut().zip([Number::SourcePort, Number::DestinationPort]) {
-            end.port = self.numbers.of(number) as u16;
-        }
-        self.flow.protocol = match self.numbers.of(Number::Protocol) {
-            0 => self.implied_protocol(is_6),
-            protocol => protocol as u8,
-        };
-        Some(())
-    }
-
-    /// Some exporters leave the protocol out, as other elements say it.
-    fn implied_protocol(&self, is_6: bool) -> u8 {
-        let ports = [Number::SourcePort, Number::DestinationPort];
-        let has = |rank| ports.iter().any(|number| self.numbers.rank(*number) == rank);
-        let icmp = if is_6 { registry::ICMPV6 } else { registry::ICMP };
-        let is_icmp =
-            |number| self.numbers.of(number) > 0 || self.numbers.has(number) && !self.numbers.has(Number::Protocol);
-        match () {
-            () if has(2) => registry::UDP,
-            () if has(3) => registry::TCP,
-            () if [Number::Icmp4, Number::IcmpType4, Number::Icmp6, Number::IcmpType6].into_iter().any(is_icmp) => icmp,
-            () => 0,
-        }
-    }
-
     fn set_headers(&mut self) {
         let (flow, numbers) = (&mut self.flow, &self.numbers);
         flow.vlans = [(Number::Vlan, Number::PostVlan), (Number::InnerVlan, Number::PostInnerVlan)]
@@ -307,34 +267,6 @@ impl Record {
                 self.tcp().sides[side].isn = some(isn as u32);
             }
         }
-    }
-
-    /// The originator's port is the type of what it sends, the responder's the code.
-    fn set_icmp(&mut self, is_reversed: bool) {
-        let protocol = self.flow.protocol;
-        let of_4 = [Number::Icmp4, Number::IcmpType4, Number::IcmpCode4];
-        let of_6 = [Number::Icmp6, Number::IcmpType6, Number::IcmpCode6];
-        let both = match protocol {
-            registry::ICMP => [of_4, of_6],
-            registry::ICMPV6 => [of_6, of_4],
-            _ => return,
-        };
-        let numbers = &self.numbers;
-        let [source, destination] = self.flow.ends.map(|end| end.port);
-        // Where nothing else says it, NetFlow v9 has it in the port of the destination.
-        let by_port = (source == 0 && destination > 0).then_some(destination.to_be_bytes());
-        let told = both.map(|[whole, kind, code]| match numbers.of(whole) as u16 {
-            0 => [numbers.of(kind) as u8, numbers.of(code) as u8],
-            whole => whole.to_be_bytes(),
-        });
-        let is_told = both.iter().flatten().any(|number| numbers.has(*number));
-        let found = told.into_iter().find(|told| *told != [0; 2]).or(by_port).or(is_told.then_some([0; 2]));
-        let Some([kind, code]) = found else { return };
-        let kind = if is_reversed { icmp_request(protocol, kind) } else { kind };
-        let ports: [u16; 2] = [kind.into(), code.into()];
-        // They are turned with the ends.
-        let ports = if is_reversed { [ports[1], ports[0]] } else { ports };
-        self.flow.ends.iter_mut().zip(ports).for_each(|(end, port)| end.port = port);
     }
 
     /// Where the source is the responder.

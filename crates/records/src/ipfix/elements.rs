@@ -47,6 +47,10 @@ pub(super) enum Number {
     EtherType,
     SourcePort,
     DestinationPort,
+    UdpSource,
+    UdpDestination,
+    TcpSource,
+    TcpDestination,
     Vlan,
     PostVlan,
     InnerVlan,
@@ -116,11 +120,6 @@ impl Numbers {
         self.values[side & 1][number as usize]
     }
 
-    /// The rank of the element that said it; 0 where none did.
-    pub fn rank(&self, number: Number) -> u8 {
-        self.ranks[0][number as usize]
-    }
-
     /// Whether it was there, also as 0.
     pub fn has(&self, number: Number) -> bool {
         self.seen & 1 << number as usize != 0
@@ -162,9 +161,12 @@ const NUMBERS: &[(Number, &[u16])] = &[
     (Number::Protocol, &[4, 193]),
     (Number::IpVersion, &[60]),
     (Number::EtherType, &[256]),
-    // Of UDP and of TCP: the ranks 2 and 3 say the protocol too.
-    (Number::SourcePort, &[7, 180, 182]),
-    (Number::DestinationPort, &[11, 181, 183]),
+    (Number::SourcePort, &[7]),
+    (Number::DestinationPort, &[11]),
+    (Number::UdpSource, &[180]),
+    (Number::UdpDestination, &[181]),
+    (Number::TcpSource, &[182]),
+    (Number::TcpDestination, &[183]),
     (Number::Vlan, &[58, 243]),
     (Number::PostVlan, &[59, 254]),
     (Number::InnerVlan, &[245]),

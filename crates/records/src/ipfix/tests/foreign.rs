@@ -47,7 +47,7 @@ fn record(told: &[Told]) -> Vec<u8> {
 /// The flow that a record of these elements is, with the addresses 10.0.0.1 and 10.0.0.2 unless they have others.
 fn flow(told: &[Told]) -> Flow {
     let ends = [(0, 8, 4, 0x0a00_0001), (0, 12, 4, 0x0a00_0002)];
-    let has_ends = told.iter().any(|(_, element, ..)| matches!(element, 8 | 27 | 44));
+    let has_ends = told.iter().any(|(_, element, ..)| matches!(element, 8 | 27 | 28 | 44));
     let told = if has_ends { told.to_vec() } else { [&ends, told].concat() };
     let mut flows = Vec::new();
     let mut collector = Collector::new(Limits::default(), ENTERPRISE);
@@ -173,6 +173,14 @@ fn of_two_families_the_one_that_is_not_0_counts() {
     assert_eq!(ends(&[&of_4, &of_6, &[(0, 60, 1, 6)]]), ["::11", "::12"]);
     assert_eq!(ends(&[&of_6, &of_4, &[(0, 256, 2, 0x0800)]]), ["10.0.0.1", "10.0.0.2"]);
     assert_eq!(ends(&[&none(of_4), &none(of_6), &[(0, 60, 1, 6)]]), ["::", "::"]);
+    // Where both are told and no version, by the protocol, or that of which more is told.
+    assert_eq!(ends(&[&of_4, &of_6, &[(0, 4, 1, 58)]]), ["::11", "::12"]);
+    assert_eq!(ends(&[&of_6, &[of_4[0], (0, 12, 4, 0)]]), ["::11", "::12"]);
+    assert_eq!(ends(&[&of_6, &of_4, &[(0, 60, 1, 4), (0, 4, 1, 58)]]), ["10.0.0.1", "10.0.0.2"]);
+    // One end alone, as records have it that count by source or by destination.
+    assert_eq!(ends(&[&of_4[..1]]), ["10.0.0.1", "0.0.0.0"]);
+    assert_eq!(ends(&[&of_6[1..], &none(of_4)]), ["::", "::12"]);
+    assert_eq!(ends(&[&of_4[..1], &none(of_6)]), ["10.0.0.1", "0.0.0.0"]);
     // One end of 0 is an address, as of DHCP.
     let dhcp = [(0, 8, 4, 0), (0, 12, 4, 0xffff_ffff)];
     assert_eq!(ends(&[&dhcp, &none(of_6)]), ["0.0.0.0", "255.255.255.255"]);
@@ -201,6 +209,11 @@ fn ports_and_types_are_those_of_any_element_that_says_them() {
         for told in [[&number[..], &none, &pair].concat(), [&pair[..], &none, &number].concat()] {
             assert_eq!(key(&told), (protocol, source, destination), "{told:?}");
         }
+    }
+    // Of the elements of two protocols, those of the record's own.
+    let two = [(0, 180, 2, 1), (0, 181, 2, 2), (0, 182, 2, 3), (0, 183, 2, 0)];
+    for (protocol, ports) in [(6, (3, 0)), (17, (1, 2)), (136, (1, 2))] {
+        assert_eq!(key(&[&[(0, 4, 1, protocol)], &none[..], &two].concat()), (protocol as u8, ports.0, ports.1));
     }
     // All of them in one template, as ASA has them.
     let all: Vec<Told> = (176..184).map(|element| (0, element, 2, if element == 180 { 1000 } else { 0 })).collect();
