@@ -19,7 +19,7 @@ use self::report::CaptureJson;
 use self::selection::SelectionArgs;
 use self::share::ShareArgs;
 use self::trigger::TriggerArgs;
-use super::inputs::{InputArgs, Inputs, Needs, ReceiveArgs, check_output, is_file, span};
+use super::inputs::{InputArgs, Inputs, Needs, ReceiveArgs, check_distinct, check_output, is_file, span};
 use super::ports;
 use super::show::ShowArgs;
 use crate::exit::{Exit, usage};
@@ -250,9 +250,9 @@ impl Args {
         ];
         let there: Vec<Part> = there.into_iter().filter(|(_, is)| *is).map(|(part, _)| part).collect();
         self.parts.check(&there, &inputs)?;
-        for path in self.write.iter().chain(self.beside.written()) {
-            check_output(&inputs.specs, path)?;
-        }
+        let written: Vec<&str> = self.write.iter().chain(self.beside.written()).map(String::as_str).collect();
+        written.iter().try_for_each(|path| check_output(&inputs.specs, path))?;
+        check_distinct(&written)?;
         self.write.as_deref().map(|path| self.format(path)).transpose()?;
         self.beside.check(self.write.as_deref())?;
         let is_zstd = |path: &str| Compression::of_path(path).0 == Some(Compression::Zstd);

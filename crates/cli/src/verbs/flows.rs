@@ -36,7 +36,7 @@ pub(super) use self::text::{so_far, summary};
 
 use self::asking::AskArgs;
 use self::json::SummaryJson;
-use super::inputs::{InputArgs, Needs, ReceiveArgs, check_output};
+use super::inputs::{InputArgs, Needs, ReceiveArgs, check_distinct, check_output};
 use super::show::ShowArgs;
 use crate::exit::{Exit, usage};
 use crate::signals::{reopen_on_hangup, stop_on_signals};
@@ -250,7 +250,8 @@ impl Args {
             return Err(usage("--csv and --write - are both for standard output: write records elsewhere"));
         }
         targets.iter().try_for_each(|target| check_output(specs, target))?;
-        self.meter.check_beside(targets, how, false, listens)
+        self.meter.check_beside(targets, how, false, listens)?;
+        check_distinct(targets)
     }
 }
 

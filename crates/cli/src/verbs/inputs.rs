@@ -3,10 +3,12 @@
 mod any;
 mod collected;
 mod opened;
+mod outputs;
 mod told;
 
 pub(super) use self::collected::{Collected, Held};
 pub(super) use self::opened::check_take;
+pub(super) use self::outputs::{check_distinct, check_output};
 pub use self::told::notes_of;
 use super::habits::Accepted;
 use super::units::count;
@@ -20,8 +22,6 @@ use linerate_burst::LinkType;
 use linerate_engine::{Receive, Received, Selection, Stop, Waiting};
 use linerate_filter::Filter;
 use linerate_port::{RxOptions, RxPort, Spec, Target};
-use std::fs::{Metadata, metadata};
-use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::time::Duration;
 
@@ -296,25 +296,6 @@ pub(super) fn link(spec: &Spec) -> LinkType {
         .innermost(spec)
         .is_ok_and(|(backend, at)| matches!(backend.target, Target::Tunnel) && at.option("mode") != Some("tap"));
     if is_tunnel { LinkType::RAW } else { LinkType::ETHERNET }
-}
-
-/// Refuses to write a file that is read, whatever stands around it (`faulty:`), leads to it, or is only its other name.
-pub(super) fn check_output<'a>(specs: impl IntoIterator<Item = &'a Spec>, written: &str) -> anyhow::Result<()> {
-    let mut files = specs.into_iter().filter_map(|spec| REGISTRY.file(spec));
-    match files.find(|file| is_same_file(file, written)) {
-        Some(file) => Err(usage(format!("{file} is both read and written ({written}): write to another file"))),
-        None => Ok(()),
-    }
-}
-
-/// Whether what is read is the regular file that is written, or the one beside it that it is written to until it is complete.
-/// `-` is standard input, and output.
-fn is_same_file(read: &str, written: &str) -> bool {
-    let look = |path: &str, stream: &str| metadata(if path == "-" { stream } else { path }).ok();
-    let identity = |data: Metadata| data.is_file().then(|| (data.dev(), data.ino()));
-    let Some(read) = look(read, "/dev/stdin").and_then(identity) else { return false };
-    let names = [written.to_owned(), format!("{written}.part")];
-    names.iter().any(|name| look(name, "/dev/stdout").and_then(identity) == Some(read))
 }
 
 #[cfg(test)]

@@ -13,7 +13,7 @@ use linerate_burst::random::draw;
 use linerate_meter::{
     ConnState, Direction, EndReason, ExportedBy, Flow, History, Names, Quality, Side, Tcp, TcpSide, Tunnel, TunnelKind,
 };
-use linerate_wire::{MacAddr, registry};
+use linerate_wire::MacAddr;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
 

@@ -1,0 +1,63 @@
+//! That no file is both read and written, nor written twice.
+
+use crate::exit::usage;
+use linerate_backends::REGISTRY;
+use linerate_port::Spec;
+use std::fs::{Metadata, metadata};
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::path::{Path, PathBuf};
+
+/// Refuses to write a file that is read, whatever stands around it (`faulty:`), leads to it, or is only its other name.
+pub(in crate::verbs) fn check_output<'a>(
+    specs: impl IntoIterator<Item = &'a Spec>,
+    written: &str,
+) -> anyhow::Result<()> {
+    let mut files = specs.into_iter().filter_map(|spec| REGISTRY.file(spec));
+    match files.find(|file| is_same_file(file, written)) {
+        Some(file) => Err(usage(format!("{file} is both read and written ({written}): write to another file"))),
+        None => Ok(()),
+    }
+}
+
+/// Whether what is read is the regular file that is written, or the one beside it that it is written to until it is complete.
+/// `-` is standard input, and output.
+fn is_same_file(read: &str, written: &str) -> bool {
+    let look = |path: &str, stream: &str| metadata(if path == "-" { stream } else { path }).ok();
+    let identity = |data: Metadata| data.is_file().then(|| (data.dev(), data.ino()));
+    let Some(read) = look(read, "/dev/stdin").and_then(identity) else { return false };
+    let names = [written.to_owned(), format!("{written}.part")];
+    names.iter().any(|name| look(name, "/dev/stdout").and_then(identity) == Some(read))
+}
+
+/// Refuses two outputs into one file, by whatever names: one would replace the other, or lie among its bytes.
+pub(in crate::verbs) fn check_distinct(written: &[impl AsRef<str>]) -> anyhow::Result<()> {
+    let written: Vec<&str> = written.iter().map(AsRef::as_ref).collect();
+    for (place, one) in written.iter().enumerate() {
+        let is_same = |other: &&&str| Output::of(one).is_some_and(|output| Some(output) == Output::of(other));
+        if let Some(other) = written[..place].iter().find(is_same) {
+            let other = if other == one { String::new() } else { format!(", also as {other}") };
+            return Err(usage(format!("{one}: named twice{other}; write to another file")));
+        }
+    }
+    Ok(())
+}
+
+/// What a name is of: a file, pipe or socket that is there, or a file in a folder that is not yet.
+#[derive(PartialEq)]
+enum Output {
+    There(u64, u64),
+    New(PathBuf),
+}
+
+impl Output {
+    /// `None` for devices, as /dev/null, which any number may write to, and for what is no file.
+    fn of(path: &str) -> Option<Output> {
+        if let Ok(data) = metadata(if path == "-" { "/dev/stdout" } else { path }) {
+            let kind = data.file_type();
+            return (!kind.is_char_device()).then(|| Output::There(data.dev(), data.ino()));
+        }
+        let path = Path::new(path);
+        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        Some(Output::New(folder.canonicalize().ok()?.join(path.file_name()?)))
+    }
+}
