@@ -230,3 +230,48 @@ fn what_a_file_cannot_tell_is_counted() {
     assert_eq!((notes["time_changed"].as_u64(), notes["file_left_out"].as_u64()), (Some(1), Some(1)), "{notes}");
     run(&["find", &input, "-w", &output]).good().says("time_changed").says("file_left_out");
 }
+
+#[test]
+fn a_search_tells_of_the_first_and_last_times_by_an_index_too() {
+    let scratch = Scratch::new();
+    let (input, output) = (scratch.file("in.pcapng"), scratch.file("out.pcap"));
+    // Of before 1970, and of after 2554.
+    for offset in [-3600i64, 20_000_000_000] {
+        let mut blocks = Blocks::new(true);
+        blocks.section(&[]);
+        let offset = offset.to_be_bytes();
+        blocks.interface(ETHERNET, 0, &[(14, &offset)]);
+        blocks.frame(0, 0, &udp(1, 40), 82, &[]);
+        fs::write(&input, blocks.done()).unwrap();
+        for _ in 0..2 {
+            run(&["find", &input, "-w", &output]).good().says("time_changed");
+            assert_eq!(records::read(&output).len(), 1);
+            run(&["find", &input, "-w", &output, "ip6"]).good().says("time_changed");
+            assert!(records::read(&output).is_empty());
+            run(&["find", &input, "--make-index"]).good();
+        }
+        fs::remove_file(format!("{input}.idx")).unwrap();
+    }
+}
+
+#[test]
+fn nothing_is_written_twice_into_one_file() {
+    let scratch = Scratch::new();
+    let [input, kept, link, other] = ["in.pcap", "kept.csv", "link.csv", "other.csv"].map(|name| scratch.file(name));
+    some(&input, 1_700_000_000, 9);
+    fs::write(&kept, "kept").unwrap();
+    std::os::unix::fs::symlink(&kept, &link).unwrap();
+    let beside = scratch.file("./new.csv");
+    let new = scratch.file("new.csv");
+    for [one, two] in [[&kept, &kept], [&kept, &link], [&link, &kept], [&new, &beside]] {
+        run(&["capture", "-r", &input, "--format", "pcap", "-w", one, "--flows", two])
+            .with_status(2)
+            .says("named twice");
+        run(&["flows", "-r", &input, "-w", one, "-w", two]).with_status(2).says("named twice");
+    }
+    for verb in [&["capture", "-r", &input, "-w", "-", "--flows"][..], &["flows", "-r", &input, "-w", "-", "-w"]] {
+        run(&[verb, &["/dev/stdout"]].concat()).with_status(2).says("named twice");
+    }
+    assert_eq!(fs::read(&kept).unwrap(), b"kept");
+    run(&["capture", "-q", "-r", &input, "--format", "pcap", "-w", &new, "--flows", &other]).good();
+}

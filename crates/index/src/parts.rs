@@ -106,7 +106,9 @@ pub fn choose(
             // It came to the disk before what it is about: what is there of that is read.
             break;
         }
-        let is_chosen = may_hold(&entry)?;
+        // The first and the last time that there are stand for others too: whoever reads the part is told of these.
+        let is_beyond = entry.frames > 0 && (entry.times.0 == Nanos::ZERO || entry.times.1 == Nanos::MAX);
+        let is_chosen = may_hold(&entry)? || is_beyond;
         let is_end = entry.frames == 0 && entry.is(LAST);
         let is_skipped = (entry.is(MARKED) || is_end) && !entry.is(DESCRIBED);
         if is_chosen {

@@ -91,8 +91,8 @@ struct Asked {
     found: Found,
     filter: String,
     from: Nanos,
-    /// Behind the last one.
-    to: Nanos,
+    /// The latest time that is looked for.
+    last: Nanos,
     format: Format,
 }
 
@@ -115,7 +115,7 @@ pub fn run(args: &Args) -> anyhow::Result<Exit> {
     say.others(&asked.found);
     lacking.into_iter().for_each(|what| say.line(&what));
 
-    let mut search = Search::new(&asked.filter, asked.from..=Nanos(asked.to.0 - 1));
+    let mut search = Search::new(&asked.filter, asked.from..=asked.last);
     for path in &asked.found.files {
         search.add(path);
         if stop.is_requested() {
@@ -180,10 +180,14 @@ impl Args {
             text.as_ref().map(parse).transpose()
         };
         let from = time("--from", &self.from)?.unwrap_or(Nanos::ZERO);
-        let to = time("--to", &self.to)?.unwrap_or(Nanos::MAX);
-        if to <= from {
-            return Err(usage("--to is not behind --from: nothing is between them"));
-        }
+        let last = match time("--to", &self.to)? {
+            Some(to) if to <= from => {
+                return Err(usage("--to is not behind --from: nothing is between them"));
+            }
+            Some(to) => Nanos(to.0 - 1),
+            // The latest packets that there can be, too.
+            None => Nanos::MAX,
+        };
         let path = self.write.as_deref().unwrap_or("-");
         let format = match self.format {
             Some(format) => format.of(path)?,
@@ -195,7 +199,7 @@ impl Args {
         if self.make_index && !filter.is_empty() {
             return Err(usage("--make-index searches nothing: leave the filter text out"));
         }
-        Ok(Asked { found, filter, from, to, format })
+        Ok(Asked { found, filter, from, last, format })
     }
 
     /// What frames go to, and its folder.
