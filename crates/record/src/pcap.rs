@@ -54,6 +54,14 @@ pub(crate) struct FileHeader {
     pub fcs: u8,
 }
 
+/// The link type that a file says: raw IP has the numbers 12 and 14 too, which are those of some systems.
+pub(crate) fn link_type(number: u16) -> LinkType {
+    match number {
+        12 | 14 => LinkType::RAW,
+        number => LinkType(number),
+    }
+}
+
 impl FileHeader {
     /// Whether a file that begins like this is a pcap file.
     pub fn is_magic(start: [u8; 4]) -> bool {
@@ -85,7 +93,7 @@ impl FileHeader {
             unit: if magic == MAGIC_NANOS { 1 } else { 1000 },
             lengths,
             snap: order(word(16), swapped),
-            link: LinkType(network as u16),
+            link: link_type(network as u16),
             fcs: if network & HAS_FCS != 0 { (network >> FCS_SHIFT) as u8 * 2 } else { 0 },
         })
     }
@@ -204,6 +212,12 @@ mod tests {
         let mut descs = Vec::with_capacity(4);
         let step = FileHeader::parse(header).unwrap().parse_records(&bytes, &mut 0, &mut descs);
         (step, descs)
+    }
+
+    #[test]
+    fn raw_ip_is_one_link_type_by_any_of_its_numbers() {
+        let link = |network| FileHeader::parse(&header(MAGIC_MICROS, (2, 4), network)).unwrap().link;
+        assert_eq!([12, 14, 101, 228].map(link), [LinkType::RAW, LinkType::RAW, LinkType::RAW, LinkType(228)]);
     }
 
     #[test]

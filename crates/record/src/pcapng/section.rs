@@ -9,7 +9,8 @@ use super::{statistics, tables};
 use crate::error::{Fault, Step};
 use crate::input::LONGEST_RECORD;
 use crate::origin::{Notes, Origin};
-use linerate_burst::{Desc, Interface, LinkType, Nanos, StampSource};
+use crate::pcap::link_type;
+use linerate_burst::{Desc, Interface, Nanos, StampSource};
 use std::sync::Arc;
 
 pub(super) const IF_NAME: u16 = 2;
@@ -266,7 +267,7 @@ impl Section {
         if !are_whole(rest, order) {
             return Err(Fault::damaged("an interface description block with an option longer than it"));
         }
-        let mut interface = Interface::new("", LinkType(link), StampSource::File);
+        let mut interface = Interface::new("", link_type(link), StampSource::File);
         interface.snap = snap;
         let (mut name, mut description) = (String::new(), String::new());
         let (mut resolution, mut offset, mut fcs) = (DEFAULT_RESOLUTION, 0, 0);
