@@ -22,6 +22,7 @@ fn a_file_cut_off_gives_its_complete_frames() {
     let (cut, output) = (scratch.file("cut.pcap"), scratch.file("out.pcap"));
     for at in [whole.len() - 1, whole.len() / 2, 24 + 16 + 5, 24 + 7] {
         std::fs::write(&cut, &whole[..at]).unwrap();
+        let _ = std::fs::remove_file(&output);
         run(&["capture", "-r", &cut, "-w", &output]).with_status(1).says("cut off").says(&cut);
         let complete = records::read(&cut);
         assert_same_frames(&format!("cut at {at}"), &records::read(&output), &complete);

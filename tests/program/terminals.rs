@@ -75,8 +75,8 @@ fn nothing_is_wider_than_the_terminal_and_no_column_is_missing() {
             ],
             &["records", "bytes", "bps", "part", "others", "both of its ends"],
         ),
-        (&["flows", "--from", &stored, "--by", "port", "--sort", "pps"], &["row groups", "packets", "pps", "all"]),
-        (&["flows", "--from", &stored], &["row groups", "bytes back", "seconds"]),
+        (&["flows", "--from", &stored, "--by", "port", "--sort", "pps"], &["row group", "packets", "pps", "all"]),
+        (&["flows", "--from", &stored], &["row group", "bytes back", "seconds"]),
         (
             &["generate", "--to", &mem, "--check", &mem, "-k", "ip/udp", "-c", "1200", "--interval", "1"],
             &["received", "lost", "p99.9", "ipdv"],
