@@ -3,7 +3,7 @@
 //! The first signal asks the run to stop. Those that come within a second are the same request: timeout(1), which sends its
 //! signal to the program and to its group, sends it twice. A second request has the run wait for nobody any more (frames
 //! that are still to come, readers that are slow), and says so; a third one ends the program at once. A run that has not ended
-//! [`GRACE`] after the second request is ended by a watchdog, which reports the threads that still run.
+//! 10 s after the second request is ended by a watchdog, which reports the threads that still run.
 //!
 //! SIGHUP has a run that writes files complete them and go on in new ones of the same names; a run that was started at a terminal
 //! which is gone, and one that writes no files, is asked to stop as by the others.
