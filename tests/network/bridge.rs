@@ -52,7 +52,8 @@ fn a_bridge_learns_before_trials_and_forwards_four_streams_both_ways() {
         assert_reported(&json);
         let flooded = beside(&lab) - before;
         let trials = json["sizes"][0]["trials"].as_array().unwrap();
-        assert_eq!(trials.len(), 2, "{json}");
+        // A trial in which the tester was late is repeated.
+        assert!((2..=8).contains(&trials.len()), "{json}");
         let sent: u64 = trials.iter().map(|trial| number(trial, "sent")).sum();
         assert!(sent > 1000, "{json}");
         match more.contains(&"--learn") {

@@ -130,9 +130,10 @@ fn a_full_disk_costs_neither_the_report_so_far_nor_the_result() {
     let trials = |json: &Value| json["sizes"][0]["trials"].as_array().unwrap().len();
     let (json, text) = (ended.json(), fs::read_to_string(&rescued).unwrap());
     assert_whole(&json);
-    assert_eq!((&json["state"], trials(&json)), (&"done".into(), 12), "{json}");
+    // One in which the tester was late is repeated.
+    assert!(json["state"] == "done" && trials(&json) >= 12, "{json}");
     let kept: Value = serde_json::from_str(&text).unwrap_or_else(|error| panic!("{error}: {text}"));
-    assert!(trials(&kept) > 0 && trials(&kept) < 12 && kept["state"] == "running", "{text}");
+    assert!(trials(&kept) > 0 && trials(&kept) < trials(&json) && kept["state"] == "running", "{text}");
     assert!(ended.errors.ends_with("report.json\n") && !ended.errors.contains(".part"), "{}", ended.errors);
     assert_eq!(ended.errors.matches("is tried again").count(), 1, "said once: {}", ended.errors);
 }

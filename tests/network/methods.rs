@@ -138,7 +138,7 @@ fn the_tests_of_rfc_2544_find_what_the_wire_is() {
     let bursts = &size["bursts"];
     let found = bursts["buffer_frames"].as_f64().unwrap_or(0.0);
     judge((found - 100.0).abs() <= 3.0, &format!("a queue of 100: {bursts}"));
-    assert_eq!(bursts["frames"].as_array().unwrap().len(), 1, "{bursts}");
+    assert_eq!(bursts["frames"].as_array().unwrap().len(), usize::from(bursts["tester"].is_null()), "{bursts}");
     let recovery = &size["recovery"]["runs"][0][0];
     judge(recovery["seconds"].as_f64().unwrap() <= 0.012, &format!("the queue drains in 10 ms: {recovery}"));
     let [html, markdown] = files.map(|file| fs::read_to_string(file).unwrap());
@@ -255,12 +255,9 @@ fn what_is_not_known_is_null_in_a_report() {
     fs::write(&file, service).unwrap();
     let how = ["--settle", "0", "--json"];
     let services = ["--method", "y1564", "--services", &file, "--trial", "0.05", "--performance", "0.1"];
-    let json =
-        run(&[&["measure", "--to", "null:x", "--check", "mem:none"], &services[..], &how].concat()).good().json();
-    assert_adds_up(&json, 1);
-    for row in [&json["services"][0], &json["performance"][0]] {
-        assert!(row["delay_s"].is_null() && row["variation_s"].is_null() && row["verdict"] == "fail", "{row}");
-    }
+    let silent = run(&[&["measure", "--to", "null:x", "--check", "mem:none"], &services[..], &how].concat());
+    let silent = silent.with_status(1).says("nothing arrived at mem:none");
+    assert_eq!(silent.json()["state"], "failed");
     let reset =
         ["--method", "rfc2544", "--short", "--tests", "throughput,reset", "--reset-with", "true", "--repeat", "1"];
     let ends = ["measure", "--to", "mem:reset", "--check", "mem:reset", "--size", "128", "--max", "1kpps"];

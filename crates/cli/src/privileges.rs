@@ -118,8 +118,11 @@ impl Identity {
     /// Changes the user and the capabilities of this thread; returns the capabilities that are left.
     fn become_user(&self, kept: CapabilitySet) -> anyhow::Result<CapabilitySet> {
         set_no_new_privs(true).context("cannot give up privileges (no_new_privs)")?;
-        let kept = capabilities(None).context("cannot read capabilities")?.permitted & kept;
-        if let Some(user) = self.user.as_ref().filter(|_| geteuid().is_root()) {
+        let had = capabilities(None).context("cannot read capabilities")?.permitted;
+        let kept = had & kept;
+        // Root that stays root and has dropped its rights already may not set groups again.
+        let is_done = |user: &&User| user.uid == 0 && !had.contains(CapabilitySet::SETGID);
+        if let Some(user) = self.user.as_ref().filter(|_| geteuid().is_root()).filter(|user| !is_done(user)) {
             let (uid, gid) = (Uid::from_raw(user.uid), Gid::from_raw(user.gid));
             let told = |what: &str| format!("cannot become {}: {what}; -Z root stays root", user.name);
             set_thread_groups(&[gid]).with_context(|| told("supplementary groups cannot be given up"))?;
