@@ -176,7 +176,7 @@ fn what_makes_no_sense_is_refused() {
         (&["-w", "-", "-C", "1MiB"], "standard output is no recording"),
         (&["-w", "/dev/null", "-C", "1MiB"], "/dev/null is no file"),
         (&["-w", &out, "-C", "100"], "say 100MiB, or which unit is meant"),
-        (&["-w", &out, "-C", "5B"], "not a size"),
+        (&["-w", &out, "-C", "5B"], "too small; at least 1KiB"),
         (&["-w", &out, "-C", "2MiB", "--keep-size", "3MiB"], "room for two files"),
         (&["-w", &out, "-G", "0"], "more than 0 seconds"),
         (&["-w", &scratch.file("%Q.pcap"), "-G", "5"], "names of files know %Y"),
@@ -330,6 +330,7 @@ fn left_by(scratch: &Scratch, paths: &[PathBuf], is_for_others: bool, context: &
         if std::fs::metadata(path).unwrap().len() == 0 {
             continue;
         }
+        let _ = std::fs::remove_file(&plain);
         // A reader goes by what is in it, and says where it is cut.
         let ended = run(&["capture", "-q", "-r", path.to_str().unwrap(), "-w", &plain]);
         assert!(is_part(path) || ended.status == 0, "{context}: {} {}", path.display(), ended.errors);

@@ -167,7 +167,6 @@ fn whoever_cannot_be_reached_is_named_with_the_reason() {
     for described in [&["--key", "5"][..], &["--pattern", "none"]] {
         sent(&free, described).with_status(2).says("means nothing without").says("standard input is what is sent");
     }
-    sent(&free, &["--size", "1", "--json", "--interval", "5"]).with_status(2).says("nothing is shown while it runs");
     sent(&free, &["--connections", "2"]).with_status(2).says("standard input");
     // What is to be sent is looked for first.
     sent(&free, &["-r", "/nosuch"]).with_status(1).says("/nosuch: No such file");
@@ -237,7 +236,7 @@ fn a_pipe_that_is_quiet_holds_nobody_up() {
                 (true, false) => "1,000 bytes acknowledged",
                 // What would fill the second one may still come, until the time is over.
                 (false, true) => "2 datagrams with 1,500 bytes",
-                (false, false) => "1 datagrams with 1,000 bytes",
+                (false, false) => "1 datagram with 1,000 bytes",
             };
             ended.good().shows(shown);
             if udp.is_empty() {

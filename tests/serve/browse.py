@@ -93,7 +93,7 @@ def traffic(page):
     page.wait("the end", f"{state % 'web'} === 'stopped'")
     page.wait("no rate", "document.querySelector('tr[data-stream=web]').children[7].textContent === '0'")
     for name in ("web", "dns"):
-        sent, received, lost = (number(page.cell("streams", f"data-stream={name}", column)) for column in (6, 8, 10))
+        sent, received, lost = (number(page.cell("streams", f"data-stream={name}", column)) for column in (6, 9, 11))
         assert sent == received and sent >= 300 and lost == 0, (name, sent, received, lost)
         told(f"{name}: sent {sent}, received {received}, lost {lost}")
 
