@@ -62,7 +62,7 @@ impl Recording {
     /// The file as a port, from its beginning; a pipe from where it is. One port at a time.
     pub fn port(&self) -> Result<RxPort, PortError> {
         let queue = self.queue()?;
-        // Nobody keeps a regular file waiting.
+        // A regular file never makes its reader wait.
         let feed = if queue.wake.is_some() { Feed::others(&RxOptions::default()) } else { Feed::Stored };
         Ok(RxPort::new(self.name.clone(), vec![Box::new(queue)], feed))
     }

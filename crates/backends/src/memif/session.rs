@@ -77,7 +77,7 @@ impl Session {
     }
 }
 
-/// Wakes whoever reads a ring, unless its bell is full: it has not looked since. A hostile peer can have this wait: see
+/// Wakes the reader of a ring, unless its bell is full: it has not looked since. A hostile peer can have this wait: see
 /// [`Ringer`](super::ringer::Ringer).
 pub fn ring_bell(bell: &OwnedFd) {
     let mut polled = [PollFd::new(bell, PollFlags::OUT)];

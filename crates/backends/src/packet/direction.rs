@@ -27,8 +27,8 @@ pub(super) enum Direction {
 }
 
 impl Direction {
-    /// The direction that was asked for. Without `direction=`, both for whoever watches the traffic of the host, as tcpdump shows
-    /// it, and inbound for whoever sends on the interface or answers: a tester does not receive its own frames.
+    /// The direction that was asked for. Without `direction=`, both for ports that watch the traffic of the host, as tcpdump shows
+    /// it, and inbound for ports that send on the interface or answer: a tester does not receive its own frames.
     pub fn read(spec: &Spec, options: &RxOptions) -> Result<Self, PortError> {
         match spec.option("direction") {
             None if options.outgoing => Ok(Direction::InOut),

@@ -43,7 +43,7 @@ struct Joined {
     /// Which file each packet in the block is of that was not consumed.
     sources: VecDeque<usize>,
     newest: Nanos,
-    /// What went wrong first; it is told after the packets of all files.
+    /// The first error; it is reported after the packets of all files.
     failure: Option<PortError>,
     is_at_work: bool,
     is_detached: bool,

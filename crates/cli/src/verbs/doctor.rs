@@ -160,16 +160,23 @@ fn check_unused(port: &Port) -> anyhow::Result<()> {
 
 /// Returns the firewall's rules with their counters, from the programs that are installed; `None` without any.
 fn rules() -> Option<String> {
-    let commands: [&[&str]; 3] = [&["nft", "list", "ruleset"], &["iptables-save", "-c"], &["ip6tables-save", "-c"]];
-    let said = commands.iter().filter_map(|words| {
+    let said = |words: &[&str]| {
         let run = |folder: &str| {
             let mut command = Command::new(format!("{folder}{}", words[0]));
             command.args(&words[1..]).stdin(Stdio::null()).stderr(Stdio::null()).output()
         };
         let output = ["/usr/sbin/", "/sbin/", "/usr/bin/"].iter().find_map(|folder| run(folder).ok())?;
         output.status.success().then(|| String::from_utf8_lossy(&output.stdout).into_owned())
-    });
-    said.reduce(|all, one| all + &one)
+    };
+    // nft lists the rules of iptables too, but for those of its legacy variant.
+    let nft = said(&["nft", "list", "ruleset"]);
+    let tables = if nft.is_some() {
+        ["iptables-legacy-save", "ip6tables-legacy-save"]
+    } else {
+        ["iptables-save", "ip6tables-save"]
+    };
+    let tables = tables.into_iter().filter_map(|program| said(&[program, "-c"]));
+    nft.into_iter().chain(tables).reduce(|all, one| all + &one)
 }
 
 /// Findings are no failure; frames that do not arrive are.
