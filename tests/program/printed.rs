@@ -1,8 +1,8 @@
 //! Where output goes: closed pipes, full disks, terminals that names would play tricks on.
 
 use linerate_burst::text::is_unseen;
-use linerate_tests::support::program::{Ended, linerate, run};
-use linerate_tests::support::{Scratch, frames, records};
+use linerate_tests::support::program::{Ended, launch, linerate, run};
+use linerate_tests::support::{Scratch, frames, records, wait_until};
 use std::fs::{File, OpenOptions};
 use std::io::PipeWriter;
 use std::process::Stdio;
@@ -146,14 +146,24 @@ fn names_play_no_tricks_on_terminals() {
 #[test]
 fn who_converts_a_file_sees_how_much_of_it_is_done() {
     let scratch = Scratch::new();
-    let (input, output) = (scratch.file("in.pcap"), scratch.file("out.pcap.gz"));
-    let to = format!("pcap:{input}");
-    run(&["generate", "-q", "--to", &to, "-k", "ip/udp/payload(random)", "--size", "1500", "-c", "30000"]).good();
-    let errors = run(&["capture", "-r", &input, "-w", &output, "--interval", "0.01"]).good().errors;
+    let to = format!("pcap:{}", scratch.file("in.pcap"));
+    run(&["generate", "-q", "--to", &to, "-k", "ip/udp/payload(random)", "--size", "1500", "-c", "60000"]).good();
+    // The file is larger than the blocks of a capture: while standard output is not read, it cannot be read to its end.
+    let mut running = launch(&["capture", "-r", &to[5..], "-w", "-", "--interval", "0.01"]);
     let percent = |line: &str| line.split(" %").next()?.rsplit(' ').next()?.parse::<u32>().ok();
-    let percents: Vec<u32> = errors.lines().filter(|line| line.contains(" %")).filter_map(percent).collect();
-    assert!(percents.iter().any(|percent| (1..100).contains(percent)) && percents.is_sorted(), "{errors}");
-    assert!(percents.iter().all(|percent| *percent <= 100) && errors.contains(" s left"), "{errors}");
+    let percents = |errors: &str| -> Vec<u32> {
+        errors.lines().filter(|line| line.contains(" %")).filter_map(percent).collect()
+    };
+    let (mut output, errors) = (running.take_output().unwrap(), running.hear());
+    wait_until("a part of the file is reported", || {
+        percents(&errors.lock().unwrap()).iter().any(|percent| (1..100).contains(percent))
+    });
+    std::io::copy(&mut output, &mut std::io::sink()).unwrap();
+    running.end().good();
+    let errors = errors.lock().unwrap();
+    let percents = percents(&errors);
+    assert!(percents.is_sorted() && percents.iter().all(|percent| *percent <= 100), "{errors}");
+    assert!(errors.contains(" s left"), "{errors}");
     // Nobody knows how much a pipe has.
     let text = run(&["capture", "-r", "/dev/null", "--interval", "0.01"]).errors;
     assert!(!text.contains(" %"), "{text}");
