@@ -1,23 +1,25 @@
 # What people type. Each target installs what it needs (as root on Debian; else it says how).
-.PHONY: demo test quiet bench lint fuzz asan loom book build dpdk daq fleet clean install uninstall deb
+.PHONY: demo test quiet bench lint features fuzz asan loom book build dpdk daq fleet clean install uninstall deb
 
 CARGO = cargo
 # Another one is installed, or packed, with LINERATE=...; this one is built where it is missing.
-LINERATE = target/release/linerate
+LINERATE = target/dist/linerate
 # What --version says.
 export LINERATE_COMMIT ?= $(shell git describe --always --dirty 2>/dev/null)
 
 build:
 	@scripts/setup build
-	$(CARGO) build --release --locked
+	$(CARGO) build --profile dist --locked
 
-target/release/linerate:
+target/dist/linerate:
 	$(MAKE) build
 
-# The main job on this machine, with no network card: send, capture, merge, compare.
-demo: build
+# The main job on this machine, with no network card: send, capture, merge, compare. It is built without Parquet, TLS, servers and GPUs.
+demo:
 	@scripts/setup demo
-	$(LINERATE) demo
+	$(CARGO) build --release --locked --no-default-features --features tui
+	target/release/linerate demo
+	@echo "make builds the whole program, target/dist/linerate"
 
 # Formatting, lints, and every test. As root nothing is skipped; else what is skipped is said.
 test:
@@ -50,11 +52,18 @@ lint:
 	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps --locked --quiet
 
+# The program with no feature, and with each alone.
+features:
+	for feature in '' parquet serve cuda tls tui; do \
+		$(CARGO) clippy --locked --package linerate-cli --no-default-features --features "$$feature" -- -D warnings || exit 1; \
+	done
+
 # Our figures, those of peers, and the limits of this machine, in the same run.
 bench: build
 	@scripts/setup bench
 	@scripts/peers
-	$(LINERATE) bench all
+	$(CARGO) build --profile dist --locked --package linerate-bench
+	LINERATE_PROGRAM=$(CURDIR)/$(LINERATE) target/dist/linerate-bench all
 
 # Each fuzz target for FUZZ_SECONDS. It needs a C++ compiler for libFuzzer, and no unstable Rust.
 FUZZ_SECONDS ?= 60

@@ -5,7 +5,7 @@ mod devices;
 
 use linerate_tests::support::dpdk::plugin;
 use linerate_tests::support::frames::sample;
-use linerate_tests::support::program::{Ended, linerate, program, spawn};
+use linerate_tests::support::program::{Ended, bench, linerate, program, spawn};
 use linerate_tests::support::records::{self, Record};
 use linerate_tests::support::wire::Wire;
 use linerate_tests::support::{Scratch, has_tools, may_make_labs, tool, wait_until};
@@ -141,7 +141,10 @@ fn a_run_is_quiet_and_leaves_nothing() {
 #[test]
 fn the_benchmark_has_a_row_for_each_way() {
     let Some(plugin) = plugin() else { return };
-    let rows = run_with(plugin, &["bench", "--quick", "burst", "--dpdk", "--size", "64", "--json"]).good().output;
+    let rows = {
+        let arguments = ["--quick", "burst", "--dpdk", "--size", "64", "--json"];
+        Ended::of(bench(&arguments).env("LINERATE_DPDK", plugin).output().unwrap()).good().output
+    };
     let rows: Vec<serde_json::Value> = rows.lines().map(|row| serde_json::from_str(row).unwrap()).collect();
     let cases = rows.iter().map(|row| row["case"].as_str().unwrap());
     let near: Vec<&str> = cases.filter(|case| !case.starts_with("testpmd") && !case.contains("another node")).collect();
@@ -261,8 +264,8 @@ fn a_benchmark_that_is_killed_leaves_nothing_running() {
     if !has_tools(&["dpdk-testpmd"]) {
         return;
     }
-    let arguments = ["bench", "burst", "--dpdk", "--size", "64", "--ports", "1", "--json"];
-    let bench = spawn(linerate(&arguments).env("LINERATE_DPDK", plugin).stdout(Stdio::null()));
+    let arguments = ["burst", "--dpdk", "--size", "64", "--ports", "1", "--json"];
+    let bench = spawn(bench(&arguments).env("LINERATE_DPDK", plugin).stdout(Stdio::null()));
     let parent = bench.pid().to_string();
     // By its line of /proc/PID/stat: name in brackets, state, parent.
     let is_child = |stat: &str| {

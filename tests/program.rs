@@ -1,5 +1,7 @@
 //! The program as its user runs it, without a network: files, pipes, errors, JSON, exit statuses.
 
+#[path = "program/bench.rs"]
+mod bench;
 #[path = "program/doctor.rs"]
 mod doctor;
 #[path = "program/endings.rs"]

@@ -133,6 +133,7 @@ fn can_run(block: &Block) -> bool {
 fn run(steps: &[Step], uses_plugin: bool) -> (Vec<(String, i32)>, Option<String>) {
     let (scratch, tools) = (Scratch::new(), Scratch::new());
     symlink(program(), tools.file("linerate")).unwrap();
+    symlink(program().with_file_name("linerate-bench"), tools.file("linerate-bench")).unwrap();
     // Root is root already; a signal goes to what it runs, as with the real one.
     std::fs::write(tools.file("sudo"), "#!/bin/sh\nexec \"$@\"\n").unwrap();
     std::fs::set_permissions(tools.file("sudo"), PermissionsExt::from_mode(0o755)).unwrap();

@@ -50,8 +50,6 @@ fn printing(file: &str) -> Vec<Vec<String>> {
         "generate --to pcap:- --replay FILE",
         "demo --memory",
         "demo --memory --json",
-        "bench render --quick",
-        "bench render --quick --json",
     ];
     all.iter().map(|line| line.split(' ').map(|word| word.replace("FILE", file)).collect()).collect()
 }

@@ -4,12 +4,12 @@ use linerate_tests::support::program::{linerate, program};
 use linerate_tests::support::wire::Wire;
 use linerate_tests::support::{Scratch, frames, has_tools, may_make_labs, records, tool};
 use std::net::TcpListener;
-use std::sync::Mutex;
+use std::path::Path;
 
 /// Runs the program with its output and its errors on a terminal of so many columns, and returns what that shows.
-fn in_terminal(columns: u16, arguments: &[&str]) -> String {
+fn in_terminal(columns: u16, program: &Path, arguments: &[&str]) -> String {
     let quoted: Vec<String> = arguments.iter().map(|argument| format!("'{argument}'")).collect();
-    let line = format!("stty cols {columns} rows 40; exec {} {}", program().display(), quoted.join(" "));
+    let line = format!("stty cols {columns} rows 40; exec {} {}", program.display(), quoted.join(" "));
     tool("script", &["-qec", &line, "/dev/null"]).replace('\r', "")
 }
 
@@ -93,14 +93,14 @@ fn nothing_is_wider_than_the_terminal_and_no_column_is_missing() {
     ];
     for (arguments, words) in cases {
         for columns in [80, 200] {
-            assert_fits(arguments, columns, words);
+            assert_fits(program(), arguments, columns, words);
         }
     }
 }
 
 /// Fails if a line is wider than the terminal, or a word is missing.
-fn assert_fits(arguments: &[&str], columns: u16, words: &[&str]) {
-    let text = plain(&in_terminal(columns, arguments));
+pub fn assert_fits(program: &Path, arguments: &[&str], columns: u16, words: &[&str]) {
+    let text = plain(&in_terminal(columns, program, arguments));
     for line in text.lines() {
         let wide = line.chars().count();
         // What cannot be parted, as a path, is left to the terminal.
@@ -112,61 +112,24 @@ fn assert_fits(arguments: &[&str], columns: u16, words: &[&str]) {
     }
 }
 
-/// Verbs that make their own traffic, in their shortest form. Two at a time: they wait more than they work.
 #[test]
-fn demonstration_and_benchmarks_fit_too() {
+fn demonstrations_fit_too() {
     if !has_tools(&["script", "stty"]) {
         return;
     }
     let scratch = Scratch::new();
     let input = scratch.file("in.pcap");
     records::write(&input, &frames::sample());
-    let heads = ["bench", "case", "M frames/s", "ratio", "spread", "medians of up to"];
-    let own_heads = ["super-frames", "payload", "fixed us", "s/GiB", "medians of up to", "published"];
-    let mut cases: Vec<Vec<&str>> =
-        vec![vec!["demo", "--memory", "--replay", &input], vec!["demo", "--memory", "--verbose", "--replay", &input]];
-    let tables = [
-        "dissect",
-        "pcap",
-        "merge",
-        "flows",
-        "flow-files",
-        "query",
-        "export",
-        "hand-over",
-        "check",
-        "memif",
-        "switch",
-        "render",
-        "several",
-    ];
-    cases.extend(tables.map(|table| vec!["bench", "--quick", table]));
-    cases.push(vec!["bench", "--quick", "burst", "--size", "64", "--ports", "1"]);
+    let memory = ["demo", "--memory", "--replay", &input];
+    let mut cases = vec![memory.to_vec(), [&memory[..], &["--verbose"]].concat()];
     if may_make_labs() {
         cases.push(vec!["demo", "--replay", &input]);
-        cases.extend(["capture", "replay", "receive"].map(|table| vec!["bench", "--quick", table]));
-        cases.extend(["generate", "inline", "wire"].map(|table| vec!["bench", "--quick", table, "--size", "64"]));
     }
-    // Tables are drawn in one way, that of receiving in another: a wide terminal is shown one of each.
-    let is_shown = |columns: u16, arguments: &[&str]| {
-        columns == 80 || matches!(arguments, ["demo", ..] | ["bench", .., "dissect" | "receive"])
-    };
-    let all = [80, 200].into_iter().flat_map(|columns| cases.iter().map(move |arguments| (columns, arguments)));
-    let shown = Mutex::new(all.filter(|(columns, arguments)| is_shown(*columns, arguments)));
-    std::thread::scope(|scope| {
-        for _ in 0..2 {
-            scope.spawn(|| {
-                while let Some((columns, arguments)) = { shown.lock().unwrap().next() } {
-                    let words: &[&str] = match arguments[..] {
-                        ["bench", .., "receive"] => &own_heads,
-                        ["bench", ..] => &heads,
-                        _ => &["sent = captured", "equal", "lost", "sent at"],
-                    };
-                    assert_fits(arguments, columns, words);
-                }
-            });
+    for arguments in cases {
+        for columns in [80, 200] {
+            assert_fits(program(), &arguments, columns, &["sent = captured", "equal", "lost", "sent at"]);
         }
-    });
+    }
 }
 
 /// Live views too, which are drawn again: `lost` is what people look at.
@@ -178,7 +141,7 @@ fn what_is_shown_while_a_run_lasts_fits_too() {
     let wire = Wire::new();
     let (port, other) = (wire.port("b", "eth0", "&lanes=2"), wire.port("a", "eth0", ""));
     for columns in [80, 200] {
-        assert_fits(&["doctor", &port, "--verbose"], columns, &["xdp: ", "gro: ", "steering: "]);
+        assert_fits(program(), &["doctor", &port, "--verbose"], columns, &["xdp: ", "gro: ", "steering: "]);
     }
     for (arguments, word) in [
         (&["count", &port, "--interval", "0.2", "-t", "0.7"][..], "lost"),
@@ -188,7 +151,7 @@ fn what_is_shown_while_a_run_lasts_fits_too() {
         (&["inline", &port, &other, "--share", "terminals", "--interval", "0.2", "-t", "0.7", "-v"], "0 lost"),
     ] {
         for columns in [80, 200] {
-            let text = in_terminal(columns, arguments);
+            let text = in_terminal(columns, program(), arguments);
             let shown = plain(&text);
             assert!(shown.contains(word), "{arguments:?} at {columns}:\n{shown}");
             let widest = shown.lines().map(|line| line.chars().count()).max().unwrap_or_default();

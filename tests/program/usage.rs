@@ -27,7 +27,7 @@ fn wrong_usage_ends_with_2_and_says_what_is_wrong() {
         (&["flows", "--from", "ipfix://:99999"], "write it as ipfix://HOST:PORT"),
         (&["count", "-D"], "-D is an option of tcpdump: linerate ports"),
         (&["flows", "-r", "x.pcap", "-C", "1"], "-C is an option of tcpdump: it is of capture"),
-        (&["bench", "dissect", "--size", "64"], "--size means nothing without one of its tables: burst"),
+        (&["bench", "dissect"], "now a program of its own, linerate-bench"),
         (&["capture", "nosuch0", "--count", "10", "tcp"], no_number),
         (&["capture", "--count", "10", "nosuch0"], no_number),
         (&["capture", "-r", "/dev/null", "--count", "10"], no_number),
@@ -177,7 +177,7 @@ fn a_mistake_leaves_the_output_file_alone() {
 #[test]
 fn help_and_version_are_there_for_every_verb() {
     for verb in [
-        "capture", "generate", "lab", "ports", "doctor", "demo", "bench", "wire", "inline", "switch", "inspect", "find",
+        "capture", "generate", "lab", "ports", "doctor", "demo", "wire", "inline", "switch", "inspect", "find",
     ] {
         let help = run(&[verb, "--help"]).good().output;
         assert!(help.contains("Usage: linerate"), "{help}");
@@ -250,7 +250,7 @@ fn without_privileges_the_message_says_what_is_missing() {
 fn examples_of_the_help_can_be_pasted() {
     let verbs = [
         "capture", "count", "flows", "find", "generate", "wire", "inline", "switch", "inspect", "ports", "doctor",
-        "demo", "bench", "lab", "lab up", "top",
+        "demo", "lab", "lab up", "top",
     ];
     for verb in verbs {
         let words: Vec<&str> = verb.split(' ').chain(["--help"]).collect();

@@ -1,8 +1,8 @@
-//! generate into a file, ports, demo, bench.
+//! generate into a file, ports, demo.
 
 use linerate_tests::support::program::{Ended, linerate, run};
 use linerate_tests::support::records::{self, assert_same_frames};
-use linerate_tests::support::{Scratch, frames, has_tools, is_root, may_make_labs, tool};
+use linerate_tests::support::{Scratch, frames, has_tools, tool};
 use serde_json::Value;
 use std::time::Instant;
 
@@ -97,66 +97,4 @@ fn the_demonstration_makes_a_recording_where_there_is_none() {
     let mut command = linerate(&["demo", "--memory"]);
     let ended = Ended::of(command.env_remove("LINERATE_CORPUS").output().unwrap()).good();
     assert!(ended.output.lines().last().unwrap().starts_with("sent = captured, 0 lost"), "{}", ended.output);
-}
-
-#[test]
-fn the_quick_benchmarks_print_a_row_each() {
-    // What else there is runs as tables, in `terminals`.
-    let rows = run(&["bench", "--quick", "--json", "dissect", "merge", "several"]).good().output;
-    assert!(rows.lines().count() >= 20 && rows.contains("a pass for each"), "{rows}");
-    for row in rows.lines() {
-        let row: Value = serde_json::from_str(row).expect("a JSON document a line");
-        assert_eq!(row["schema"], "linerate/bench/1");
-        assert!(row["mpps"].as_f64().unwrap() > 0.0, "{row}");
-    }
-    let rows = run(&["bench", "--quick", "--json", "export"]).good().output;
-    for case in ["ipfix in memory", "jsonl", "csv", "parquet, 2 threads", "parquet to kafka", "parquet to clickhouse"] {
-        assert!(rows.contains(case), "{case}: {rows}");
-    }
-    assert!(rows.lines().all(|row| row.contains(" us of CPU a record")), "{rows}");
-    if is_root() && has_tools(&["tcpdump"]) {
-        let rows = run(&["bench", "--quick", "--json", "capture"]).good().output;
-        assert!(rows.lines().count() >= 9, "{rows}");
-        for row in rows.lines() {
-            let row: Value = serde_json::from_str(row).expect("a JSON document a line");
-            assert!(row["mpps"].as_f64().unwrap() > 0.0 && row["peer_mpps"].as_f64().unwrap() > 0.0, "{row}");
-        }
-        let rows = run(&["bench", "--quick", "--json", "inline", "--size", "64"]).good().output;
-        assert_eq!(rows.lines().count(), 14, "{rows}");
-        for row in rows.lines() {
-            let row: Value = serde_json::from_str(row).expect("a JSON document a line");
-            // Frames of memory in chunks have no time of their own; veth pairs have the bridge beside them.
-            let (name, is_timed) =
-                (row["case"].as_str().unwrap(), row["p50_us"].is_number() && row["p99_us"].is_number());
-            assert!(row["mpps"].as_f64().unwrap() > 0.0 && row["limit_mpps"].as_f64().unwrap() > 0.0, "{row}");
-            assert_eq!(is_timed, !name.starts_with("memory, scattered"), "{row}");
-            assert_eq!(row["peer"] == "Linux bridge", !name.starts_with("memory"), "{row}");
-        }
-    }
-}
-
-#[test]
-fn the_quick_benchmark_of_receiving_has_a_row_for_each_size_and_the_kernel_beside_it() {
-    if !may_make_labs() {
-        return;
-    }
-    let text = run(&["bench", "--quick", "--json", "receive"]).good().output;
-    let rows: Vec<Value> = text.lines().map(|row| serde_json::from_str(row).expect("a JSON document a line")).collect();
-    // Two sizes: of five receivers of super-frames, and of four for each of two MTUs.
-    assert_eq!(rows.len(), 2 * (5 + 4 + 4), "{text}");
-    for row in &rows {
-        assert_eq!((&row["schema"], &row["bench"]), (&Value::from("linerate/bench/1"), &Value::from("receive")));
-        let number = |name: &str| row[name].as_f64().unwrap_or_else(|| panic!("{name}: {row}"));
-        let (payload, l2) = (number("gbps_payload"), number("gbps_l2"));
-        assert!(payload > 0.0 && number("cpu_s_per_gib") >= 0.0, "{row}");
-        // Of each packet: 52 bytes of IPv4 and TCP, and 18 of Ethernet around it.
-        let mtu = number("mtu");
-        assert!((l2 / payload - (mtu + 18.0) / (mtu - 52.0)).abs() < 1e-9, "{row}");
-        let micros = number("chunk") * 8.0 / payload / 1e3;
-        assert!((micros / number("chunk_us") - 1.0).abs() < 1e-9, "{row}");
-        let is_peer = row["case"] == "kernel";
-        assert!(is_peer == row["peer"].is_null() && is_peer == row["ratio"].is_null(), "{row}");
-        assert!(is_peer || number("peer_gbps_payload") * number("ratio") / payload - 1.0 < 1e-9, "{row}");
-        assert!(number("limit_gbps_payload").is_finite() && number("fixed_us").is_finite(), "{row}");
-    }
 }

@@ -1,12 +1,10 @@
-//! Disks that are full, slow, or only measured.
+//! Disks that are full or slow.
 
 use super::{count_by_others, frames_of, many, recorded};
-use linerate_tests::support::program::{launch, program, run, start};
+use linerate_tests::support::program::{program, run, start};
 use linerate_tests::support::wire::Wire;
 use linerate_tests::support::{Scratch, is_root, may_make_labs, records, skip};
-use rustix::process::Signal;
 use std::process::Command;
-use std::time::Duration;
 
 /// A tmpfs of its own that is smaller than what is recorded.
 #[test]
@@ -125,28 +123,4 @@ fn an_output_that_holds_the_capture_up_is_told() {
     reader.unwrap().wait().unwrap();
     assert!(json["lost"].as_u64().unwrap() > 0 && json["balanced"] == true, "{json}");
     assert!(json["events"].to_string().contains("the capture waited"), "{json}");
-}
-
-#[test]
-fn a_disk_is_measured_and_nothing_stays() {
-    let scratch = Scratch::new();
-    let folder = scratch.file("");
-    let words = ["bench", "disk", "--quick", "--folder", &folder];
-    let ended = run(&words).good().shows("page cache").shows("memory that bridges a stall");
-    assert!(ended.output.lines().all(|line| line.chars().count() <= 80), "{}", ended.output);
-    assert!(scratch.names().is_empty(), "{:?}", scratch.names());
-    let lines = run(&[&words[..], &["--json"]].concat()).good().output;
-    for line in lines.lines() {
-        let row: serde_json::Value = serde_json::from_str(line).unwrap();
-        assert!(
-            row["bench"] == "disk" && row["gbytes"].as_f64().unwrap() > 0.0 && row["max_us"].as_f64().is_some(),
-            "{row}"
-        );
-    }
-    // The file has no name from the beginning.
-    let running = launch(&["bench", "disk", "--folder", &folder]);
-    std::thread::sleep(Duration::from_millis(700));
-    running.signal(Signal::TERM);
-    running.end();
-    assert!(scratch.names().is_empty(), "{:?}", scratch.names());
 }

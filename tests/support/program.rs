@@ -26,7 +26,7 @@ pub fn program() -> &'static Path {
         let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
         let built = Command::new(cargo)
             // With a test beside it, features are those of `cargo test --workspace`, and nothing is built twice.
-            .args(["build", "--locked", "--quiet", "--workspace", "--bin", "linerate", "--test", "house"])
+            .args(["build", "--locked", "--quiet", "--workspace", "--bins", "--test", "house"])
             .current_dir(root)
             .status()
             .expect("cargo");
@@ -50,6 +50,13 @@ pub fn linerate<S: AsRef<OsStr>>(arguments: &[S]) -> Command {
     for name in ["SUDO_UID", "SUDO_GID", "DOAS_USER", "PKEXEC_UID"] {
         command.env_remove(name);
     }
+    command
+}
+
+/// The benchmarks, built beside the program.
+pub fn bench<S: AsRef<OsStr>>(arguments: &[S]) -> Command {
+    let mut command = Command::new(program().with_file_name("linerate-bench"));
+    command.args(arguments).env("LINERATE_PROGRAM", program()).stdin(Stdio::null()).stdout(Stdio::piped());
     command
 }
 

@@ -1,6 +1,5 @@
 //! The verbs: one file each.
 
-pub mod bench;
 pub mod capture;
 pub mod count;
 pub mod ctl;
@@ -29,7 +28,7 @@ pub mod serve;
 mod show;
 #[cfg(any(feature = "serve", feature = "tui"))]
 #[cfg_attr(not(all(feature = "serve", feature = "tui")), allow(dead_code, reason = "one side asks, one answers"))]
-mod snapshot;
+pub mod snapshot;
 mod socket;
 pub mod streams;
 pub mod switch;
@@ -38,6 +37,7 @@ pub mod top;
 mod units;
 pub mod wire;
 
+pub use self::joined::{receive_whole, send_as};
 #[cfg(feature = "serve")]
 pub(crate) use self::socket::listen_at;
 
@@ -113,8 +113,6 @@ pub enum Verb {
     Inline(inline::Args),
     /// Decide about the frames of an inline ring by filter text
     Inspect(inspect::Args),
-    /// Measure this program beside its peers and the limits of this machine
-    Bench(bench::Args),
     /// Write a manual page of each verb into a folder
     #[command(hide = true)]
     Man(pages::ManArgs),
@@ -184,8 +182,8 @@ fn listen(_: &ArgMatches) -> anyhow::Result<()> {
 impl Verb {
     /// Whether it is a run that stops on signals, and has a report then.
     fn is_run(&self) -> bool {
-        use Verb::{Bench, Completions, Ctl, Doctor, Lab, Man, Ports};
-        !matches!(self, Ports(_) | Ctl(_) | Doctor(_) | Lab(_) | Bench(_) | Man(_) | Completions(_))
+        use Verb::{Completions, Ctl, Doctor, Lab, Man, Ports};
+        !matches!(self, Ports(_) | Ctl(_) | Doctor(_) | Lab(_) | Man(_) | Completions(_))
     }
 }
 
@@ -225,7 +223,6 @@ fn dispatch(verb: Verb) -> anyhow::Result<Exit> {
         Verb::Switch(args) => switch::run(&args),
         Verb::Inline(args) => inline::run(&args),
         Verb::Inspect(args) => inspect::run(&args),
-        Verb::Bench(args) => bench::run(&args),
         Verb::Man(args) => pages::man(&args),
         Verb::Completions(args) => Ok(pages::completions(&args)),
     }

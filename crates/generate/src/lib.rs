@@ -43,7 +43,7 @@
 //! ```
 //!
 //! The loops are functions of their own that are not inlined: only as arguments are their inputs and outputs known to lie apart
-//! (worth a quarter). Few frames of a layout, as with thousands of streams in turn, are made one by one. `bench render` measures it.
+//! (worth a quarter). Few frames of a layout, as with thousands of streams in turn, are made one by one. `linerate-bench render` measures it.
 //!
 //! # Replay
 //!

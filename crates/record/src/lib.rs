@@ -43,7 +43,7 @@
 //! a file are of the ledger as of the last look (a tenth of a second) before it; those of cards are in the last file.
 //!
 //! `--direct` writes blocks of 1 MiB by `pwrite` with `O_DIRECT`, from the thread of the sinks. There is no io_uring: it has more than
-//! one write on its way, which `bench disk` shows as `direct x4`, by threads. On the disk tried that was no faster than
+//! one write on its way, which `linerate-bench disk` shows as `direct x4`, by threads. On the disk tried that was no faster than
 //! `direct` (1.72 and 2.07 GB/s, 1 GiB in one run), so it would bring nothing. Room is asked for (`fallocate`) in front of a block, so a full disk says so
 //! before frames are taken. LZ4 is `lz4_flex` (blocks) with frames of our own
 //! around them, so that a file can be ended behind any piece; `twox-hash` is what it and Parquet sum with.

@@ -4,7 +4,7 @@
 //! them by time and writes one file. Then the file is compared, frame by frame, with what was sent.
 
 mod compare;
-pub(super) mod stage;
+pub mod stage;
 mod workplace;
 
 use self::compare::{Compared, Expected, compare};

@@ -7,7 +7,7 @@ mod hosts;
 pub mod replay;
 mod report;
 mod screen;
-pub(super) mod sending;
+pub mod sending;
 #[cfg(feature = "tui")]
 mod table;
 mod what;

@@ -112,6 +112,9 @@ fn plainly(reason: &str) -> Option<&'static str> {
 }
 
 fn no_command(name: &str) -> anyhow::Error {
+    if name == "bench" {
+        return usage("bench: now a program of its own, linerate-bench (make bench builds and runs it)");
+    }
     let usual = COMMANDS.iter().find(|(names, _)| names.contains(&name)).map(|(_, meant)| (*meant).to_owned());
     let meant = usual.or_else(|| {
         let program = command();
@@ -179,10 +182,10 @@ mod tests {
             ("x capture -tttt -r f", "-tttt is an option of tcpdump: times"),
             ("x capture -y EN10MB eth0", "-y is an option of tcpdump"),
             ("x capture --wrte f eth0", "--wrte: no such option (did you mean --write?); linerate capture --help"),
-            ("x bench --size x", "--size <BYTES>: invalid value \"x\"; expected a whole number"),
             ("x merge a", "merge: no such command (did you mean linerate capture?)"),
             ("x print a", "print: no such command (did you mean linerate capture --print?)"),
             ("x captrue a", "captrue: no such command (did you mean linerate capture?)"),
+            ("x bench", "bench: now a program of its own, linerate-bench (make bench builds and runs it)"),
             ("x nosuch", "nosuch: no such command; linerate --help"),
         ] {
             assert!(said(line).starts_with(text), "{line}: {}", said(line));

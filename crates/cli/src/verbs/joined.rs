@@ -88,7 +88,7 @@ impl JoinArgs {
 }
 
 /// Opens an end to receive from: frames come out at the other one as they were on the wire.
-pub(super) fn receive_whole(from: &Spec, faults: &Faults, no_faults: bool) -> Result<RxPort, PortError> {
+pub fn receive_whole(from: &Spec, faults: &Faults, no_faults: bool) -> Result<RxPort, PortError> {
     // One lane keeps the order of frames, and gives each a number that the faults can go by.
     let options = RxOptions { promiscuous: true, lanes: 1, paused: true, ..RxOptions::default() };
     let mut from = from.clone();
@@ -104,7 +104,7 @@ pub(super) fn receive_whole(from: &Spec, faults: &Faults, no_faults: bool) -> Re
 }
 
 /// Opens an end to send to what comes at the other one.
-pub(super) fn send_as(to: &Spec, from: &Spec) -> Result<TxPort, PortError> {
+pub fn send_as(to: &Spec, from: &Spec) -> Result<TxPort, PortError> {
     open_tx(&REGISTRY.for_sending(to)?, &TxOptions { link: link(from), ..TxOptions::default() })
 }
 

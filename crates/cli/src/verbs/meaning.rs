@@ -158,8 +158,6 @@ const RULES: &[Rule] = &[
     ),
     rule("streams", &["form"], OneOf(&["follow"]), "no conversation is shown"),
     rule("streams", &["gaps", "max_files"], OneOf(&["write"]), "no file is written"),
-    rule("bench", &["rounds"], Beside::None(&["quick"]), "--quick is one round of each"),
-    rule("bench", &["no_reader", "copy_threads"], Beside::None(&["dpdk"]), "one core is measured, and nobody reads"),
     rule("doctor", &["command"], OneOf(&["fix"]), "nothing is mended meanwhile"),
     rule("doctor", &["yes"], OneOf(&["fix", "self_test"]), "nothing is changed, and nothing sent"),
     rule("demo", &["verbose"], Beside::None(&["json"]), "the document has no ledgers"),
@@ -299,7 +297,6 @@ mod tests {
             ("x capture y --flows f --slice l4", "--slice means nothing beside --flows without --write or --share"),
             ("x capture y --level tcp", "--level means nothing without --flows"),
             ("x demo --json -v", "--verbose means nothing beside --json"),
-            ("x bench --quick --rounds 3", "--rounds means nothing beside --quick"),
         ] {
             assert!(said(line).starts_with(text), "{line}: {}", said(line));
         }

@@ -1,6 +1,6 @@
 //! `linerate receive`: streams received in user space, into frames of memory.
 
-pub(super) mod device;
+pub mod device;
 pub mod options;
 mod probe;
 pub mod report;

@@ -82,6 +82,7 @@ impl ShowArgs {
     }
 
     /// Whether counters are to be told.
+    #[cfg(feature = "parquet")]
     pub fn has_metrics(&self) -> bool {
         self.metrics.is_given()
     }

@@ -85,15 +85,17 @@ impl Stage {
     }
 }
 
-/// What is replayed.
-pub(in crate::verbs) struct Recording {
+/// A capture file to replay.
+#[derive(Debug)]
+pub struct Recording {
+    /// Path of the file.
     pub path: PathBuf,
-    /// What it is, for the user.
+    /// Where it came from, as text for the user.
     pub origin: String,
 }
 
 /// The recording asked for, the real one of the corpus, or one made in `workplace`.
-pub(in crate::verbs) fn recording(asked: Option<&Path>, workplace: &Path) -> anyhow::Result<Recording> {
+pub fn recording(asked: Option<&Path>, workplace: &Path) -> anyhow::Result<Recording> {
     found(asked).map_or_else(|| made(workplace.join("made.pcap")), Ok)
 }
 

@@ -67,7 +67,7 @@ fn disk(machine: &Machine) -> Option<Finding> {
         ),
         Some(_) => Finding::ok(
             format!("{kind} on a disk without turning parts (scheduler {scheduler})"),
-            "linerate bench says how fast this machine writes files",
+            "linerate-bench says how fast this machine writes files",
         ),
         None => Finding::note(
             format!(

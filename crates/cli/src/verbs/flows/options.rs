@@ -270,6 +270,7 @@ impl MeterArgs {
     }
 
     /// The same of stored records.
+    #[cfg(feature = "parquet")]
     pub fn readers(&self) -> anyhow::Result<usize> {
         let all = std::thread::available_parallelism().map_or(1, |all| all.get().min(linerate_query::WHOLE_THREADS));
         if self.workers.is_some() { self.workers() } else { Ok(all) }

@@ -1,0 +1,165 @@
+//! The benchmarks, in their shortest form: each table has its rows, and fits a terminal.
+
+use super::terminals::assert_fits;
+use linerate_tests::support::program::{Ended, Running, bench, spawn};
+use linerate_tests::support::{Scratch, has_tools, is_root, may_make_labs, wait_until};
+use rustix::process::Signal;
+use serde_json::Value;
+use std::sync::Mutex;
+
+fn run(arguments: &[&str]) -> Ended {
+    Ended::of(bench(arguments).output().expect("linerate-bench"))
+}
+
+fn launch(arguments: &[&str]) -> Running {
+    spawn(&mut bench(arguments))
+}
+
+#[test]
+fn options_of_other_tables_are_refused() {
+    let cases: [(&[&str], &str); 3] = [
+        (&["dissect", "--size", "64"], "--size means nothing without one of its tables: burst"),
+        (&["render", "--quick", "--rounds", "3"], "--quick runs one round"),
+        (&["burst", "--dpdk", "--no-reader"], "--dpdk measures one core without a reader"),
+    ];
+    for (arguments, text) in cases {
+        run(arguments).with_status(2).says(text);
+    }
+}
+
+#[test]
+fn the_quick_benchmarks_print_a_row_each() {
+    // What else there is runs as tables, in `terminals`.
+    let rows = run(&["--quick", "--json", "dissect", "merge", "several"]).good().output;
+    assert!(rows.lines().count() >= 20 && rows.contains("a pass for each"), "{rows}");
+    for row in rows.lines() {
+        let row: Value = serde_json::from_str(row).expect("a JSON document a line");
+        assert_eq!(row["schema"], "linerate/bench/1");
+        assert!(row["mpps"].as_f64().unwrap() > 0.0, "{row}");
+    }
+    let rows = run(&["--quick", "--json", "export"]).good().output;
+    for case in ["ipfix in memory", "jsonl", "csv", "parquet, 2 threads", "parquet to kafka", "parquet to clickhouse"] {
+        assert!(rows.contains(case), "{case}: {rows}");
+    }
+    assert!(rows.lines().all(|row| row.contains(" us of CPU a record")), "{rows}");
+    if is_root() && has_tools(&["tcpdump"]) {
+        let rows = run(&["--quick", "--json", "capture"]).good().output;
+        assert!(rows.lines().count() >= 9, "{rows}");
+        for row in rows.lines() {
+            let row: Value = serde_json::from_str(row).expect("a JSON document a line");
+            assert!(row["mpps"].as_f64().unwrap() > 0.0 && row["peer_mpps"].as_f64().unwrap() > 0.0, "{row}");
+        }
+        let rows = run(&["--quick", "--json", "inline", "--size", "64"]).good().output;
+        assert_eq!(rows.lines().count(), 14, "{rows}");
+        for row in rows.lines() {
+            let row: Value = serde_json::from_str(row).expect("a JSON document a line");
+            // Frames of memory in chunks have no time of their own; veth pairs have the bridge beside them.
+            let (name, is_timed) =
+                (row["case"].as_str().unwrap(), row["p50_us"].is_number() && row["p99_us"].is_number());
+            assert!(row["mpps"].as_f64().unwrap() > 0.0 && row["limit_mpps"].as_f64().unwrap() > 0.0, "{row}");
+            assert_eq!(is_timed, !name.starts_with("memory, scattered"), "{row}");
+            assert_eq!(row["peer"] == "Linux bridge", !name.starts_with("memory"), "{row}");
+        }
+    }
+}
+
+#[test]
+fn the_quick_benchmark_of_receiving_has_a_row_for_each_size_and_the_kernel_beside_it() {
+    if !may_make_labs() {
+        return;
+    }
+    let text = run(&["--quick", "--json", "receive"]).good().output;
+    let rows: Vec<Value> = text.lines().map(|row| serde_json::from_str(row).expect("a JSON document a line")).collect();
+    // Two sizes: of five receivers of super-frames, and of four for each of two MTUs.
+    assert_eq!(rows.len(), 2 * (5 + 4 + 4), "{text}");
+    for row in &rows {
+        assert_eq!((&row["schema"], &row["bench"]), (&Value::from("linerate/bench/1"), &Value::from("receive")));
+        let number = |name: &str| row[name].as_f64().unwrap_or_else(|| panic!("{name}: {row}"));
+        let (payload, l2) = (number("gbps_payload"), number("gbps_l2"));
+        assert!(payload > 0.0 && number("cpu_s_per_gib") >= 0.0, "{row}");
+        // Of each packet: 52 bytes of IPv4 and TCP, and 18 of Ethernet around it.
+        let mtu = number("mtu");
+        assert!((l2 / payload - (mtu + 18.0) / (mtu - 52.0)).abs() < 1e-9, "{row}");
+        let micros = number("chunk") * 8.0 / payload / 1e3;
+        assert!((micros / number("chunk_us") - 1.0).abs() < 1e-9, "{row}");
+        let is_peer = row["case"] == "kernel";
+        assert!(is_peer == row["peer"].is_null() && is_peer == row["ratio"].is_null(), "{row}");
+        assert!(is_peer || number("peer_gbps_payload") * number("ratio") / payload - 1.0 < 1e-9, "{row}");
+        assert!(number("limit_gbps_payload").is_finite() && number("fixed_us").is_finite(), "{row}");
+    }
+}
+
+#[test]
+fn a_disk_is_measured_and_nothing_stays() {
+    let scratch = Scratch::new();
+    let folder = scratch.file("");
+    let words = ["disk", "--quick", "--folder", &folder];
+    let ended = run(&words).good().shows("page cache").shows("memory that bridges a stall");
+    assert!(ended.output.lines().all(|line| line.chars().count() <= 80), "{}", ended.output);
+    assert!(scratch.names().is_empty(), "{:?}", scratch.names());
+    let lines = run(&[&words[..], &["--json"]].concat()).good().output;
+    for line in lines.lines() {
+        let row: serde_json::Value = serde_json::from_str(line).unwrap();
+        assert!(
+            row["bench"] == "disk" && row["gbytes"].as_f64().unwrap() > 0.0 && row["max_us"].as_f64().is_some(),
+            "{row}"
+        );
+    }
+    // The file has no name from the beginning.
+    let running = launch(&["disk", "--folder", &folder]);
+    let files = format!("/proc/{}/fd", running.pid());
+    let is_written = |file: std::io::Result<std::fs::DirEntry>| {
+        let target = file.and_then(|file| std::fs::read_link(file.path()));
+        target.is_ok_and(|target| target.starts_with(&folder) && target.to_string_lossy().ends_with("(deleted)"))
+    };
+    wait_until("the file is written", || std::fs::read_dir(&files).is_ok_and(|mut files| files.any(is_written)));
+    running.signal(Signal::TERM);
+    running.end();
+    assert!(scratch.names().is_empty(), "{:?}", scratch.names());
+}
+
+/// Two at a time: they wait more than they work. Tables are drawn in one way, that of receiving in another: a wide terminal is shown one
+/// of each.
+#[test]
+fn tables_fit_a_terminal() {
+    if !has_tools(&["script", "stty"]) {
+        return;
+    }
+    let heads = ["bench", "case", "M frames/s", "ratio", "spread", "medians of up to"];
+    let own_heads = ["super-frames", "payload", "fixed us", "s/GiB", "medians of up to", "published"];
+    let tables = [
+        "dissect",
+        "pcap",
+        "merge",
+        "flows",
+        "flow-files",
+        "query",
+        "export",
+        "hand-over",
+        "check",
+        "memif",
+        "switch",
+        "render",
+        "several",
+    ];
+    let mut cases: Vec<Vec<&str>> = tables.map(|table| vec!["--quick", table]).to_vec();
+    cases.push(vec!["--quick", "burst", "--size", "64", "--ports", "1"]);
+    if may_make_labs() {
+        cases.extend(["capture", "replay", "receive"].map(|table| vec!["--quick", table]));
+        cases.extend(["generate", "inline", "wire"].map(|table| vec!["--quick", table, "--size", "64"]));
+    }
+    let program = bench::<&str>(&[]).get_program().to_owned();
+    let all = [80, 200].into_iter().flat_map(|columns| cases.iter().map(move |arguments| (columns, arguments)));
+    let shown =
+        Mutex::new(all.filter(|(columns, arguments)| *columns == 80 || matches!(arguments[1], "dissect" | "receive")));
+    std::thread::scope(|scope| {
+        for _ in 0..2 {
+            scope.spawn(|| {
+                while let Some((columns, arguments)) = { shown.lock().unwrap().next() } {
+                    let words: &[&str] = if arguments[1] == "receive" { &own_heads } else { &heads };
+                    assert_fits(program.as_ref(), arguments, columns, words);
+                }
+            });
+        }
+    });
+}
