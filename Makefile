@@ -43,7 +43,7 @@ fleet: build
 # What only a machine that does nothing else can judge: waits of milliseconds, no loss at full speed.
 quiet: build
 	@scripts/setup test
-	LINERATE_QUIET=1 LINERATE_PROGRAM=$(CURDIR)/$(LINERATE) $(CARGO) test --workspace --locked --test flows --test generate --test inline --test live --test memif --test network --test share -- --test-threads=1
+	LINERATE_QUIET=1 LINERATE_PROGRAM=$(CURDIR)/$(LINERATE) $(CARGO) test --workspace --locked --test offline --test online -- --test-threads=1 flows:: generate:: inline:: live:: memif:: network:: share::
 
 # Lints that need nothing but cargo.
 lint:

@@ -3,25 +3,18 @@
 //! Every three headers of which each can carry the next stand in some frame, behind the shortest way to the first and
 //! in front of the shortest way from the last to a header that carries nothing more.
 
-#[path = "layers/compare.rs"]
-mod compare;
-#[path = "built/graph.rs"]
 mod graph;
-#[path = "layers/names.rs"]
-mod names;
 #[path = "../crates/wire/tests/samples/mod.rs"]
 mod samples;
-#[path = "layers/tshark.rs"]
-mod tshark;
 
-use compare::{compare, describe};
+use crate::layers::compare::{compare, describe};
+use crate::layers::tshark::{Found, LAYERS, Tshark, parse, pcap};
 use graph::Graph;
 use linerate::wire::build::{Frame, Header};
 use linerate::wire::{Layers, Link, Protocol, dissect};
 use linerate_tests::support::has_tools;
 use samples::{Sample, payload, samples};
 use std::collections::BTreeSet;
-use tshark::{Found, LAYERS, Tshark, parse, pcap};
 
 /// The field of tshark that says whether a checksum is right.
 const CHECKSUMS: [&str; 10] = [

@@ -1,11 +1,9 @@
 //! Records as files: what is written is what was metered, other programs read it, and no failure costs more than it must.
 
-mod columns {
-    mod back;
-    mod crash;
-    mod forms;
-    mod named;
-    mod places;
-    mod queries;
-    mod rows;
-}
+mod back;
+mod crash;
+mod forms;
+mod named;
+mod places;
+mod queries;
+mod rows;

@@ -16,45 +16,25 @@
 //! - `dpdk`: the suite over devices of DPDK, and what only those have;
 //! - `errors`: what a user is told.
 
-#[path = "conformance/backends.rs"]
 mod backends;
-#[path = "conformance/checks.rs"]
 mod checks;
-#[path = "conformance/counted.rs"]
 mod counted;
-#[path = "conformance/dpdk.rs"]
 mod dpdk;
-#[path = "conformance/errors.rs"]
 mod errors;
-#[path = "conformance/faulty.rs"]
 mod faulty;
-#[path = "conformance/frames.rs"]
 mod frames;
-#[path = "conformance/held.rs"]
 mod held;
-#[path = "conformance/links.rs"]
 mod links;
-#[path = "conformance/memif.rs"]
 mod memif;
-#[path = "conformance/memory.rs"]
 mod memory;
-#[path = "conformance/model.rs"]
 mod model;
-#[path = "conformance/offloads.rs"]
 mod offloads;
-#[path = "conformance/rings.rs"]
 mod rings;
-#[path = "conformance/shm.rs"]
 mod shm;
-#[path = "conformance/tun.rs"]
 mod tun;
-#[path = "conformance/tunnels.rs"]
 mod tunnels;
-#[path = "conformance/vlan.rs"]
 mod vlan;
-#[path = "conformance/wire.rs"]
 mod wire;
-#[path = "conformance/xdp.rs"]
 mod xdp;
 
 use backends::{Fifo, FileWire, Harness, MemWire, Veth};

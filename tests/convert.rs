@@ -1,9 +1,7 @@
 //! `capture --from FILE --write FILE` as a converter between all formats that are read and written, beside
 //! what `tshark` and `capinfos` say of both sides.
 
-#[path = "convert/generated.rs"]
-mod generated;
-#[path = "convert/outputs.rs"]
+pub mod generated;
 mod outputs;
 
 use generated::everything;

@@ -1,10 +1,7 @@
 //! `linerate count` as its user runs it: files, live ports, what it prints, how it ends.
 
-#[path = "count/files.rs"]
 mod files;
-#[path = "count/live.rs"]
 mod live;
-#[path = "count/names.rs"]
 mod names;
 
 use linerate_tests::support::program::Ended;

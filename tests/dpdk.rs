@@ -1,6 +1,5 @@
 //! The program and the plugin for DPDK: absent, broken, and at work; in `devices`, with each device that DPDK makes itself.
 
-#[path = "dpdk/devices.rs"]
 mod devices;
 
 use linerate_tests::support::dpdk::plugin;

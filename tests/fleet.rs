@@ -3,12 +3,10 @@
 //! What happens to records when processes die in the middle of anything is tried a thousand times in the tests of `linerate-records`
 //! (`export/ship/tests.rs`), with the same broker and database; here processes are really killed. `scripts/fleet` does it with those of others.
 
-#[path = "fleet/broker.rs"]
-#[allow(dead_code, reason = "others use the rest")]
-mod broker;
-#[path = "fleet/store.rs"]
-#[allow(dead_code, reason = "others use the rest")]
-mod store;
+#[allow(dead_code, reason = "tests of records use the rest")]
+pub mod broker;
+#[allow(dead_code, reason = "tests of records use the rest")]
+pub mod store;
 
 use broker::{Broker, Message};
 use linerate_tests::support::program::{Ended, linerate, program, run, spawn};

@@ -1,14 +1,9 @@
 //! `linerate streams`: byte for byte the streams that tshark and tcpflow find, and a naive model; files, records, conversations, ends.
 
-#[path = "follow/agreement.rs"]
 mod agreement;
-#[path = "follow/ends.rs"]
 mod ends;
-#[path = "follow/naive.rs"]
 mod naive;
-#[path = "follow/outputs.rs"]
 mod outputs;
-#[path = "follow/traffic.rs"]
 mod traffic;
 
 use linerate_tests::support::Scratch;

@@ -10,23 +10,13 @@
 //! - `told`: what streams are told while they run;
 //! - `endings`: what is refused, and what is told when a run ends early.
 
-#[path = "generate/at_once.rs"]
 mod at_once;
-#[path = "generate/checked.rs"]
 mod checked;
-#[path = "generate/counts.rs"]
 mod counts;
-#[path = "generate/endings.rs"]
 mod endings;
-#[path = "generate/lost.rs"]
 mod lost;
-#[path = "generate/options.rs"]
 mod options;
-#[path = "generate/paths.rs"]
 mod paths;
-#[path = "generate/receivers.rs"]
 mod receivers;
-#[path = "generate/stage.rs"]
 mod stage;
-#[path = "generate/told.rs"]
 mod told;

@@ -52,7 +52,7 @@ const UNSAFE_FILES: &[&str] = &[
 ];
 
 /// Which crate may use which: the arrows of ARCHITECTURE.md.
-const ARROWS: [(&str, &[&str]); 26] = [
+const ARROWS: [(&str, &[&str]); 27] = [
     ("wire", &[]),
     ("burst", &[]),
     ("filter", &[]),
@@ -92,6 +92,13 @@ const ARROWS: [(&str, &[&str]); 26] = [
         &[
             "backends", "burst", "device", "engine", "filter", "generate", "index", "lab", "measure", "merge", "meter",
             "port", "print", "query", "receive", "record", "records", "serve", "share", "switch", "wire",
+        ],
+    ),
+    (
+        "bench",
+        &[
+            "backends", "burst", "cli", "device", "engine", "generate", "lab", "merge", "meter", "port", "print",
+            "query", "receive", "record", "records", "share", "switch", "wire",
         ],
     ),
 ];

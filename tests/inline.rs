@@ -1,16 +1,10 @@
 //! Frames sent on from where they lie, with verdicts, through the receive loop, in memory; and with an engine that is another process.
 
-#[path = "inline/answers.rs"]
 mod answers;
-#[path = "inline/daq.rs"]
 mod daq;
-#[path = "inline/engine.rs"]
 mod engine;
-#[path = "inline/holds.rs"]
 mod holds;
-#[path = "inline/lanes.rs"]
 mod lanes;
-#[path = "inline/shares.rs"]
 mod shares;
 
 use linerate_backends::{open_rx, open_tx};

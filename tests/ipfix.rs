@@ -7,15 +7,10 @@
 //! - `live`: what is said while records come and go;
 //! - `taken`: what others sent becomes the same flows.
 
-#[path = "ipfix/keys.rs"]
 mod keys;
-#[path = "ipfix/live.rs"]
 mod live;
-#[path = "ipfix/sent.rs"]
 mod sent;
-#[path = "ipfix/taken.rs"]
 mod taken;
-#[path = "ipfix/text.rs"]
 mod text;
 
 use linerate_tests::support::corpus;

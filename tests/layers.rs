@@ -9,16 +9,11 @@
 //!
 //! The corpus is found through `LINERATE_CORPUS`; without it, or without tshark, the test says that it is skipped.
 
-#[path = "layers/compare.rs"]
-mod compare;
-#[path = "layers/differences.rs"]
+pub mod compare;
 mod differences;
-#[path = "layers/frames.rs"]
-mod frames;
-#[path = "layers/names.rs"]
-mod names;
-#[path = "layers/tshark.rs"]
-mod tshark;
+pub mod frames;
+pub mod names;
+pub mod tshark;
 
 use compare::{compare, describe};
 use differences::{ROWS, Row};

@@ -5,13 +5,8 @@
 //! - `told`: what streams are told while they run;
 //! - `program`: `generate` on such a port.
 
-#[path = "live/arrivals.rs"]
 mod arrivals;
-#[path = "live/control.rs"]
 mod control;
-#[path = "live/program.rs"]
 mod program;
-#[path = "live/stage.rs"]
 mod stage;
-#[path = "live/told.rs"]
 mod told;

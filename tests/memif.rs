@@ -9,23 +9,14 @@
 //! - `program`: the program at both ends;
 //! - `dpdk`: `dpdk-testpmd` at the other end; `ovs`: Open vSwitch with DPDK between two of ours.
 
-#[path = "memif/dpdk.rs"]
 mod dpdk;
-#[path = "memif/ends.rs"]
 mod ends;
-#[path = "memif/faulty.rs"]
 mod faulty;
-#[path = "memif/hostile.rs"]
 mod hostile;
-#[path = "memif/ids.rs"]
 mod ids;
-#[path = "memif/making.rs"]
 mod making;
-#[path = "memif/ovs.rs"]
 mod ovs;
-#[path = "memif/peer.rs"]
 mod peer;
-#[path = "memif/program.rs"]
 mod program;
 
 /// Whoever needs a processor for itself has this alone; what is judged by how fast a peer is has it together with others.

@@ -4,23 +4,21 @@
 //! `LINERATE_MUTANTS=20000` makes so many of them (2,000), and takes every capture of the corpus through every command;
 //! `LINERATE_MUTANTS_SEED` (1) makes others; `LINERATE_MUTANT=77` takes number 77 alone through every command.
 
-mod mutants {
-    pub mod change;
-    pub mod commands;
-    pub mod dice;
-    pub mod limits;
-    pub mod pieces;
-    pub mod seeds;
-    pub mod wrap;
-}
+pub mod change;
+pub mod commands;
+pub mod dice;
+pub mod limits;
+pub mod pieces;
+pub mod seeds;
+pub mod wrap;
 
+use self::change::mutant;
+use self::commands::{ALONE, Command, TOGETHER};
+use self::dice::Dice;
+use self::limits::{Ended, MEMORY_KIB, SECONDS};
+use self::seeds::{Seed, captures, seeds};
 use linerate_tests::support::Scratch;
 use linerate_tests::support::program::program;
-use mutants::change::mutant;
-use mutants::commands::{ALONE, Command, TOGETHER};
-use mutants::dice::Dice;
-use mutants::limits::{Ended, MEMORY_KIB, SECONDS};
-use mutants::seeds::{Seed, captures, seeds};
 use std::fs;
 use std::io::Write;
 use std::path::{Path, PathBuf};

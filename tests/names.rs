@@ -3,11 +3,8 @@
 //! By conversation (its ports): the first server name, the first question of DNS and the addresses of its answer, the first host, method and status of HTTP, the lines of
 //! SSH. Where we differ, and why, stands in [`DIFFERENCES`]. The corpus is found through `LINERATE_CORPUS`.
 
-#[path = "names/differences.rs"]
 mod differences;
-#[path = "names/resolved.rs"]
 mod resolved;
-#[path = "names/tshark.rs"]
 mod tshark;
 
 use differences::DIFFERENCES;

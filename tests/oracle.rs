@@ -6,25 +6,17 @@
 //! - `compare`: a script played to both; `differences`: those that there may be;
 //! - `clauses`, `random`: the scripts.
 
-#[path = "oracle/clauses.rs"]
 mod clauses;
-#[path = "oracle/compare.rs"]
 mod compare;
-#[path = "oracle/differences.rs"]
 mod differences;
-#[path = "oracle/kernel.rs"]
 mod kernel;
 #[allow(dead_code, reason = "it is that of the tests of the endpoint, which use all of it")]
 #[path = "../crates/receive/tests/tcp/memory.rs"]
 mod memory;
-#[path = "oracle/ours.rs"]
 mod ours;
 #[allow(dead_code, reason = "it is that of the tests of the endpoint, which use all of it")]
 #[path = "../crates/receive/tests/tcp/peer.rs"]
 mod peer;
-#[path = "oracle/random.rs"]
 mod random;
-#[path = "oracle/said.rs"]
 mod said;
-#[path = "oracle/script.rs"]
 mod script;

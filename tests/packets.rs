@@ -3,21 +3,11 @@
 //!
 //! The corpus is found through `LINERATE_CORPUS`; without it, or without tshark, the tests say that they are skipped.
 
-#[allow(dead_code)] // what others compare layers by
-#[path = "layers/frames.rs"]
-mod frames;
-#[allow(dead_code)] // what others compare layers by
-#[path = "layers/names.rs"]
-mod names;
-#[allow(dead_code)]
-#[path = "layers/tshark.rs"]
-mod tshark;
-
-use frames::batches;
+use crate::layers::frames::batches;
+use crate::layers::tshark::{MOST_BYTES, Tshark, pcap};
 use linerate::generate::packet::{Setup, Sizes, express, frames as made};
 use linerate::wire::named::Kind;
 use linerate_tests::support::{corpus, has_tools};
-use tshark::{MOST_BYTES, Tshark, pcap};
 
 /// Frames of the corpus that are expressed in headers, at least, in percent; others are `raw(...)`.
 const AT_LEAST: usize = 95;

@@ -5,11 +5,7 @@
 //! - `program`: `capture --print`, its options, and how it ends;
 //! - `live`: of interfaces, as frames come.
 
-#[path = "printing/agreement.rs"]
 mod agreement;
-#[path = "printing/golden.rs"]
 mod golden;
-#[path = "printing/live.rs"]
 mod live;
-#[path = "printing/program.rs"]
 mod program;

@@ -9,19 +9,11 @@
 //! - `device`: frames in memory of a device;
 //! - `stage`: the hosts.
 
-#[path = "receive/attackers.rs"]
 mod attackers;
-#[path = "receive/clients.rs"]
 mod clients;
-#[path = "receive/device.rs"]
 mod device;
-#[path = "receive/faults.rs"]
 mod faults;
-#[path = "receive/many.rs"]
 mod many;
-#[path = "receive/ports.rs"]
 mod ports;
-#[path = "receive/ring.rs"]
 mod ring;
-#[path = "receive/stage.rs"]
 mod stage;

@@ -1,10 +1,8 @@
 //! Recordings as their user runs them: files one after the other, killed, filled up, beside all else that a capture does.
 //!
-//! `LINERATE_KILLS=500 cargo test --workspace --test recording killed` kills so many; 28 otherwise.
+//! `LINERATE_KILLS=500 cargo test --workspace --test online recording::killed` kills so many; 28 otherwise.
 
-#[path = "recording/disk.rs"]
 mod disk;
-#[path = "recording/trigger.rs"]
 mod trigger;
 
 use linerate_tests::support::program::{linerate, run, spawn};

@@ -10,29 +10,16 @@
 //! - `many`, `methods`, `replay`, `sequence`: pages of streams, measurements, recordings, streams one after the other;
 //! - `stage`: a server on the two ends of a wire, and requests as bytes.
 
-#[path = "serve/clients.rs"]
 mod clients;
-#[path = "serve/described.rs"]
 mod described;
-#[path = "serve/devices.rs"]
 mod devices;
-#[path = "serve/flip.rs"]
 mod flip;
-#[path = "serve/hostile.rs"]
 mod hostile;
-#[path = "serve/many.rs"]
 mod many;
-#[path = "serve/methods.rs"]
 mod methods;
-#[path = "serve/own.rs"]
 mod own;
-#[path = "serve/page.rs"]
 mod page;
-#[path = "serve/replay.rs"]
 mod replay;
-#[path = "serve/sent.rs"]
 mod sent;
-#[path = "serve/sequence.rs"]
 mod sequence;
-#[path = "serve/stage.rs"]
 mod stage;

@@ -5,17 +5,10 @@
 //! - `inspected`: rules that have an engine decide, between ports in memory; `engines`: the same between hosts, with engines that are killed;
 //! - `program`: the verb, on files, in namespaces, and while it is changed; `replaced`: while all of its rules are.
 
-#[path = "switch/compare.rs"]
 mod compare;
-#[path = "switch/engines.rs"]
 mod engines;
-#[path = "switch/inspected.rs"]
 mod inspected;
-#[path = "switch/ovs.rs"]
 mod ovs;
-#[path = "switch/program.rs"]
 mod program;
-#[path = "switch/random.rs"]
 mod random;
-#[path = "switch/replaced.rs"]
 mod replaced;

@@ -1,13 +1,7 @@
 //! What leaves and comes over TLS: by the real program, beside OpenSSL at the other end, with certificates of a CA of the test.
 
-#[path = "fleet/broker.rs"]
-#[allow(dead_code, reason = "others use the rest")]
-mod broker;
-#[path = "fleet/store.rs"]
-#[allow(dead_code, reason = "others use the rest")]
-mod store;
-
-use broker::Broker;
+use crate::fleet::broker::Broker;
+use crate::fleet::store::Store;
 use linerate_tests::support::program::{Running, linerate, run, spawn};
 use linerate_tests::support::wire::Wire;
 use linerate_tests::support::{Scratch, corpus, has_tools, may_make_labs, wait_until};
@@ -17,7 +11,6 @@ use std::net::{TcpListener, TcpStream};
 use std::os::unix::fs::PermissionsExt;
 use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex};
-use store::Store;
 
 /// Certificates, and the path of each.
 fn certificates() -> Option<Scratch> {
@@ -159,7 +152,7 @@ fn an_exporter_speaks_with_whom_it_believes_alone() {
 fn a_broker_and_a_database_are_reached_by_tls_with_a_password() {
     let (Some(scratch), Some(capture)) = (certificates(), corpus("real-mix.pcap")) else { return };
     let capture = capture.to_str().unwrap();
-    let store = Store::start(|| store::Mood::Good);
+    let store = Store::start(|| crate::fleet::store::Mood::Good);
     let (_relay, port) = relay(&scratch, "good", store.port);
     let [spool, secret, wrong] = ["spool", "secret", "wrong"].map(|name| scratch.file(name));
     std::fs::write(&secret, "to be kept\n").unwrap();
@@ -185,7 +178,7 @@ fn a_broker_and_a_database_are_reached_by_tls_with_a_password() {
     let untrusted = files(&scratch, Some("self"), None);
     drop(send(&database, &format!("end=60,password={secret}"), &untrusted).with_status(1).says("signed by nobody"));
     // The broker says its own address, at which it speaks no TLS: that relay stands at the same port of another address.
-    let broker = Broker::start("t", 2, |_| broker::Mood::Good);
+    let broker = Broker::start("t", 2, |_| crate::fleet::broker::Mood::Good);
     broker.sign_in("bob", "to be kept");
     let (_relay, port) = relay(&scratch, "good", broker.port);
     broker.advertise(port);

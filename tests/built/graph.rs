@@ -1,6 +1,6 @@
 //! Every way to put headers behind each other.
 
-use crate::samples::{Sample, can_carry};
+use crate::built::samples::{Sample, can_carry};
 use linerate::wire::{Link, Protocol, Role};
 use std::collections::{BTreeSet, VecDeque};
 

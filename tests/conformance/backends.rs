@@ -1,6 +1,6 @@
 //! How each backend is opened at both ends, and what it can do.
 
-use crate::wire::Wire;
+use crate::conformance::wire::Wire;
 use linerate_backends::{open_rx, open_tx};
 use linerate_lab::{Link, Plan, TemporaryLab};
 use linerate_port::{RxOptions, RxPort, Spec, TxOptions, TxPort};

@@ -1,8 +1,8 @@
 //! The checks that run against every backend.
 
-use crate::backends::Harness;
-use crate::frames::{CUSTOMER, Frame, SERVICE, assert_all_arrived, frame, frames, origin, tagged};
-use crate::wire::{Outcome, PATIENCE, PAUSE, Receiver, Wire, add, block_of};
+use crate::conformance::backends::Harness;
+use crate::conformance::frames::{CUSTOMER, Frame, SERVICE, assert_all_arrived, frame, frames, origin, tagged};
+use crate::conformance::wire::{Outcome, PATIENCE, PAUSE, Receiver, Wire, add, block_of};
 use linerate_burst::Kind;
 use linerate_burst::{Count, Desc, Flags, Horizon, Ledger, LinkType, Stage};
 use linerate_engine::clock::now;

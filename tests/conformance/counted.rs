@@ -1,8 +1,8 @@
 //! XDP programs that leave frames to the host too, and those that only count them.
 
-use crate::backends::{Veth, receive, transmit};
-use crate::frames::{CUSTOMER, SERVICE, assert_all_arrived, frames, tagged};
-use crate::wire::{PATIENCE, PAUSE, Receiver, Wire};
+use crate::conformance::backends::{Veth, receive, transmit};
+use crate::conformance::frames::{CUSTOMER, SERVICE, assert_all_arrived, frames, tagged};
+use crate::conformance::wire::{PATIENCE, PAUSE, Receiver, Wire};
 use linerate_backends::open_rx;
 use linerate_burst::{Count, Horizon, Ledger, Sizes};
 use linerate_engine::clock::now;
@@ -51,7 +51,7 @@ fn a_program_counts_the_frames_of_each_queue_and_shows_none() {
             let mut tx = transmit(&veth.sender("left"), queues as usize);
             let sent: Vec<_> = (0..queues).map(|queue| frames(queue as u8, 1000 + 10 * queue, &lengths)).collect();
             for (queue, frames) in tx.queues.iter_mut().zip(&sent) {
-                crate::wire::send_all(queue.as_mut(), frames);
+                crate::conformance::wire::send_all(queue.as_mut(), frames);
             }
             drain(&mut port);
             let mut ledger = Ledger::new();
@@ -116,7 +116,7 @@ fn a_tag_that_the_driver_has_taken_out_counts() {
         return;
     }
     let mut tx = transmit(&format!("packet:eth0?netns={}", host("left")), 1);
-    crate::wire::send_all(tx.queues[0].as_mut(), &sent);
+    crate::conformance::wire::send_all(tx.queues[0].as_mut(), &sent);
     let deadline = Instant::now() + PATIENCE;
     let mut frames = || {
         let _ = port.queues[0].fill(now()).unwrap();

@@ -1,11 +1,11 @@
 //! `dpdk:`: the suite over rings of DPDK, and what only its devices have.
 
-use crate::backends::{Can, Folder, Harness, receive, transmit, unique};
-use crate::checks::run;
-use crate::errors::assert_refused;
-use crate::faulty::run_faulty;
-use crate::frames::{assert_all_arrived, frame, frames};
-use crate::wire::{PATIENCE, PAUSE, Receiver, Wire, block_of, send_all};
+use crate::conformance::backends::{Can, Folder, Harness, receive, transmit, unique};
+use crate::conformance::checks::run;
+use crate::conformance::errors::assert_refused;
+use crate::conformance::faulty::run_faulty;
+use crate::conformance::frames::{assert_all_arrived, frame, frames};
+use crate::conformance::wire::{PATIENCE, PAUSE, Receiver, Wire, block_of, send_all};
 use linerate_burst::{Count, Flags, Horizon, Ledger, StampSource};
 use linerate_engine::clock::now;
 use linerate_port::{RxOptions, RxPort};

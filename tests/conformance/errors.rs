@@ -1,8 +1,8 @@
 //! What a user is told when a port cannot be opened or read: what failed, where, and what to do.
 
-use crate::backends::{Folder, Harness, MemWire, Veth, receive, transmit, unique};
-use crate::frames::frames;
-use crate::wire::send_all;
+use crate::conformance::backends::{Folder, Harness, MemWire, Veth, receive, transmit, unique};
+use crate::conformance::frames::frames;
+use crate::conformance::wire::send_all;
 use linerate_backends::{open_rx, open_tx};
 use linerate_engine::clock::now;
 use linerate_port::{PortError, RxOptions, Spec, TxOptions};

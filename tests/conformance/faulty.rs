@@ -1,11 +1,11 @@
 //! Any backend behind a faulty wire: with faults that are all zero it passes the suite, with others it does exactly
 //! what the model says.
 
-use crate::backends::{Can, Fifo, FileWire, Harness, MemWire, Veth, receive, transmit};
-use crate::checks::run;
-use crate::frames::{Frame, frames, origin};
-use crate::model::{self, Expected, expect};
-use crate::wire::{Outcome, PATIENCE, Receiver, Wire, block_of, send_all};
+use crate::conformance::backends::{Can, Fifo, FileWire, Harness, MemWire, Veth, receive, transmit};
+use crate::conformance::checks::run;
+use crate::conformance::frames::{Frame, frames, origin};
+use crate::conformance::model::{self, Expected, expect};
+use crate::conformance::wire::{Outcome, PATIENCE, Receiver, Wire, block_of, send_all};
 use linerate_backends::faulty::{Faults, receive_through, send_through};
 use linerate_burst::{Count, Desc, Horizon, Kind, Ledger, Nanos, Stage};
 use linerate_engine::clock::now;
@@ -330,7 +330,7 @@ fn faults_and_options_of_the_port_are_told_apart() {
         ("faulty:nosuch:x?drop=1%", &["no backend \"nosuch\""]),
         ("faulty:mem:?drop=1%", &["which port"]),
     ] {
-        crate::errors::assert_refused(text, false, parts);
-        crate::errors::assert_refused(text, true, parts);
+        crate::conformance::errors::assert_refused(text, false, parts);
+        crate::conformance::errors::assert_refused(text, true, parts);
     }
 }

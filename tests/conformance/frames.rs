@@ -1,6 +1,6 @@
 //! Frames that say who sent them, and the check that each arrived once, whole and in order.
 
-use crate::wire::Got;
+use crate::conformance::wire::Got;
 use linerate_burst::Nanos;
 use std::collections::HashMap;
 

@@ -1,8 +1,8 @@
 //! Frames that are held out of order, changed, and sent on from where they lie: what a port promises that can do it.
 
-use crate::backends::{Veth, receive, transmit, unique};
-use crate::frames::{Frame, frames, origin};
-use crate::wire::{PATIENCE, block_of};
+use crate::conformance::backends::{Veth, receive, transmit, unique};
+use crate::conformance::frames::{Frame, frames, origin};
+use crate::conformance::wire::{PATIENCE, block_of};
 use linerate_burst::{Count, Ledger};
 use linerate_engine::clock::now;
 use linerate_port::{Held, RxOptions, RxQueue, TxQueue};
@@ -132,7 +132,7 @@ fn wait(queue: &mut dyn RxQueue) -> usize {
             return shown;
         }
         assert!(Instant::now() < deadline, "nothing comes");
-        std::thread::sleep(crate::wire::PAUSE);
+        std::thread::sleep(crate::conformance::wire::PAUSE);
     }
 }
 

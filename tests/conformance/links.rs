@@ -1,8 +1,8 @@
 //! Interfaces that go down, come back and are removed, and frames that cannot be sent.
 
-use crate::backends::{Harness, Veth};
-use crate::frames::{Frame, frame, frames, origin};
-use crate::wire::{PATIENCE, PAUSE, Wire, block_of};
+use crate::conformance::backends::{Harness, Veth};
+use crate::conformance::frames::{Frame, frame, frames, origin};
+use crate::conformance::wire::{PATIENCE, PAUSE, Wire, block_of};
 use linerate_burst::{Count, Horizon, Ledger};
 use linerate_engine::clock::now;
 use linerate_port::{PortError, RxOptions, RxQueue};

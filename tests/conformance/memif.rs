@@ -1,10 +1,10 @@
 //! `memif:`: the suite over both roles, rings of all shapes, and what a user is told.
 
-use crate::backends::{Can, Harness, receive, transmit, unique};
-use crate::checks::run;
-use crate::errors::assert_refused;
-use crate::faulty::run_faulty;
-use crate::wire::Wire;
+use crate::conformance::backends::{Can, Harness, receive, transmit, unique};
+use crate::conformance::checks::run;
+use crate::conformance::errors::assert_refused;
+use crate::conformance::faulty::run_faulty;
+use crate::conformance::wire::Wire;
 use linerate_engine::clock::now;
 use linerate_port::{RxOptions, RxPort, TxPort};
 use std::time::Duration;

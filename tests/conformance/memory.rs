@@ -1,8 +1,8 @@
 //! What only `mem:` has: several senders of one name.
 
-use crate::backends::{receive, transmit, unique};
-use crate::frames::frames;
-use crate::wire::{Receiver, block_of};
+use crate::conformance::backends::{receive, transmit, unique};
+use crate::conformance::frames::frames;
+use crate::conformance::wire::{Receiver, block_of};
 use linerate_burst::{Ledger, Nanos};
 use linerate_port::RxOptions;
 

@@ -1,8 +1,8 @@
 //! Frames as the kernel's own stack makes them: checksums left to hardware, super-frames, own frames.
 
-use crate::backends::{Harness, Veth, receive, transmit};
-use crate::frames::{assert_all_arrived, frames};
-use crate::wire::{Got, PATIENCE, Receiver, Wire};
+use crate::conformance::backends::{Harness, Veth, receive, transmit};
+use crate::conformance::frames::{assert_all_arrived, frames};
+use crate::conformance::wire::{Got, PATIENCE, Receiver, Wire};
 use linerate_burst::{Count, Flags, Ledger};
 use linerate_engine::{Counting, Receive, Selection};
 use linerate_lab::within;

@@ -1,8 +1,8 @@
 //! A ring that is full, lanes under load, and options of the ring.
 
-use crate::backends::{Harness, Veth, receive, transmit};
-use crate::frames::{assert_all_arrived, frames};
-use crate::wire::{PATIENCE, Receiver, send_all};
+use crate::conformance::backends::{Harness, Veth, receive, transmit};
+use crate::conformance::frames::{assert_all_arrived, frames};
+use crate::conformance::wire::{PATIENCE, Receiver, send_all};
 use linerate_burst::{Count, Flags, Ledger};
 use linerate_port::RxOptions;
 use rustix::thread::{CpuSet, sched_setaffinity};
@@ -105,7 +105,8 @@ fn horizons_hold_under_load() {
 fn the_default_ring_takes_the_longest_frames() {
     let Some(veth) = Veth::up(1, None) else { return };
     let text = veth.receiver("right", "").split('&').next().unwrap().to_owned();
-    let wire = crate::wire::Wire::live(transmit(&veth.sender("left"), 1), receive(&text, &RxOptions::default()));
+    let wire =
+        crate::conformance::wire::Wire::live(transmit(&veth.sender("left"), 1), receive(&text, &RxOptions::default()));
     let sent = [frames(0, 200, &[65_549, 60, 21_942])];
     let outcome = wire.exchange(&sent);
     assert_all_arrived(veth.name(), &sent, &outcome.got);

@@ -1,11 +1,11 @@
 //! `shm:`: the suite over a ring whose writer is made here, and what only a ring has.
 
-use crate::backends::{Can, Harness, receive, unique};
-use crate::checks::run;
-use crate::errors::assert_refused;
-use crate::faulty::run_faulty;
-use crate::frames::{assert_all_arrived, frames};
-use crate::wire::{Wire, block_of, send_all};
+use crate::conformance::backends::{Can, Harness, receive, unique};
+use crate::conformance::checks::run;
+use crate::conformance::errors::assert_refused;
+use crate::conformance::faulty::run_faulty;
+use crate::conformance::frames::{assert_all_arrived, frames};
+use crate::conformance::wire::{Wire, block_of, send_all};
 use linerate_burst::{
     Burst, Committed, Count, Desc, Horizon, Interface, Ledger, LinkType, MAX_FRAME, Nanos, Stage, StampSource,
 };

@@ -1,11 +1,11 @@
 //! `tun:`: the suite over an interface that is made here, with Ethernet frames, and what only IP packets have: a host at the
 //! other end.
 
-use crate::backends::{Can, Harness, Veth, receive, transmit, unique};
-use crate::checks::run;
-use crate::errors::assert_refused;
-use crate::faulty::run_faulty;
-use crate::wire::{PATIENCE, Wire};
+use crate::conformance::backends::{Can, Harness, Veth, receive, transmit, unique};
+use crate::conformance::checks::run;
+use crate::conformance::errors::assert_refused;
+use crate::conformance::faulty::run_faulty;
+use crate::conformance::wire::{PATIENCE, Wire};
 use linerate_backends::{open_rx, open_tx};
 use linerate_burst::{Block, Count, Desc, Flags, Horizon, Ledger, LinkType, Nanos};
 use linerate_engine::clock::now;

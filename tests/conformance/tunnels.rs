@@ -1,8 +1,8 @@
 //! `tun:` with interfaces that others have made, or that go while they are used.
 
-use crate::backends::{Veth, receive};
-use crate::errors::assert_refused;
-use crate::wire::PATIENCE;
+use crate::conformance::backends::{Veth, receive};
+use crate::conformance::errors::assert_refused;
+use crate::conformance::wire::PATIENCE;
 use linerate_burst::{Count, Ledger};
 use linerate_engine::clock::now;
 use linerate_lab::within;

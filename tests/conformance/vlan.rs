@@ -1,7 +1,7 @@
 //! VLAN tags that the kernel takes out and the receiver puts back, where a frame is cut.
 
-use crate::backends::{Harness, Veth};
-use crate::frames::{CUSTOMER, SERVICE, tagged};
+use crate::conformance::backends::{Harness, Veth};
+use crate::conformance::frames::{CUSTOMER, SERVICE, tagged};
 use linerate_burst::Flags;
 use linerate_port::RxOptions;
 

@@ -1,6 +1,6 @@
 //! A sender and a receiver joined, and a receiver that watches what its queues promise.
 
-use crate::frames::Frame;
+use crate::conformance::frames::Frame;
 use linerate_burst::{Block, Desc, Horizon, Interface, Ledger, Nanos};
 use linerate_engine::clock::now;
 use linerate_merge::{Input, Merge};

@@ -1,10 +1,10 @@
 //! AF_XDP: the suite over it, in the driver and in generic mode, and what only it has.
 
-use crate::backends::{Harness, Veth, receive, transmit};
-use crate::checks::run;
-use crate::faulty::run_faulty;
-use crate::frames::{CUSTOMER, SERVICE, assert_all_arrived, frames, tagged};
-use crate::wire::{Receiver, Wire};
+use crate::conformance::backends::{Harness, Veth, receive, transmit};
+use crate::conformance::checks::run;
+use crate::conformance::faulty::run_faulty;
+use crate::conformance::frames::{CUSTOMER, SERVICE, assert_all_arrived, frames, tagged};
+use crate::conformance::wire::{Receiver, Wire};
 use linerate_backends::open_rx;
 use linerate_burst::{Count, Flags, Ledger};
 use linerate_port::{RxOptions, Spec};

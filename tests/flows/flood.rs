@@ -1,9 +1,9 @@
 //! A SYN flood beside real clients fills the table, and changes nothing of their records.
 
-use crate::clients::Clients;
-use crate::live::{Hosts, check_clients, check_protocols, check_sockets, of_hosts};
-use crate::metered::{TCP, sums};
-use crate::stage::{Flood, Meter, Stage, TARGET, Way};
+use crate::flows::clients::Clients;
+use crate::flows::live::{Hosts, check_clients, check_protocols, check_sockets, of_hosts};
+use crate::flows::metered::{TCP, sums};
+use crate::flows::stage::{Flood, Meter, Stage, TARGET, Way};
 use linerate_tests::support::wait_until;
 
 /// So many frames a second that a machine has time for the clients too.

@@ -1,6 +1,6 @@
 //! What a host's kernel has counted: its sockets, its protocols, its interface.
 
-use crate::stage::Stage;
+use crate::flows::stage::Stage;
 use serde_json::Value;
 use std::collections::HashMap;
 

@@ -1,10 +1,10 @@
 //! The records of two hosts' real clients are what the hosts' kernels and the clients counted.
 
-use crate::clients::Clients;
-use crate::kernel::{Host, Socket};
-use crate::metered::{Metered, Record, Side, TCP, UDP, sums};
-use crate::sent::{check_negotiated, check_sent_again};
-use crate::stage::{CLIENT, DNS, HTTP, IPERF_TCP, IPERF_UDP, Meter, SERVER, Stage, Way};
+use crate::flows::clients::Clients;
+use crate::flows::kernel::{Host, Socket};
+use crate::flows::metered::{Metered, Record, Side, TCP, UDP, sums};
+use crate::flows::sent::{check_negotiated, check_sent_again};
+use crate::flows::stage::{CLIENT, DNS, HTTP, IPERF_TCP, IPERF_UDP, Meter, SERVER, Stage, Way};
 
 #[test]
 fn records_by_packet_are_what_the_kernels_counted() {

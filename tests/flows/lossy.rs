@@ -1,9 +1,9 @@
 //! Connections over a path that loses frames both ways, seen at both ends, beside both ends' sockets.
 
-use crate::kernel::{SHOW, Socket};
-use crate::metered::{Metered, Record, TCP};
-use crate::sent::{check_negotiated, check_sent_again, number, seen_again, sides};
-use crate::stage::{CLIENT, SERVER};
+use crate::flows::kernel::{SHOW, Socket};
+use crate::flows::metered::{Metered, Record, TCP};
+use crate::flows::sent::{check_negotiated, check_sent_again, number, seen_again, sides};
+use crate::flows::stage::{CLIENT, SERVER};
 use linerate_tests::support::program::{Running, start};
 use linerate_tests::support::wire::Wire;
 use linerate_tests::support::{Scratch, has_tools, may_make_labs, tool, wait_until};

@@ -1,7 +1,7 @@
 //! A connection with one of each thing that tshark and we have a name for, made by hand: no capture has zero windows.
 
-use crate::analysis::{NAMES, RoundTrips, analyse};
-use crate::tshark::{differences, metered};
+use crate::flows::analysis::{NAMES, RoundTrips, analyse};
+use crate::flows::tshark::{differences, metered};
 use linerate_tests::support::records::{Record, write};
 use linerate_tests::support::{Scratch, has_tools};
 use std::path::Path;

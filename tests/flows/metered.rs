@@ -1,6 +1,6 @@
 //! What came out of `linerate flows`.
 
-use crate::stage::SERVER;
+use crate::flows::stage::SERVER;
 use linerate_tests::support::judge;
 use serde_json::Value;
 

@@ -1,7 +1,7 @@
 //! What level `tcp` says of one connection, beside the sockets at its ends.
 
-use crate::kernel::Socket;
-use crate::metered::Record;
+use crate::flows::kernel::Socket;
+use crate::flows::metered::Record;
 use serde_json::Value;
 
 /// What timestamps take of each segment.

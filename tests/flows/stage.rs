@@ -189,11 +189,11 @@ impl Meter {
     }
 
     /// Ends it; what came by now is in the records.
-    pub fn end(self) -> Option<crate::metered::Metered> {
+    pub fn end(self) -> Option<crate::flows::metered::Metered> {
         let shared = self.sharer.map(|sharer| sharer.interrupt().good().json());
         // Who reads a ring ends with it.
         let ended = if shared.is_some() { self.flows.end() } else { self.flows.interrupt() };
-        crate::metered::Metered::new(ended.good().json(), shared, &self.file)
+        crate::flows::metered::Metered::new(ended.good().json(), shared, &self.file)
     }
 }
 

@@ -1,6 +1,6 @@
 //! What level `tcp` counts and times, beside tshark's analysis of the same captures.
 
-use crate::analysis::{Analysis, NAMES, RoundTrips, Way, analyse};
+use crate::flows::analysis::{Analysis, NAMES, RoundTrips, Way, analyse};
 use linerate_tests::support::program::run;
 use linerate_tests::support::{corpus, files, has_tools};
 use serde_json::Value;

@@ -1,6 +1,6 @@
 //! What happens to frames on their way is what the receiver reports.
 
-use crate::stage::{SCHEMES, Stage, counted, generate, number};
+use crate::generate::stage::{SCHEMES, Stage, counted, generate, number};
 use linerate_tests::support::Scratch;
 use linerate_tests::support::program::run;
 use serde_json::Value;

@@ -1,6 +1,6 @@
 //! As many frames as asked for, in the time that they should take.
 
-use crate::stage::{SCHEMES, Stage, number};
+use crate::generate::stage::{SCHEMES, Stage, number};
 use linerate_backends::counting::{Counting, Then};
 use linerate_backends::{open_rx, open_tx};
 use linerate_burst::Horizon;

@@ -1,6 +1,6 @@
 //! What is refused before anything is sent, and what is told when a run ends early.
 
-use crate::stage::{SCHEMES, Stage, counted, generate, number};
+use crate::generate::stage::{SCHEMES, Stage, counted, generate, number};
 use linerate_tests::support::program::{Running, run, start};
 use linerate_tests::support::{Scratch, wait_until};
 use std::thread;

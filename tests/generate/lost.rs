@@ -1,6 +1,6 @@
 //! What is lost is told while a run lasts, of each stream and of all together, and exactly.
 
-use crate::stage::number;
+use crate::generate::stage::number;
 use linerate_tests::support::Scratch;
 use linerate_tests::support::program::{linerate, run};
 use serde_json::Value;

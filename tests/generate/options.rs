@@ -1,6 +1,6 @@
 //! What options promise.
 
-use crate::stage::{Stage, generate, number};
+use crate::generate::stage::{Stage, generate, number};
 use linerate_burst::LinkType;
 use linerate_record::Reader;
 use linerate_tests::support::Scratch;

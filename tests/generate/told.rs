@@ -1,6 +1,6 @@
 //! Streams that are told something while they run, over a real wire: no number left out, none twice, and what stands stands.
 
-use crate::stage::{Stage, number};
+use crate::generate::stage::{Stage, number};
 use linerate_tests::support::program::{run, start};
 use linerate_tests::support::{Scratch, wait_until};
 use serde_json::Value;

@@ -1,7 +1,7 @@
 //! One frame's layers, ours and tshark's, side by side.
 
-use crate::names::{Covers, NAMES};
-use crate::tshark::Found;
+use crate::layers::names::{Covers, NAMES};
+use crate::layers::tshark::Found;
 use linerate::wire::{Layer, Layers, Stop};
 
 /// tshark's words for a header that the frame, or the length in front, ends inside.

@@ -1,6 +1,6 @@
 //! The frames of the corpus, in captures of one link type each, as tshark reads them fastest.
 
-use crate::tshark::MOST_BYTES;
+use crate::layers::tshark::MOST_BYTES;
 use linerate::record::Reader;
 use linerate::wire::Link;
 use linerate_tests::support::files;

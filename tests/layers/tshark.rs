@@ -4,7 +4,7 @@
 //! disabled. So it is fast, what is carried by an unknown protocol is plain data to it, and no user's
 //! preferences matter. PDML says of each protocol where it starts and how long it is.
 
-use crate::names::{HELPERS, NAMES, PARTS};
+use crate::layers::names::{HELPERS, NAMES, PARTS};
 use linerate_tests::support::{Scratch, tool};
 use std::collections::BTreeSet;
 use std::process::{Command, Stdio};

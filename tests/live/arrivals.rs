@@ -1,6 +1,6 @@
 //! What arrives is what the streams say.
 
-use crate::stage::{Stage, alone, assert_exact, marks, set, stream};
+use crate::live::stage::{Stage, alone, assert_exact, marks, set, stream};
 use linerate_backends::counting::Then;
 use linerate_generate::stream::{Fill, Order, Pick, StreamSet};
 use linerate_tests::support::records::{self, Record};

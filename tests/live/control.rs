@@ -1,6 +1,6 @@
 //! Rates, stopping, dying, refusals.
 
-use crate::stage::{Stage, alone, marks, set, stream};
+use crate::live::stage::{Stage, alone, marks, set, stream};
 use linerate_backends::counting::Then;
 use linerate_backends::open_tx;
 use linerate_burst::{Block, Count, Desc, Ledger, Nanos};

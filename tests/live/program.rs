@@ -1,6 +1,6 @@
 //! `generate` on a port that makes frames itself.
 
-use crate::stage::Stage;
+use crate::live::stage::Stage;
 use linerate_backends::counting::Then;
 use linerate_tests::support::program::{launch, run};
 use linerate_tests::support::records::{self, assert_same_frames};

@@ -1,7 +1,7 @@
 //! Streams that are told something while they run, over a veth: how soon it is in force, and that nobody else notices. What is counted is
 //! exact on any machine; how long things take only a quiet one judges.
 
-use crate::stage::{Stage, stream};
+use crate::live::stage::{Stage, stream};
 use linerate_backends::{open_rx, open_tx};
 use linerate_burst::{Count, Ledger};
 use linerate_engine::streams::{Control, Run};

@@ -1,6 +1,6 @@
 //! `dpdk-testpmd` at the other end, in both roles. One that is left while frames flow may die (SIGSEGV): each test starts its own.
 
-use crate::PROCESSOR;
+use crate::memif::PROCESSOR;
 use linerate_tests::support::program::{run, start};
 use linerate_tests::support::records::{Record, assert_same_frames, read};
 use linerate_tests::support::{Scratch, has_tools, is_root, judge, skip, wait_until};

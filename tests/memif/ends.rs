@@ -20,7 +20,7 @@ fn held() -> (usize, usize) {
 #[test]
 fn a_thousand_peers_leave_nothing_behind() {
     if std::env::var_os(ALONE).is_none() {
-        let this = "ends::a_thousand_peers_leave_nothing_behind";
+        let this = "memif::ends::a_thousand_peers_leave_nothing_behind";
         let alone = Command::new(std::env::current_exe().unwrap())
             .args(["--exact", this, "--nocapture"])
             .env(ALONE, "1")

@@ -4,7 +4,7 @@
 //! both ends are in this process, joined before anything counts, and never more frames are under way than a ring holds.
 
 use super::peer::Port;
-use crate::PROCESSOR;
+use crate::memif::PROCESSOR;
 use linerate_burst::{Block, Desc, Nanos};
 use linerate_tests::support::{Scratch, has_tools, is_root, skip, wait_until};
 use std::path::Path;

@@ -6,9 +6,6 @@ use std::fs::File;
 use std::io::Read;
 use std::path::PathBuf;
 
-#[path = "../convert/generated.rs"]
-mod generated;
-
 /// A capture file.
 pub struct Seed {
     /// What it is, or its path in the corpus.
@@ -65,7 +62,7 @@ pub fn captures() -> Vec<PathBuf> {
 fn built() -> Vec<(&'static str, Vec<u8>)> {
     let sample: Vec<_> = frames::sample().into_iter().step_by(3).collect();
     let little = [records::header(), records::body(&sample)].concat();
-    let mut blocks = generated::Blocks::new(false);
+    let mut blocks = crate::convert::generated::Blocks::new(false);
     blocks.section(&[]);
     blocks.interface(1, 0, &[(2, b"eth0"), (9, &[9])]);
     for record in &sample {
@@ -75,8 +72,8 @@ fn built() -> Vec<(&'static str, Vec<u8>)> {
         ("a pcap file", little.clone()),
         ("a big-endian pcap file of microseconds", big(&little)),
         ("a pcapng file", blocks.done()),
-        ("a pcapng file with everything", generated::everything(false, 1)),
-        ("a big-endian pcapng file of many links", generated::everything(true, 101)),
+        ("a pcapng file with everything", crate::convert::generated::everything(false, 1)),
+        ("a big-endian pcapng file of many links", crate::convert::generated::everything(true, 101)),
     ]
 }
 

@@ -1,7 +1,7 @@
 //! A script for each rule.
 
-use crate::compare::Judges;
-use crate::script::{ACK, FIN, Offer, PSH, RST, SYN, Script, Segment, Stamp, Step, URG, bare, data, syn};
+use crate::oracle::compare::Judges;
+use crate::oracle::script::{ACK, FIN, Offer, PSH, RST, SYN, Script, Segment, Stamp, Step, URG, bare, data, syn};
 
 #[test]
 fn clause_by_clause_the_kernel_says_the_same() {

@@ -1,11 +1,11 @@
 //! A script played to both.
 
-use crate::differences::{self, Both};
-use crate::kernel::Kernel;
-use crate::ours::Ours;
-use crate::peer::{Reply, Seg};
-use crate::said::{Said, Told};
-use crate::script::{Script, Step, View, byte, data};
+use crate::oracle::differences::{self, Both};
+use crate::oracle::kernel::Kernel;
+use crate::oracle::ours::Ours;
+use crate::oracle::peer::{Reply, Seg};
+use crate::oracle::said::{Said, Told};
+use crate::oracle::script::{Script, Step, View, byte, data};
 use std::collections::BTreeMap;
 use std::fmt::Write;
 

@@ -1,7 +1,7 @@
 //! The differences that there may be, by name; `docs/tcp.md` says why.
 
-use crate::said::{Block, Said};
-use crate::script::{ACK, At, FIN, RST, SYN, Script, Segment, Stamp, Step, View};
+use crate::oracle::said::{Block, Said};
+use crate::oracle::script::{ACK, At, FIN, RST, SYN, Script, Segment, Stamp, Step, View};
 
 /// What both said to a step, and what is known beside that.
 pub struct Both<'a> {

@@ -3,7 +3,7 @@
 //! What is written to the interface is dealt with before the write returns; a ping behind it shows that nothing is left all the same.
 //! Delayed acknowledgements are asked for (`TCP_QUICKACK`), and nothing is limited in time.
 
-use crate::peer::{PORT, Reply, Seg, read_packet, v4, v6};
+use crate::oracle::peer::{PORT, Reply, Seg, read_packet, v4, v6};
 use linerate::port::{RxOptions, RxPort, Spec, TxOptions, TxPort, open_rx, open_tx};
 use linerate_burst::{Block, Desc, LinkType, Nanos};
 use linerate_engine::clock::now;

@@ -1,6 +1,6 @@
 //! The endpoint, in time that is made up, and a consumer that reads or does not.
 
-use crate::peer::{Reply, Rig, Seg, config};
+use crate::oracle::peer::{Reply, Rig, Seg, config};
 use linerate_receive::place::Ending;
 use linerate_receive::tcp::Config;
 use std::time::Duration;

@@ -1,7 +1,7 @@
 //! Scripts from seeds.
 
-use crate::compare::Judges;
-use crate::script::{ACK, FIN, Offer, PSH, RST, SYN, Script, Segment, Stamp, Step, URG, bare, data, syn};
+use crate::oracle::compare::Judges;
+use crate::oracle::script::{ACK, FIN, Offer, PSH, RST, SYN, Script, Segment, Stamp, Step, URG, bare, data, syn};
 
 /// How many, unless `LINERATE_SCRIPTS` says so.
 const SCRIPTS: u64 = 400;
@@ -97,8 +97,8 @@ impl Segment {
     /// Nothing beyond what was sent.
     fn capped(self, high: i64) -> Segment {
         match self.at {
-            crate::script::At::Stream(at) => Segment { len: self.len.min((high - at).max(0) as usize), ..self },
-            crate::script::At::Window(_) => self,
+            crate::oracle::script::At::Stream(at) => Segment { len: self.len.min((high - at).max(0) as usize), ..self },
+            crate::oracle::script::At::Window(_) => self,
         }
     }
 }

@@ -1,8 +1,8 @@
 //! What a receiver said after a step, without what may differ: first sequence numbers, its clock, how wide its window is, in how
 //! many segments it said it.
 
-use crate::peer::Reply;
-use crate::script::View;
+use crate::oracle::peer::Reply;
+use crate::oracle::script::View;
 use linerate_wire::tcp::Flags;
 
 /// A range of the stream.

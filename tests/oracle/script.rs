@@ -1,6 +1,6 @@
 //! What a peer sends and a consumer does, relative to what a receiver has said.
 
-use crate::peer::{PORT, Seg, stamps, syn_options, v4, v6};
+use crate::oracle::peer::{PORT, Seg, stamps, syn_options, v4, v6};
 use linerate_wire::tcp::Flags;
 
 pub const FIN: u16 = 1;

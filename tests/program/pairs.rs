@@ -3,7 +3,6 @@
 //! They are thousands of runs, so that an eighth of the pairs is drawn each time, by `PROPTEST_RNG_SEED` where that is set;
 //! `LINERATE_PAIRS=all` takes all of them.
 
-#[path = "pairs/tables.rs"]
 mod tables;
 
 use self::tables::{APART, BASES, IMPLIED, NO_FRAMES, UNSEEN, VALUES};

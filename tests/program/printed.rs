@@ -149,9 +149,8 @@ fn who_converts_a_file_sees_how_much_of_it_is_done() {
     // The file is larger than the blocks of a capture: while standard output is not read, it cannot be read to its end.
     let mut running = launch(&["capture", "-r", &to[5..], "-w", "-", "--interval", "0.01"]);
     let percent = |line: &str| line.split(" %").next()?.rsplit(' ').next()?.parse::<u32>().ok();
-    let percents = |errors: &str| -> Vec<u32> {
-        errors.lines().filter(|line| line.contains(" %")).filter_map(percent).collect()
-    };
+    let percents =
+        |errors: &str| -> Vec<u32> { errors.lines().filter(|line| line.contains(" %")).filter_map(percent).collect() };
     let (mut output, errors) = (running.take_output().unwrap(), running.hear());
     wait_until("a part of the file is reported", || {
         percents(&errors.lock().unwrap()).iter().any(|percent| (1..100).contains(percent))

@@ -176,9 +176,8 @@ fn a_mistake_leaves_the_output_file_alone() {
 
 #[test]
 fn help_and_version_are_there_for_every_verb() {
-    for verb in [
-        "capture", "generate", "lab", "ports", "doctor", "demo", "wire", "inline", "switch", "inspect", "find",
-    ] {
+    for verb in ["capture", "generate", "lab", "ports", "doctor", "demo", "wire", "inline", "switch", "inspect", "find"]
+    {
         let help = run(&[verb, "--help"]).good().output;
         assert!(help.contains("Usage: linerate"), "{help}");
     }

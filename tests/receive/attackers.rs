@@ -2,7 +2,7 @@
 //!
 //! What this costs the flow is printed and not judged: on a machine that does nothing else it can be read there.
 
-use crate::stage::{OWN, Stage, Way, note, streams};
+use crate::receive::stage::{OWN, Stage, Way, note, streams};
 use linerate_tests::support::program::{Running, linerate, spawn};
 use linerate_tests::support::wait_until;
 use std::process::Stdio;

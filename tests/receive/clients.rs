@@ -1,6 +1,6 @@
 //! Programs that people send with.
 
-use crate::stage::{OWN, OWN6, Stage, Way, sound, streams};
+use crate::receive::stage::{OWN, OWN6, Stage, Way, sound, streams};
 use linerate_tests::support::{happens_to_have, has_tools};
 use std::process::Command;
 

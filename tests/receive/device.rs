@@ -1,6 +1,6 @@
 //! Frames in memory of a device, here the one that is a processor: each frame is verified there.
 
-use crate::stage::{OWN, OWN6, Stage, Way, sound, streams};
+use crate::receive::stage::{OWN, OWN6, Stage, Way, sound, streams};
 use linerate_tests::support::program::run;
 
 const MIB: u64 = 1 << 20;

@@ -1,6 +1,6 @@
 //! Wires that damage, and ends that go away.
 
-use crate::stage::{OWN, Stage, Way, note, sound, streams};
+use crate::receive::stage::{OWN, Stage, Way, note, sound, streams};
 use linerate_tests::support::wait_until;
 use rustix::process::Signal;
 

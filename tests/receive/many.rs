@@ -1,6 +1,6 @@
 //! A thousand connections at once, each of a length of its own; every byte of each is compared.
 
-use crate::stage::{OWN, OWN6, Stage, Way, sound, streams};
+use crate::receive::stage::{OWN, OWN6, Stage, Way, sound, streams};
 use linerate_tests::support::has_tools;
 
 /// Opens all of them before it sends a byte, then writes to each what it takes, in no order. Each has its own length and bytes: those
@@ -52,7 +52,8 @@ fn a_thousand_connections_at_once_each_have_their_bytes() {
         got.sort();
         wanted.sort();
         assert_eq!(got, wanted, "{to}");
-        let mut numbers: Vec<u64> = crate::clients::written(&folder).iter().map(|stream| number(stream)).collect();
+        let mut numbers: Vec<u64> =
+            crate::receive::clients::written(&folder).iter().map(|stream| number(stream)).collect();
         numbers.sort_unstable();
         assert!(numbers.iter().copied().eq(0..COUNT as u64), "{to}: each once");
         std::fs::remove_dir_all(&folder).expect("a folder");

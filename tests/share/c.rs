@@ -1,6 +1,6 @@
 //! The reader in C sees what the program shares: frames, numbers, the format itself.
 
-use crate::stage::{
+use crate::share::stage::{
     Feed, SANITIZERS, accounts, assert_all, cat_into, compile, frames, into_file, number, ring_cat, ring_name, root,
     share_file, wait_for_frames,
 };
@@ -99,13 +99,13 @@ fn a_lossy_one_says_what_it_missed() {
     let pid = reader.pid();
     let json = feed.end().good().json();
     let ended = reader.end().good();
-    let account = crate::stage::account_of(&json, pid);
+    let account = crate::share::stage::account_of(&json, pid);
     let got = records::read(&output);
     assert!(account.skipped > 10_000 && account.waits == 0, "{account:?}");
     assert_eq!(got.len() as u64 + account.skipped, 60_010);
     assert!(ended.errors.contains(&format!("{} frames, {} skipped", got.len(), account.skipped)), "{}", ended.errors);
     assert!(got.windows(2).all(|pair| number(&pair[0]) < number(&pair[1])));
-    assert!(got.iter().all(|record| *record == crate::stage::frame(number(record))));
+    assert!(got.iter().all(|record| *record == crate::share::stage::frame(number(record))));
     assert_all("before it was stopped", &got[..10], 0..10);
 }
 
@@ -203,7 +203,7 @@ fn it_reads_of_a_ring_what_its_writer_was_told() {
     }
     let now = linerate_engine::clock::now().0;
     assert!(value("start") <= value("heartbeat") && value("heartbeat") <= now && now - value("start") < 60_000_000_000);
-    assert_eq!(value("horizon"), crate::stage::frame(4).time);
+    assert_eq!(value("horizon"), crate::share::stage::frame(4).time);
     assert!(said.contains("interface 0 link 1 stamp 4 snap 262144 name "), "{said}");
     feed.end().good();
 }

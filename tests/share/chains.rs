@@ -1,6 +1,6 @@
 //! A ring is a port like any other.
 
-use crate::stage::{
+use crate::share::stage::{
     account_of, assert_all, cat_into, frames, lossless, number, read_ring, ring_name, share_file, wait_for_frames,
 };
 use linerate_tests::support::program::{launch, run, start};
@@ -105,7 +105,7 @@ fn a_ring_is_sent_into_by_one_alone() {
     run(&["capture", "-q", &format!("shm:{name}?mode=lossless"), "-w", &output]).good();
     sender.end().good();
     records::assert_same_frames("shm", &records::read(&output), &sent);
-    let _writer = crate::stage::Feed::start(&name, 0, &[]);
+    let _writer = crate::share::stage::Feed::start(&name, 0, &[]);
     let other = ["generate", "-q", "--to", &format!("shm:{name}"), "--replay", &file];
     run(&other).with_status(1).says("is being shared by pid");
 }
@@ -115,7 +115,7 @@ fn a_ring_is_sent_into_by_one_alone() {
 fn a_ring_has_a_place_in_the_file_system() {
     let scratch = Scratch::new();
     let (socket, output) = (scratch.file("ring.sock"), scratch.file("out.pcap"));
-    let mut feed = crate::stage::Feed::start(&socket, 1, &[]);
+    let mut feed = crate::share::stage::Feed::start(&socket, 1, &[]);
     let reader = read_ring(&lossless(&socket), &output, &[]);
     for count in [1, 2, 1000] {
         feed.send(count);

@@ -1,6 +1,6 @@
 //! The module for libdaq 3 over rings that are looked at, and over files, driven by a host of our own.
 
-use crate::stage::{Account, FLOWS, Feed, accounts, assert_all, frame, frames, number, ring_name, share_file};
+use crate::share::stage::{Account, FLOWS, Feed, accounts, assert_all, frame, frames, number, ring_name, share_file};
 use linerate_tests::support::daq::{attached, host, module};
 use linerate_tests::support::frames::sample;
 use linerate_tests::support::program::{Ended, Running, run};

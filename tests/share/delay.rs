@@ -1,6 +1,6 @@
 //! Readers that are stopped: nobody waits for a lossy one, everybody for a lossless one, as long as patience lasts.
 
-use crate::stage::{
+use crate::share::stage::{
     Feed, account_of, assert_all, cat_into, frame, lossless, number, read_ring, ring_name, wait_for_frames,
 };
 use linerate_tests::support::records::{self, Record};

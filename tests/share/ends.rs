@@ -1,6 +1,6 @@
 //! The writer dies: what it had committed is read, its end is said, and another may take its place at once.
 
-use crate::stage::{
+use crate::share::stage::{
     Feed, account_of, assert_all, cat_into, frame, frames, lossless, number, read_ring, ring_name, wait_for_frames,
 };
 use linerate_tests::support::Scratch;
@@ -130,7 +130,7 @@ fn a_reader_that_is_interrupted_may_come_again() {
     let sent = feed.sent();
     let json = feed.end().good().json();
     lasting.end().good();
-    assert_eq!(crate::stage::accounts(&json).len(), 6);
+    assert_eq!(crate::share::stage::accounts(&json).len(), 6);
     assert_all("all", &records::read(&all), 0..sent);
 }
 

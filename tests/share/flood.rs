@@ -1,6 +1,6 @@
 //! Strangers who knock without end: another user's threads that connect to the acceptor of a ring and hang up.
 
-use crate::stage::{Feed, assert_all, read_ring, ring_name};
+use crate::share::stage::{Feed, assert_all, read_ring, ring_name};
 use linerate_tests::support::program::launch;
 use linerate_tests::support::records;
 use linerate_tests::support::{Scratch, has_tools, is_root, skip};
@@ -29,7 +29,7 @@ impl Flood {
         }
         let mut command = Command::new("setpriv");
         command.args(["--reuid=65534", "--regid=65534", "--clear-groups"]).arg(std::env::current_exe().unwrap());
-        command.args(["--exact", "flood::knock_and_run", "--ignored", "--nocapture"]).env("LINERATE_RING", name);
+        command.args(["--exact", "share::flood::knock_and_run", "--ignored", "--nocapture"]).env("LINERATE_RING", name);
         let mut child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
         let said = BufReader::new(child.stdout.take().unwrap()).lines().map_while(Result::ok);
         let flood = Flood(child);

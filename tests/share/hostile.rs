@@ -1,6 +1,6 @@
 //! The readers in C and Python attach to a writer whose every number may be wrong: they say so, and do nothing else.
 
-use crate::stage::{SANITIZERS, compile_cat, python_cat, ring_cat, ring_name};
+use crate::share::stage::{SANITIZERS, compile_cat, python_cat, ring_cat, ring_name};
 use linerate_tests::support::program::{Ended, spawn};
 use linerate_tests::support::skip;
 use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, ftruncate, memfd_create};

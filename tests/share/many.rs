@@ -1,6 +1,8 @@
 //! One stream, several readers: shards, filters, slices, each frame where it belongs.
 
-use crate::stage::{FLOWS, account_of, assert_all, frame, frames, lossless, number, read_ring, ring_name, share_file};
+use crate::share::stage::{
+    FLOWS, account_of, assert_all, frame, frames, lossless, number, read_ring, ring_name, share_file,
+};
 use linerate_tests::support::Scratch;
 use linerate_tests::support::program::Running;
 use linerate_tests::support::records::{self, Record};

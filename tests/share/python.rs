@@ -1,6 +1,6 @@
 //! The reader in Python sees what the program shares and what the reader in C sees; its tables have what was recorded.
 
-use crate::stage::{
+use crate::share::stage::{
     Feed, account_of, assert_all, cat_into, frame, frames, into_file, lossless, number, python, python_cat, read_ring,
     ring_name, root, share_file, wait_for_frames,
 };

@@ -1,6 +1,6 @@
 //! How soon a lone frame is seen by a reader in another process, at the pace of the wire.
 
-use crate::stage::{Feed, frames, lossless, number, ring_name};
+use crate::share::stage::{Feed, frames, lossless, number, ring_name};
 use linerate_backends::open_tx;
 use linerate_burst::{Block, Desc, Nanos};
 use linerate_port::{Spec, TxOptions, TxPort};

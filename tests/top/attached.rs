@@ -1,7 +1,7 @@
 //! Looking into another run.
 
-use crate::pty::Pty;
-use crate::traffic::Fed;
+use crate::top::pty::Pty;
+use crate::top::traffic::Fed;
 use linerate_tests::support::program::{launch, linerate, run};
 use linerate_tests::support::{Scratch, frames, has_tools, records, wait_until};
 use rustix::process::Signal;

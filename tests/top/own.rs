@@ -1,6 +1,6 @@
 //! Opening ports itself.
 
-use crate::pty::Pty;
+use crate::top::pty::Pty;
 use linerate_tests::support::program::run;
 use linerate_tests::support::{has_tools, is_root, skip};
 use std::net::UdpSocket;

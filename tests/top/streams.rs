@@ -1,6 +1,6 @@
 //! `generate` at a terminal.
 
-use crate::pty::Pty;
+use crate::top::pty::Pty;
 use linerate_tests::support::wire::Wire;
 use linerate_tests::support::{has_tools, may_make_labs, tool};
 use rustix::process::Signal;

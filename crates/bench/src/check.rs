@@ -3,8 +3,8 @@
 
 use super::Effort;
 use super::measure::{Rounds, Row};
-use linerate_cli::view::rates::counted;
 use linerate_burst::{Block, Desc, Nanos};
+use linerate_cli::view::rates::counted;
 use linerate_generate::check::{Check, Options};
 use linerate_generate::trailer::{self, Key, Trailer};
 use linerate_wire::build::Frame;

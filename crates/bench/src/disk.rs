@@ -5,9 +5,9 @@
 
 use super::Effort;
 use super::measure::Row;
+use anyhow::Context;
 use linerate_cli::view::rates::grouped;
 use linerate_cli::view::table::table;
-use anyhow::Context;
 use linerate_record::Aligned;
 use rustix::fs::{CWD, Mode, OFlags, openat, statvfs, unlink};
 use rustix::io::Errno;

@@ -3,9 +3,9 @@
 use super::Effort;
 use super::folder::Folder;
 use super::measure::{Rounds, Row};
-use linerate_cli::verbs::demo::stage::recording;
 use linerate_backends::open_rx;
 use linerate_burst::{Block, Burst, Horizon};
+use linerate_cli::verbs::demo::stage::recording;
 use linerate_port::{RxOptions, Spec};
 use linerate_print::{Frame, Options, Printer};
 use linerate_wire::flow::locate;

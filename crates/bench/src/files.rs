@@ -3,10 +3,10 @@
 use super::Effort;
 use super::folder::Folder;
 use super::measure::{Rounds, Row};
-use linerate_cli::view::terminal::tell;
 use anyhow::{Context, ensure};
 use linerate_backends::open_rx;
 use linerate_burst::{Block, Desc, Interface, Ledger, LinkType, Nanos, Sink, StampSource};
+use linerate_cli::view::terminal::tell;
 use linerate_engine::{Capture, Receive, Selection};
 use linerate_port::{RxOptions, Spec};
 use linerate_record::{Format, Output, Writer};

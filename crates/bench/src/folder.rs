@@ -1,7 +1,7 @@
 //! Files of a benchmark.
 
-use linerate_cli::view::terminal::tell;
 use anyhow::Context;
+use linerate_cli::view::terminal::tell;
 use std::path::{Path, PathBuf};
 
 /// Where the files lie: in memory if that can be; removed with all that is in it.

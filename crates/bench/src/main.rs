@@ -138,9 +138,9 @@ enum Bench {
     /// Capture files into flow records, beside nfpcapd, softflowd and argus
     FlowFiles,
     /// Stored flow records by keys and filters, over threads
-        Query,
+    Query,
     /// Flow records on their way out, in each form, to a broker and to a database: records and processor time
-        Export,
+    Export,
     /// Time from a port to a reader in another process
     HandOver,
     /// Capturing and counting from a veth pair by every path, beside tcpdump and dumpcap
@@ -250,8 +250,8 @@ fn run(args: &Args) -> anyhow::Result<Exit> {
         (Bench::Burst, burst::run),
         (Bench::Flows, flows::run),
         (Bench::FlowFiles, flows::files),
-                (Bench::Query, query::run),
-                (Bench::Export, export::run),
+        (Bench::Query, query::run),
+        (Bench::Export, export::run),
         (Bench::HandOver, burst::hand_overs),
         (Bench::Capture, capture::run),
         (Bench::Check, check::run),

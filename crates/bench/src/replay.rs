@@ -7,11 +7,11 @@
 use super::Effort;
 use super::folder::Folder;
 use super::measure::{Rounds, Row};
-use linerate_cli::view::terminal::tell;
 use anyhow::{Context, bail, ensure};
 use linerate_backends::pcap::Recording;
 use linerate_backends::{open_rx, open_tx};
 use linerate_burst::{Block, Desc, Interface, Ledger, LinkType, Nanos, Sink, StampSource};
+use linerate_cli::view::terminal::tell;
 use linerate_engine::replay::{Edits, Memory, Replay};
 use linerate_engine::{Progress, Stop, clock};
 use linerate_generate::{Delays, Pacing};

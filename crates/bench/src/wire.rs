@@ -4,12 +4,12 @@
 use super::Effort;
 use super::measure::{Rounds, Row};
 use super::traffic::{self, ONE};
-use linerate_cli::view::terminal::tell;
 use anyhow::{Context, ensure};
 use linerate_backends::counting::{Counting, Then};
 use linerate_backends::redirecting::Redirecting;
 use linerate_backends::xdp_live::send_unchanged;
 use linerate_backends::{open_rx, open_tx};
+use linerate_cli::view::terminal::tell;
 use linerate_engine::{Forward, Progress, Receive, Stop};
 use linerate_generate::stream::Mark;
 use linerate_lab::{Plan, TemporaryLab};

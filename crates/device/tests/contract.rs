@@ -1,7 +1,6 @@
 //! What devices do, against a map of bytes.
 
-mod support;
-
+use crate::support;
 use linerate_burst::pool::Piece;
 use linerate_device::cpu::{Cpu, CpuConfig};
 use linerate_device::list::BadList;

@@ -1,9 +1,8 @@
 //! Streams into frames on a device, by every way: what lies there is what was sent.
 
-#[path = "streams/damaging.rs"]
 mod damaging;
-mod support;
 
+use crate::support;
 use damaging::Damaging;
 use linerate_burst::Nanos;
 use linerate_burst::pool::Piece;

@@ -1,13 +1,11 @@
 //! Streams that are told something while they run, by chance, beside a model that keeps each stream by itself.
 
-mod sets;
-
+use crate::sets::Dice;
 use linerate_burst::Nanos;
 use linerate_generate::stream::*;
 use linerate_generate::trailer::{Key, Trailer};
 use linerate_generate::{Action, Batch, Command, Part, Rate, Traffic, Which};
 use proptest::prelude::*;
-use sets::Dice;
 use std::collections::BTreeMap;
 
 const RATES: [f64; 4] = [1e6, 2.5e6, 3e5, 7e5];

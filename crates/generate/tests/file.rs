@@ -150,7 +150,7 @@ fn keys_without_an_effect_are_refused() {
     }
 }
 
-/// `docs/streams.schema.json` is made from the table of keys: `UPDATE_DOCS=1 cargo test --workspace --test file`
+/// `docs/streams.schema.json` is made from the table of keys: `UPDATE_DOCS=1 cargo test --workspace --test tests file`
 /// writes it.
 #[test]
 fn the_schema_is_true() {
@@ -159,7 +159,7 @@ fn the_schema_is_true() {
         std::fs::write(&path, schema()).unwrap();
     }
     let published = std::fs::read_to_string(&path).unwrap_or_default();
-    assert_eq!(published, schema(), "run UPDATE_DOCS=1 cargo test --workspace --test file");
+    assert_eq!(published, schema(), "run UPDATE_DOCS=1 cargo test --workspace --test tests file");
     let schema: Value = serde_json::from_str(&published).unwrap();
     let stream = &schema["properties"]["stream"]["items"];
     let burst = &stream["properties"]["burst"]["allOf"][0];

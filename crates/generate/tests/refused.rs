@@ -1,13 +1,11 @@
 //! What is wrong with a set of streams is said in words; what is said to be right can be made.
 
-mod sets;
-
+use crate::sets::{self, Dice};
 use linerate_generate::stream::*;
 use linerate_generate::trailer::Key;
 use linerate_generate::{Part, Rate, Traffic};
 use linerate_wire::Link;
 use proptest::prelude::*;
-use sets::Dice;
 
 /// A stream with one of everything.
 fn good() -> StreamSet {

@@ -1,12 +1,10 @@
 //! Frames made fast are the frames of the model: any streams, any part, however the asking is cut up.
 
-mod sets;
-
+use crate::sets::{self, Dice};
 use linerate_burst::Nanos;
 use linerate_generate::stream::{Mark, Order, Span, StreamSet};
 use linerate_generate::{Action, Batch, Command, Part, Rate, Run, Slot, Timeline, Traffic, Which};
 use proptest::prelude::*;
-use sets::Dice;
 
 /// UTC nanoseconds at the start of a run.
 const START: u64 = 1_700_000_000_123_456_789;

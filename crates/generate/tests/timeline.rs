@@ -1,12 +1,10 @@
 //! Which frame goes when: by definition, and by chance beside an oracle that adds up everything for each frame.
 
-mod sets;
-
+use crate::sets::{self, Dice};
 use linerate_generate::stream::*;
 use linerate_generate::trailer::Key;
 use linerate_generate::{Layer, Part, Rate, Run, Slot, Timeline};
 use proptest::prelude::*;
-use sets::Dice;
 
 /// A stream of 60-byte frames.
 fn stream(id: u32, rate: Rate, count: Option<u64>) -> Stream {

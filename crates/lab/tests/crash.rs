@@ -1,13 +1,11 @@
 //! SIGKILL at any instant of `up`, and after it.
 
-mod common;
-
 use std::env;
 use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use common::{Cleanup, is_root, pair, remains};
+use crate::common::{Cleanup, is_root, pair, remains};
 use linerate_lab::{Lab, LabError, Outcome, Plan, TemporaryLab, list, sweep};
 
 /// Tells the child which lab to make.
@@ -39,7 +37,7 @@ fn child() {
 
 fn start(name: &str) -> Child {
     Command::new(env::current_exe().unwrap())
-        .args(["--exact", "child", "--ignored", "--nocapture"])
+        .args(["--exact", "crash::child", "--ignored", "--nocapture"])
         .env(NAME, name)
         .stdout(Stdio::piped())
         .stderr(Stdio::null())

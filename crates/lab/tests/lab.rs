@@ -1,13 +1,11 @@
 //! Labs on the real kernel: made, mended, refused and taken down.
 
-mod common;
-
 use std::net::{IpAddr, UdpSocket};
 use std::process::Stdio;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use common::{Cleanup, Foreign, frames, identity, ip, is_root, pair, remains};
+use crate::common::{Cleanup, Foreign, frames, identity, ip, is_root, pair, remains};
 use linerate_lab::{Lab, LabError, Outcome, Plan, TemporaryLab, list, within};
 
 #[test]

@@ -1,13 +1,11 @@
 //! Community IDs, beside published ones and beside those of tshark.
 
-mod support;
-
+use crate::support::captures::{Described, captures, load};
+use crate::support::{Sent, metered, metered_frames};
 use linerate_meter::{Config, End, Flow, Quality};
 use linerate_wire::Link;
 use std::path::PathBuf;
 use std::process::Command;
-use support::captures::{Described, captures, load};
-use support::{Sent, metered, metered_frames};
 
 /// The ID of a record with these ends: of ICMP the ports are type and code.
 fn id([source, destination]: [&str; 2], [one, other]: [u16; 2], protocol: u8, seed: u16) -> String {

@@ -1,10 +1,8 @@
 //! What a record that goes on after the active timeout knows of the one before.
 
-mod support;
-
+use crate::support::segments::{ACK, FIN, RST, SYN, Segment, config, flows};
 use linerate_burst::Nanos;
 use linerate_meter::{Config, ConnState, EndReason, Flow, Level, Quality};
-use support::segments::{ACK, FIN, RST, SYN, Segment, config, flows};
 
 const SECOND: u64 = 1_000_000_000;
 

@@ -1,11 +1,9 @@
 //! Every capture of a corpus (`LINERATE_CORPUS`): records and what is not IP are all there is, in bursts of any size.
 
-mod support;
-
+use crate::support::captures::{captures, load};
+use crate::support::{accounted, metered_frames, sorted};
 use linerate_meter::{Config, Level, Tunnels};
 use std::process::Command;
-use support::captures::{captures, load};
-use support::{accounted, metered_frames, sorted};
 
 #[test]
 fn every_frame_of_every_capture_is_accounted_for() {

@@ -1,10 +1,8 @@
 //! Edges of the definitions in `docs/flows.md`.
 
-mod support;
-
+use crate::support::segments::{ACK, FIN, RST, START, SYN, Segment, config, flows, told};
 use linerate_burst::Nanos;
 use linerate_meter::{Config, Direction, EndReason, Level};
-use support::segments::{ACK, FIN, RST, START, SYN, Segment, config, flows, told};
 
 /// From the client, from the server, nanoseconds behind the start.
 fn there(nanos: u64, sequence: u32, acknowledgement: u32) -> Segment {

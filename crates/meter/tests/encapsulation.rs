@@ -1,14 +1,12 @@
 //! What records say of the headers in front of their packets: MAC addresses, VLANs, MPLS labels, TEIDs.
 
-mod support;
-
+use crate::support::{Sent, metered, metered_frames, sorted};
 use linerate_burst::{Desc, Nanos};
 use linerate_meter::{Config, Flow, Tunnels};
 use linerate_wire::build::{Frame, Header};
 use linerate_wire::mpls::Entry;
 use linerate_wire::{Link, MacAddr, ethernet, gre, gtp_u, icmp, ipv4, tcp, udp, vlan, vxlan};
 use std::net::Ipv4Addr;
-use support::{Sent, metered, metered_frames, sorted};
 
 const ONE: MacAddr = MacAddr([2, 0, 0, 0, 0, 1]);
 const OTHER: MacAddr = MacAddr([2, 0, 0, 0, 0, 2]);

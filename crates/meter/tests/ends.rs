@@ -1,9 +1,7 @@
 //! Ends of TCP that nobody would believe.
 
-mod support;
-
+use crate::support::segments::{ACK, FIN, RST, SYN, Segment, config, flows};
 use linerate_meter::{Config, ConnState, EndReason, Flow, Level, Quality};
-use support::segments::{ACK, FIN, RST, SYN, Segment, config, flows};
 
 fn there(millis: u64, sequence: u32, acknowledgement: u32) -> Segment {
     Segment::at(millis, 0, sequence, acknowledgement)

@@ -1,13 +1,11 @@
 //! IPv6 extension headers: those that are cut, and checksums behind them.
 
-mod support;
-
+use crate::support::metered_frames;
 use linerate_burst::{Desc, Nanos};
 use linerate_meter::{Config, Flow, Quality};
 use linerate_wire::build::{Extension, Frame, Header};
 use linerate_wire::{Link, MacAddr, ethernet, icmpv6, ipv6, ipv6_extension, ipv6_fragment, tcp, udp};
 use std::net::Ipv6Addr;
-use support::metered_frames;
 
 /// Where the IP header and what is behind it begin.
 const IP: usize = ethernet::LEN;

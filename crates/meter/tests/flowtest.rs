@@ -3,15 +3,13 @@
 //! An annotation is about two directions: forward is from its `src_ip`, and `@rev` the other. Its flow is found by the fields of its
 //! key. Some of the fields that say what an application said are not ours: [`OF_APPLICATIONS`].
 
-mod support;
-
+use crate::support::captures::load;
+use crate::support::{Sent, metered, metered_frames};
 use linerate_meter::{Config, Flow, Level, MPLS_LABELS, Protocols};
 use saphyr::{LoadableYamlNode, Scalar, Yaml};
 use std::collections::BTreeSet;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
-use support::captures::load;
-use support::{Sent, metered, metered_frames};
 
 /// Fields that are not compared: what records, headers, certificates and sessions of applications say.
 const OF_APPLICATIONS: [&str; 22] = [

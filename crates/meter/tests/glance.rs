@@ -1,12 +1,10 @@
 //! Looking at a meter that works: what is seen is what comes out of it in the end.
 
-mod support;
-
+use crate::support::Sent;
 use linerate_burst::{Burst, Desc, Nanos, TAIL};
 use linerate_meter::{Config, Flow, Glance, Level, Meter};
 use linerate_wire::Link;
 use proptest::prelude::*;
-use support::Sent;
 
 const SECOND: u64 = 1_000_000_000;
 

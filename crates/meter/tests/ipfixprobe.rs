@@ -5,14 +5,12 @@
 //! is payload; lists hold 30 packets with payload, or 15 bursts of at least three of them less than a second apart. Bits of
 //! TCP options stand in the other order in each byte. Flows of few packets have no row in some files.
 
-mod support;
-
+use crate::support::{self, captures::load};
 use linerate_burst::Nanos;
 use linerate_meter::{Config, Flow, Level, PacketStats, StatsSide};
 use linerate_wire::Link;
 use std::fs;
 use std::path::{Path, PathBuf};
-use support::captures::load;
 
 const SECOND: u64 = 1_000_000_000;
 /// Rows, and the capture they are of.

@@ -1,13 +1,11 @@
 //! Flows of frames made at random, beside a metering that keeps every packet in a list and knows no table.
 
-mod support;
-
+use crate::support::{self, Sent, metered, metered_until, sorted};
 use linerate_burst::Nanos;
 use linerate_meter::{Config, Direction, EndReason, Flow, Quality, Timeouts, Tunnels};
 use proptest::prelude::*;
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr};
-use support::{Sent, metered, metered_until, sorted};
 
 const SECOND: u64 = 1_000_000_000;
 const HOUR: u64 = 3600 * SECOND;

@@ -1,13 +1,11 @@
 //! What records say of connections, fragments, tunnels, floods, however the frames come.
 
-mod support;
-
+use crate::support::{self, Sent, accounted, metered, metered_frames, sorted};
 use linerate_burst::{Burst, Desc, Nanos, TAIL};
 use linerate_meter::{Config, Direction, EndReason, Flow, Meter, Quality, TunnelKind, Tunnels};
 use linerate_wire::build::Frame;
 use linerate_wire::{Link, MacAddr, ethernet, flow, gre, ipv4, udp, vxlan};
 use std::net::Ipv4Addr;
-use support::{Sent, accounted, metered, metered_frames, sorted};
 
 const SECOND: u64 = 1_000_000_000;
 const START: u64 = 1_700_000_000 * SECOND;

@@ -1,14 +1,12 @@
 //! What flows say of themselves, packet by packet: whichever bursts, orders and limits.
 
-mod support;
-
+use crate::support::metered_frames;
 use linerate_burst::{Desc, Nanos};
 use linerate_meter::{Config, Flow, Level, Names, Protocol, Protocols};
 use linerate_wire::build::{Frame, Header};
 use linerate_wire::{Link, MacAddr, ethernet, ipv4, tcp, udp};
 use proptest::prelude::*;
 use std::net::Ipv4Addr;
-use support::metered_frames;
 
 const SYN: u16 = 2;
 const ACK: u16 = 16;

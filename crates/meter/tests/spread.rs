@@ -1,14 +1,12 @@
 //! Frames spread over several meters give the records that one meter gives, whatever they are: both directions,
 //! fragments in any order, tunnels, IPv6.
 
-mod support;
-
+use crate::support::{accounted, metered_frames, sorted};
 use linerate_burst::{Burst, Desc, Nanos, TAIL};
 use linerate_meter::{Config, Counts, Flow, Meter, Spread, Timeouts, Tunnels};
 use linerate_wire::build::{Frame, Header};
 use linerate_wire::{Link, MacAddr, ethernet, gre, ipv4, ipv6, ipv6_fragment, mpls, registry, tcp, udp, vlan, vxlan};
 use proptest::prelude::*;
-use support::{accounted, metered_frames, sorted};
 
 const START: u64 = 1_700_000_000_000_000_000;
 

@@ -1,14 +1,12 @@
 //! Lengths, gaps and first packets, beside figures made of a list of all packets of each record.
 
-mod support;
-
+use crate::support::{self, Sent, metered_frames};
 use linerate_burst::{Desc, Nanos};
 use linerate_meter::{Config, Flow, Level, PacketBurst, PacketStats, Stats, StatsSide, Summary, Timeouts};
 use linerate_wire::Link;
 use proptest::prelude::*;
 use std::collections::BTreeMap;
 use std::net::IpAddr;
-use support::{Sent, metered_frames};
 
 const SECOND: u64 = 1_000_000_000;
 const MILLISECOND: u64 = 1_000_000;

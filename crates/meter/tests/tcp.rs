@@ -1,11 +1,12 @@
 //! What records say of connections made by hand, row by row of the tables in `docs/flows.md`.
 
-mod support;
-
+use crate::support::{
+    self,
+    segments::{ACK, FIN, MS, RST, START, SYN, Segment, config, flows, flows_with, told},
+};
 use linerate_burst::Nanos;
 use linerate_meter::{Config, ConnState, Level, Quality, TcpSide};
 use proptest::prelude::*;
-use support::segments::{ACK, FIN, MS, RST, START, SYN, Segment, config, flows, flows_with, told};
 
 /// From the client, from the server, at a millisecond.
 fn there(millis: u64, sequence: u32, acknowledgement: u32) -> Segment {

@@ -1,11 +1,9 @@
 //! Connections made at random, beside figures that come straight from the definitions.
 
-mod support;
-
+use crate::support::naive_tcp::Naive;
+use crate::support::segments::{ACK, CLIENT, FIN, MS, RST, START, SYN, Segment, config, flows};
 use linerate_meter::{Flow, Retransmitted, Tcp, TcpSide};
 use proptest::prelude::*;
-use support::naive_tcp::Naive;
-use support::segments::{ACK, CLIENT, FIN, MS, RST, START, SYN, Segment, config, flows};
 
 /// What one step does, and to which side; numbers are made of what was sent so far.
 #[derive(Clone, Debug)]

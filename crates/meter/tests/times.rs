@@ -1,13 +1,11 @@
 //! Frames of wrong times, clocks that are set, and what they cost.
 
-mod support;
-
+use crate::support::Sent;
 use linerate_burst::{Burst, Desc, Nanos, TAIL};
 use linerate_meter::{Config, EndReason, Flow, Meter, Quality, Timeouts};
 use linerate_wire::Link;
 use linerate_wire::build::Frame;
 use linerate_wire::{MacAddr, ethernet, ipv4, registry, udp};
-use support::Sent;
 
 const SECOND: u64 = 1_000_000_000;
 const HOUR: u64 = 3600 * SECOND;

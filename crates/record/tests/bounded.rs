@@ -1,8 +1,6 @@
 //! Files made to take memory, or never to come to a frame: what is kept of them is bounded, and reading comes back.
 
-mod common;
-
-use common::{Memory, read_bytes};
+use crate::common::{self, Memory, read_bytes};
 use linerate_burst::{Block, Count, Ledger, Sink};
 use linerate_record::{Format, Output, ReadError, Reader, Writer};
 use std::io::{self, Cursor, Read};

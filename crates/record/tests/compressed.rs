@@ -1,8 +1,6 @@
 //! Compressed files: written, read in any pieces, cut, damaged, made to exhaust memory.
 
-mod common;
-
-use common::{Content, Frame, Memory, Slow, read, read_bytes, write, write_to};
+use crate::common::{Content, Frame, Memory, Slow, read, read_bytes, write, write_to};
 use flate2::write::GzEncoder;
 use linerate_burst::{Block, Desc, Flags, Interface, LinkType, Nanos, Sink, StampSource};
 use linerate_record::{Compression, Format, Output, ReadError, Writer};
@@ -249,8 +247,17 @@ impl Read for Bomb {
     }
 }
 
+/// In a process of its own, whose memory is that of this test.
 #[test]
 fn a_bomb_takes_time_but_no_memory() {
+    const ALONE: &str = "LINERATE_RECORD_ALONE";
+    if std::env::var_os(ALONE).is_none() {
+        let mut alone = std::process::Command::new(std::env::current_exe().unwrap());
+        let this = "compressed::a_bomb_takes_time_but_no_memory";
+        let output = alone.args(["--exact", this]).env(ALONE, "1").output().unwrap();
+        let said = String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
+        return assert!(output.status.success() && said.contains("1 passed"), "{said}");
+    }
     let section = write(&[], &interfaces(), Format::Pcapng, 1);
     let mut encoder = GzEncoder::new(Vec::new(), flate2::Compression::new(1));
     encoder.write_all(&section).unwrap();

@@ -1,8 +1,6 @@
 //! Every capture of a corpus (`LINERATE_CORPUS`), beside what `capinfos` and `tshark` say of it.
 
-mod common;
-
-use common::{Content, Frame, read, write_to};
+use crate::common::{self, Content, Frame, read, write_to};
 use linerate_record::{Format, Output, ReadError};
 use std::collections::BTreeMap;
 use std::ffi::OsStr;

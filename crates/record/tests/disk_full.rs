@@ -1,7 +1,6 @@
 //! A file system that really is full: a tiny tmpfs in a mount namespace of its own.
 
-mod common;
-
+use crate::common;
 use linerate_burst::{Block, Count, Desc, Interface, Ledger, LinkType, Nanos, Sink, StampSource};
 use linerate_record::{Format, Output, Writer};
 use std::process::Command;
@@ -12,7 +11,8 @@ const FOLDER: &str = "LINERATE_TINY_FOLDER";
 fn a_full_file_system_leaves_a_clean_file() {
     let folder = std::env::temp_dir().join(format!("linerate-tiny-{}", std::process::id()));
     std::fs::create_dir_all(&folder).unwrap();
-    let mount = r#"mount -t tmpfs -o size=300k none "$1" || exit 77; exec "$2" --ignored --exact in_a_tiny_folder"#;
+    let mount =
+        r#"mount -t tmpfs -o size=300k none "$1" || exit 77; exec "$2" --ignored --exact disk_full::in_a_tiny_folder"#;
     let status = Command::new("unshare")
         .args(["-m", "sh", "-c", mount, "sh"])
         .arg(&folder)

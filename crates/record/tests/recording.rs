@@ -1,10 +1,8 @@
 //! Recordings beside a naive model: which frames are in which file, which files remain, and what is never touched.
 
-mod common;
-#[path = "recording/ends.rs"]
 mod ends;
 
-use common::{Frame, read_bytes};
+use crate::common::{Frame, read_bytes};
 use linerate_burst::{Block, Count, Desc, Flags, Interface, Ledger, LinkType, Nanos, Sink, StampSource};
 use linerate_record::recording::{Open, PartialFile};
 use linerate_record::{Format, Limits, OnTrouble, Recording, Writer};

@@ -1,9 +1,7 @@
 //! Damaged files, as far as they are read, are written as sound ones: whatever the reader shows of them comes back equal,
 //! and other programs open what was written.
 
-mod common;
-
-use common::{Content, Frame, Memory, read_bytes};
+use crate::common::{self, Content, Frame, Memory, read_bytes};
 use linerate_burst::{Block, Count, Flags, Interface, Ledger, LinkType, Nanos, Sink, StampSource};
 use linerate_record::{Format, Output, Reader, Writer, pcap};
 use std::io::Cursor;

@@ -1,8 +1,6 @@
 //! Random frames through both formats, every way a file can be written, every way it can be broken.
 
-mod common;
-
-use common::{Frame, Slow, read, read_bytes, write};
+use crate::common::{Frame, Slow, read, read_bytes, write};
 use linerate_burst::{Flags, Interface, LinkType, Nanos, StampSource};
 use linerate_record::{Format, ReadError};
 use proptest::prelude::*;

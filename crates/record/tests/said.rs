@@ -1,8 +1,6 @@
 //! What a file says of a packet next to its bytes comes through a copy: FCS, direction, errors, options, blocks.
 
-mod common;
-
-use common::{Memory, read_bytes};
+use crate::common::{Memory, read_bytes};
 use linerate_burst::{Block, Flags, Ledger, Nanos, Sink};
 use linerate_record::{Format, Output, ReadError, Reader, Writer};
 use std::io::Cursor;

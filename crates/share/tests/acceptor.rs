@@ -1,12 +1,9 @@
 //! Coming in: names, refusals, those who say nothing or too much, and what a reader may do with what it was given.
 
-#[path = "support/raw.rs"]
-mod raw;
-mod support;
-
+use crate::raw::{self, Map, RawReader, RawWriter};
+use crate::support::{Ring, drain, options, unique};
 use linerate_share::{Access, Attach, Error, Options, Writer};
 use proptest::prelude::*;
-use raw::{Map, RawReader, RawWriter};
 use rustix::fs::{FallocateFlags, Mode, OFlags, SealFlags, fallocate, fcntl_add_seals, ftruncate, open};
 use rustix::io::Errno;
 use rustix::mm::{MprotectFlags, mprotect};
@@ -14,7 +11,6 @@ use std::fs;
 use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::fs::PermissionsExt;
 use std::time::Duration;
-use support::{Ring, drain, options, unique};
 
 #[test]
 fn a_name_is_shared_once() {

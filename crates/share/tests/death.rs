@@ -1,18 +1,14 @@
 //! Processes killed at any moment: readers by the thousand, and the writer. `LINERATE_KILLS` says how many readers.
 
-#[path = "support/raw.rs"]
-mod raw;
-mod support;
-
+use crate::raw::{self, RawReader};
+use crate::support::{self, Ring, assert_balanced, desc, drain, frame, ids, options, unique};
 use linerate_burst::{Committed, Nanos};
 use linerate_share::{Access, Attach, End, Reader, Writer};
-use raw::RawReader;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
-use support::{Ring, assert_balanced, desc, drain, frame, ids, options, unique};
 
 /// A process that is killed when dropped.
 struct Victim(Child);
@@ -27,7 +23,9 @@ impl Drop for Victim {
 /// Runs a test of this file in a process of its own.
 fn child(test: &str, ring: &str) -> Victim {
     let mut child = Command::new(std::env::current_exe().unwrap());
-    child.args(["--exact", test, "--ignored", "--nocapture", "--test-threads=1"]).env("LINERATE_RING", ring);
+    child
+        .args(["--exact", &format!("death::{test}"), "--ignored", "--nocapture", "--test-threads=1"])
+        .env("LINERATE_RING", ring);
     let child = child.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
     Victim(child.spawn().unwrap())
 }

@@ -1,13 +1,9 @@
 //! A reader that decides: what the writer sees of it, and what it may not.
 
-#[path = "support/raw.rs"]
-mod raw;
-#[path = "support/mod.rs"]
-mod support;
-
+use crate::raw;
+use crate::support::{self, Ring, frame, ids, unique};
 use linerate_share::{Access, Attach, Decide, Deciding, Engine, SETTLED, UNDECIDED, Verdict};
 use std::time::Duration;
-use support::{Ring, frame, ids, unique};
 
 fn ring(name: &str, slots: u32) -> Ring {
     let access = Access { engine: Some(name.to_owned()), ..Access::default() };

@@ -1,15 +1,11 @@
 //! Readers that are evicted: what they are looking at stays as it is, and everybody else goes on.
 
-#[path = "support/raw.rs"]
-mod raw;
-mod support;
-
+use crate::raw::RawReader;
+use crate::support::{self, Ring, assert_balanced, drain, ids};
 use linerate_share::{Access, Attach, End, Error, Reader};
-use raw::RawReader;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
-use support::{Ring, assert_balanced, drain, ids};
 
 /// Goes round all blocks that are free, several times.
 fn write_over(ring: &mut Ring) {

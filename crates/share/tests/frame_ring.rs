@@ -1,19 +1,15 @@
 //! Frames of memory from a writer to one reader after the other: bytes, order, refusals, readers that leave, die or lie. What a hostile
 //! reader does is told by the numbers of `docs/frame-ring.md`.
 
-#[path = "support/raw.rs"]
-mod raw;
-mod support;
-
+use crate::raw::{self, Map, connected, control, hear, say};
+use crate::support::{self, unique};
 use linerate_burst::Nanos;
 use linerate_burst::pool::Piece;
 use linerate_share::frame_ring::{About, End, Ending, Options, Reader, Taken, Writer};
 use linerate_share::{Acceptor, Access, Attach, Error};
-use raw::{Map, connected, control, hear, say};
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::time::Duration;
-use support::unique;
 
 const SIZE: usize = 100_000;
 

@@ -1,16 +1,12 @@
 //! Readers that break every rule, writers that write anything anywhere.
 
-#[path = "support/raw.rs"]
-mod raw;
-mod support;
-
+use crate::raw::{self, RAW_SLOTS, RawReader, RawWriter, control};
+use crate::support::{Ring, assert_balanced, drain, frame, ids, unique};
 use linerate_share::{Attach, End, Reader};
 use proptest::prelude::*;
-use raw::{RAW_SLOTS, RawReader, RawWriter, control};
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::{Relaxed, Release};
 use std::thread;
-use support::{Ring, assert_balanced, drain, frame, ids, unique};
 
 /// A reader that knows nothing but the numbers of the format gets every frame.
 #[test]

@@ -1,14 +1,11 @@
-//! Whoever comes and goes, and however: no descriptor and no mapping stays behind. Alone in its process, to count them.
+//! Whoever comes and goes, and however: no descriptor and no mapping stays behind. In a process of its own, to count them.
 
-#[path = "support/raw.rs"]
-mod raw;
-mod support;
-
+use crate::raw::{self, RawWriter};
+use crate::support::{Ring, drain, unique};
 use linerate_share::Attach;
-use raw::RawWriter;
 use std::fs;
 use std::os::fd::AsFd;
-use support::{Ring, drain, unique};
+use std::process::Command;
 
 /// Descriptors and mappings of shared memory.
 fn counts() -> (usize, usize) {
@@ -18,6 +15,13 @@ fn counts() -> (usize, usize) {
 
 #[test]
 fn nothing_stays_behind() {
+    const ALONE: &str = "LINERATE_SHARE_ALONE";
+    if std::env::var_os(ALONE).is_none() {
+        let mut alone = Command::new(std::env::current_exe().unwrap());
+        let output = alone.args(["--exact", "leaks::nothing_stays_behind"]).env(ALONE, "1").output().unwrap();
+        let said = String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
+        return assert!(output.status.success() && said.contains("1 passed"), "{said}");
+    }
     let before = counts();
     let mut ring = Ring::new(4);
     let with_ring = counts();

@@ -1,12 +1,10 @@
 //! One writer and several readers, step by step in one thread.
 
-mod support;
-
+use crate::support::{self, Ring, assert_balanced, drain, ids, time};
 use linerate_burst::{Committed, Interface, LinkType, Nanos, StampSource};
 use linerate_share::{Attach, End, Reader};
 use proptest::prelude::*;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use support::{Ring, assert_balanced, drain, ids, time};
 
 #[test]
 fn a_reader_gets_what_is_committed_after_it_came() {

@@ -1,15 +1,11 @@
 //! Who may attach. A test of its own: the processes it begins hold sockets of others open for a moment.
 
-#[path = "support/raw.rs"]
-mod raw;
-mod support;
-
+use crate::raw::{self, RawWriter};
+use crate::support::{Ring, unique};
 use linerate_share::{Access, Attach};
-use raw::RawWriter;
 use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
 use std::time::Duration;
-use support::{Ring, unique};
 
 /// Another user comes in only if it is named. A test that runs as root can be that user, in a process of its own.
 #[test]
@@ -24,7 +20,9 @@ fn other_users_come_in_if_they_are_named() {
         let mut child = Command::new("setpriv");
         child.args([format!("--reuid={NOBODY}"), format!("--regid={NOBODY}"), "--groups=4321".into()]);
         child.arg(std::env::current_exe().unwrap());
-        child.args(["--exact", "attach_as_another", "--ignored", "--nocapture"]).env("LINERATE_RING", &ring.name);
+        child
+            .args(["--exact", "users::attach_as_another", "--ignored", "--nocapture"])
+            .env("LINERATE_RING", &ring.name);
         let mut child = child.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
         loop {
             ring.let_in();
@@ -53,7 +51,7 @@ fn another_user_takes_neither_all_seats_nor_all_time() {
     let mut ring = Ring::with(&unique(), access, 4).unwrap();
     let mut child = Command::new("setpriv");
     child.args(["--reuid=65534", "--regid=65534", "--clear-groups"]).arg(std::env::current_exe().unwrap());
-    child.args(["--exact", "attach_as_often_as_can_be", "--ignored"]).env("LINERATE_RING", &ring.name);
+    child.args(["--exact", "users::attach_as_often_as_can_be", "--ignored"]).env("LINERATE_RING", &ring.name);
     let mut child = child.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
     let (mut root, mut ticks) = (None, 0);
     let status = loop {
@@ -109,7 +107,7 @@ fn memory_with_holes_is_not_taken_from_another_user() {
     let name = unique();
     let mut child = Command::new("setpriv");
     child.args(["--reuid=65534", "--regid=65534", "--clear-groups"]).arg(std::env::current_exe().unwrap());
-    child.args(["--exact", "write_as_another", "--ignored", "--nocapture"]).env("LINERATE_RING", &name);
+    child.args(["--exact", "users::write_as_another", "--ignored", "--nocapture"]).env("LINERATE_RING", &name);
     let mut child = child.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
     let said = BufReader::new(child.stdout.take().unwrap()).lines().map_while(Result::ok);
     assert!(said.into_iter().any(|line| line.contains("listening")), "there is no writer");

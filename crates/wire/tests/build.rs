@@ -1,11 +1,9 @@
 //! What is built is dissected into just the headers that it was built from.
 
-mod samples;
-
+use crate::samples::{Sample, can_carry, payload, samples};
 use linerate_wire::build::{Extension, Frame, Header, Patch, Problem, Unbuilt};
 use linerate_wire::*;
 use proptest::prelude::*;
-use samples::{Sample, can_carry, payload, samples};
 
 /// Puts headers behind each other, each chosen by a number among those that its predecessor can carry.
 fn stack<'a>(samples: &'a [Sample], choices: &[prop::sample::Index]) -> (Link, Vec<&'a dyn Header>) {

@@ -1,11 +1,9 @@
 //! Where `etherparse` understands a frame without complaint, both must see the same headers. Also over
 //! every capture below `$LINERATE_CORPUS`, if that is set.
 
-mod packets;
-
+use crate::packets::packet;
 use etherparse::{LinkExtSlice, NetSlice, SlicedPacket, TransportSlice};
 use linerate_wire::{Layer, Layers, Link, Protocol, Role, dissect, registry};
-use packets::packet;
 use proptest::prelude::*;
 use std::path::Path;
 
@@ -129,7 +127,7 @@ proptest! {
         let compared = compare(Link::Ethernet, &frame).map_err(TestCaseError::fail)?;
         // They take extension headers in the recommended order only, none behind IPv4, and want 8 bytes of ICMPv6.
         let plain = !layers.iter().any(|layer| layer.protocol.role() == Role::Extension);
-        let short = matches!(packet.transport, packets::Transport::Icmpv6) && packet.payload.len() < 4;
+        let short = matches!(packet.transport, crate::packets::Transport::Icmpv6) && packet.payload.len() < 4;
         prop_assert!(compared || !plain || short, "nothing compared for {:?}", packet);
     }
 

@@ -1,11 +1,9 @@
 //! Flows: both directions and all fragments have one hash, tunnels are looked into on request, shards are even.
 
-mod packets;
-
+use crate::packets::{Network, Packet, Transport, packet};
 use linerate_wire::build::{Frame, Header};
 use linerate_wire::flow::{Located, locate, locate_inner, shard};
 use linerate_wire::*;
-use packets::{Network, Packet, Transport, packet};
 use proptest::prelude::*;
 use std::collections::{HashMap, HashSet};
 use std::net::IpAddr;

@@ -1,12 +1,9 @@
 //! No bytes panic; what is emitted is read back; layers lie back to back inside the frame.
 
-mod packets;
-mod views;
-
+use crate::packets::{Network, Transport, packet};
+use crate::views::view_all;
 use linerate_wire::*;
-use packets::{Network, Transport, packet};
 use proptest::prelude::*;
-use views::view_all;
 
 /// Dissects, and checks what must hold for any bytes.
 fn dissect_any(link: Link, frame: &[u8]) -> Layers {
@@ -61,7 +58,7 @@ proptest! {
         let later_fragment = matches!(packet.network, Network::V4 { fragment: 1.., .. });
         let stop = match packet.transport {
             _ if later_fragment => Stop::Fragment,
-            Transport::Unknown => Stop::Unknown(Number::IpProtocol(packets::UNKNOWN)),
+            Transport::Unknown => Stop::Unknown(Number::IpProtocol(crate::packets::UNKNOWN)),
             _ => Stop::End,
         };
         prop_assert_eq!(layers.stop(), stop);

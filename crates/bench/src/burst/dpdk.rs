@@ -3,15 +3,15 @@
 //! All cases of a size have the same source, devices that make frames from nothing (`net_null`), whose buffers go round as behind
 //! the ring of a card. Time is that of the thread, so that other work on the machine counts little.
 
+use super::{Capture, Receive, Selection, Sharing, Waiting, ring};
 use crate::Effort;
 use crate::measure::{Rounds, Row};
 use crate::testpmd::{Testpmd, two_cpus};
-use super::{Capture, Receive, Selection, Sharing, Waiting, ring};
-use linerate_cli::exit::usage;
-use linerate_cli::view::terminal::tell;
 use anyhow::ensure;
 use linerate_backends::REGISTRY;
 use linerate_backends::dpdk::{Classic, version};
+use linerate_cli::exit::usage;
+use linerate_cli::view::terminal::tell;
 use linerate_engine::clock;
 use linerate_generate::rate::FCS;
 use linerate_port::{RxOptions, RxPort, Spec};

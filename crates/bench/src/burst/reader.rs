@@ -1,9 +1,9 @@
 //! The reader of a measurement: this program once more, as another process.
 
 use crate::measure::Rounds;
-use linerate_cli::view::terminal::show_line;
 use anyhow::{Context, bail};
 use linerate_burst::Nanos;
+use linerate_cli::view::terminal::show_line;
 use linerate_engine::clock;
 use linerate_share::{Attach, End};
 use rustix::event::{PollFd, PollFlags, poll};

@@ -1,10 +1,10 @@
 //! What is between sender and receiver: a wire, a ring whose reader decides, a switch with one, somebody who decides in place.
 
 use super::PATIENCE;
-use linerate_cli::verbs::{receive_whole, send_as};
 use anyhow::{Context, ensure};
 use linerate_backends::faulty::Faults;
 use linerate_burst::{Desc, Ledger, Nanos};
+use linerate_cli::verbs::{receive_whole, send_as};
 use linerate_engine::switching::{EngineRing, Switching};
 use linerate_engine::verdict::{self, Inspect, Policy};
 use linerate_engine::{

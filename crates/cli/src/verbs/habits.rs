@@ -64,6 +64,13 @@ const COMMANDS: &[(&[&str], &str)] = &[
     (&["version"], "--version"),
 ];
 
+/// Commands that this program lacks, and the remedy; `serve` and `top` are missing only where it was built without them.
+const ELSEWHERE: &[(&str, &str)] = &[
+    ("bench", "now a program of its own, linerate-bench (make bench builds and runs it)"),
+    ("serve", "not in this program, built without the feature serve; make builds all"),
+    ("top", "not in this program, built without the feature tui; make builds all"),
+];
+
 /// What to say instead of what the parser says, where that is no help.
 pub fn instead(error: &clap::Error, verb: Option<&str>) -> Option<anyhow::Error> {
     let text = |kind| match error.get(kind) {
@@ -112,8 +119,8 @@ fn plainly(reason: &str) -> Option<&'static str> {
 }
 
 fn no_command(name: &str) -> anyhow::Error {
-    if name == "bench" {
-        return usage("bench: now a program of its own, linerate-bench (make bench builds and runs it)");
+    if let Some((_, reason)) = ELSEWHERE.iter().find(|(elsewhere, _)| *elsewhere == name) {
+        return usage(format!("{name}: {reason}"));
     }
     let usual = COMMANDS.iter().find(|(names, _)| names.contains(&name)).map(|(_, meant)| (*meant).to_owned());
     let meant = usual.or_else(|| {

@@ -1,0 +1,11 @@
+//! Tests of the crate by its public interface, one executable.
+
+mod check;
+mod commands;
+mod file;
+mod packet;
+mod plan;
+mod refused;
+mod render;
+mod sets;
+mod timeline;
