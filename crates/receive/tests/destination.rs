@@ -226,7 +226,7 @@ fn a_disk_that_is_full_loses_nothing_of_what_was_written() {
         .args(["-m", "sh", "-c", mount, "sh"])
         .arg(&folder.0)
         .arg(std::env::current_exe().unwrap())
-        .arg("in_a_tiny_folder")
+        .arg("destination::in_a_tiny_folder")
         .env(TINY, &folder.0)
         .output();
     match output {
