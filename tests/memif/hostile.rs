@@ -124,6 +124,22 @@ fn any_descriptors_and_positions_of_a_client_are_bearable() {
     assert_is_well(client, &name, &mut port);
 }
 
+/// A position is two bytes that the peer writes: whatever it claims, no more frames are lost than a ring holds.
+#[test]
+fn a_look_counts_no_more_lost_frames_than_the_ring_has_slots() {
+    let name = name();
+    let mut port = Port::open(&format!("memif:{name}?role=server"));
+    let client = Client::connected(&name, &mut port);
+    for (looks, ahead) in [SLOTS + 1, u16::MAX / 2, u16::MAX].into_iter().enumerate() {
+        let next = client.memory.half(RINGS[0] + 64);
+        client.memory.head(RINGS[0], next.wrapping_add(ahead));
+        assert!(port.step().unwrap().is_empty());
+        let lost = (looks as u64 + 1) * u64::from(SLOTS);
+        assert_eq!((port.count(Count::PeerOverrun), port.count(Count::Received)), (lost, lost), "{ahead} ahead");
+    }
+    assert_is_well(client, &name, &mut port);
+}
+
 /// Any bytes over the headers and the descriptors, between any two looks.
 #[test]
 fn any_bytes_of_a_server_are_bearable() {

@@ -97,7 +97,7 @@ export_rows! {
     Skipped = Receive, Lost, "skipped";
     /// Frames of a shared ring whose place the writer described wrongly; never seen with a sound writer.
     BadDesc = Receive, Lost, "bad_desc";
-    /// Slots of a memif ring that its writer was ahead by though the ring has fewer: what lay there was written over, and was not read.
+    /// Slots of a memif ring that its writer overwrote before they were read; at most the size of the ring each time.
     PeerOverrun = Receive, Lost, "peer_overrun";
     /// Buffers of a memif ring that were not full and said that their frame goes on in the next one: taken as its end.
     StaleNext = Receive, Note, "stale_next";

@@ -134,17 +134,19 @@ impl MemifRx {
         let MemifRx { intake: Some(intake), memory, shown, counts, snap, .. } = self else { return };
         intake.wake_up();
         let end = intake.last.unwrap_or_else(|| intake.end());
+        // A position is the peer's word: a ring holds no more frames than it has slots, wherever its writer claims to be.
+        let size = intake.end.ring.size();
         let Some(mut waiting) = intake.waiting(end) else {
             // What lies there is a mixture of frames: nobody can say which are whole.
-            counts.overrun += u64::from(end.wrapping_sub(intake.next));
-            (intake.next, intake.given) = (end, end.wrapping_sub(intake.end.ring.size()));
+            counts.overrun += u64::from(size);
+            (intake.next, intake.given) = (end, end.wrapping_sub(size));
             return intake.give_back();
         };
         if waiting == 0 {
             return;
         }
         // Bad frames take no room, and are copied as far as they are good: they are work all the same.
-        let (began, mut used, mut copied) = (intake.next, 0, 0);
+        let (began, bad, mut used, mut copied) = (intake.next, counts.bad, 0, 0);
         while waiting > 0 && shown.len() < FRAMES && copied < BYTES {
             let frame = intake.frame(waiting, &mut memory[used..], *snap);
             copied += frame.kept;
@@ -163,10 +165,11 @@ impl MemifRx {
         }
         // Where the writer has passed this reader meanwhile, it wrote over what was being copied.
         let end = intake.end();
-        if end.wrapping_sub(began) > intake.end.ring.size() && intake.last.is_none() {
-            counts.overrun += u64::from(end.wrapping_sub(intake.next)) + shown.len() as u64;
+        if end.wrapping_sub(began) > size && intake.last.is_none() {
+            let overrun = u64::from(end.wrapping_sub(intake.next)) + shown.len() as u64;
+            counts.overrun += overrun.min(u64::from(size) - (counts.bad - bad));
             shown.clear();
-            (intake.next, intake.given) = (end, end.wrapping_sub(intake.end.ring.size()));
+            (intake.next, intake.given) = (end, end.wrapping_sub(size));
         }
         intake.give_back();
     }
