@@ -163,25 +163,26 @@ static int hear(int fd, struct linerate_welcome *welcome, int fds[2]) {
     return -1;
 }
 
-/* Whether what another user hands over is all there and stays there: what is not would be this process's memory once it is
- * looked at, and reserved huge pages that are not there are SIGBUS. */
-static int is_whole(int fd, const struct stat *stat) {
+/* What is wrong with memory of exactly so many bytes that is handed over, or NULL. It may not be cut. That of another user
+ * (`foreign`) may not lie in reserved huge pages: one that is not there is SIGBUS. What is only read (`whole`) has to be all there
+ * and to stay: other pages would be this process's memory once they are looked at. */
+static const char *wrong_with(int fd, uint64_t bytes, int foreign, int whole) {
+    struct stat stat;
     struct statfs system;
     const int seals = fcntl(fd, F_GET_SEALS);
-    if (fstatfs(fd, &system) != 0 || system.f_type == HUGETLBFS_MAGIC || seals < 0)
-        return 0;
-    return (seals & (F_SEAL_WRITE | F_SEAL_FUTURE_WRITE)) && (uint64_t)stat->st_blocks * 512 >= (uint64_t)stat->st_size;
+    if (seals < 0 || !(seals & F_SEAL_SHRINK))
+        return "its memory may be cut while it is read";
+    if (fstat(fd, &stat) != 0 || (uint64_t)stat.st_size != bytes)
+        return "its memory has another size than it says";
+    if (foreign && (fstatfs(fd, &system) != 0 || system.f_type == HUGETLBFS_MAGIC))
+        return "it is another user's and in reserved huge pages, which can be taken away: share it with --share-small-pages";
+    if (foreign && whole &&
+        (!(seals & (F_SEAL_WRITE | F_SEAL_FUTURE_WRITE)) || (uint64_t)stat.st_blocks * 512 < (uint64_t)stat.st_size))
+        return "it is another user's, and its memory has holes, or may get some";
+    return NULL;
 }
 
-/* Maps a descriptor of exactly so many bytes that cannot be cut; NULL if it is another. `whole`: that is not believed of the
- * rest either. */
-static void *map(int fd, uint64_t bytes, int protection, int whole) {
-    struct stat stat;
-    const int seals = fcntl(fd, F_GET_SEALS);
-    if (seals < 0 || !(seals & F_SEAL_SHRINK) || fstat(fd, &stat) != 0 || (uint64_t)stat.st_size != bytes)
-        return NULL;
-    if (whole && !is_whole(fd, &stat))
-        return NULL;
+static void *map(int fd, uint64_t bytes, int protection) {
     void *memory = mmap(NULL, (size_t)bytes, protection, MAP_SHARED, fd, 0);
     return memory == MAP_FAILED ? NULL : memory;
 }
@@ -248,14 +249,17 @@ static const char *take_over(struct linerate_ring *ring, const struct linerate_w
         return "it has sizes that no ring has";
     ring->arena_bytes = (size_t)welcome->arena_bytes;
     ring->control_bytes = (size_t)welcome->control_bytes;
-    ring->arena = map(fds[0], welcome->arena_bytes, PROT_READ, foreign);
-    /* A page of this one that is not there costs no more than a page: it is small. */
-    ring->control = map(fds[1], welcome->control_bytes, PROT_READ | PROT_WRITE, 0);
-    if (!ring->arena || !ring->control)
-        return "its memory cannot be mapped, has another size than it says, may be cut, or, being another user's, is not "
-               "all there";
-    const char *wrong = check(ring, welcome);
+    const char *wrong = wrong_with(fds[0], welcome->arena_bytes, foreign, 1);
+    /* A page of the control memory that is not there costs no more than a page: it is small. */
+    if (!wrong)
+        wrong = wrong_with(fds[1], welcome->control_bytes, foreign, 0);
     if (wrong)
+        return wrong;
+    ring->arena = map(fds[0], welcome->arena_bytes, PROT_READ);
+    ring->control = map(fds[1], welcome->control_bytes, PROT_READ | PROT_WRITE);
+    if (!ring->arena || !ring->control)
+        return "its memory cannot be mapped";
+    if ((wrong = check(ring, welcome)))
         return wrong;
     ring->held = calloc(ring->capacity, sizeof *ring->held);
     ring->is_held = calloc(ring->slots, 1);

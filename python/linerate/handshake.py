@@ -107,7 +107,7 @@ def map_both(arena_bytes, control_bytes, fds, foreign, most=1 << 43):
         if not 2 * layout.HUGE <= arena_bytes <= most or not layout.PAGE <= control_bytes <= 1 << 21:
             raise RingError("what answers is no block ring: it has sizes that no ring has")
         arena = map_one(fds[0], arena_bytes, mmap.PROT_READ, foreign)
-        return arena, map_one(fds[1], control_bytes, mmap.PROT_READ | mmap.PROT_WRITE, False)
+        return arena, map_one(fds[1], control_bytes, mmap.PROT_READ | mmap.PROT_WRITE, foreign)
     finally:
         for fd in fds:
             os.close(fd)
@@ -117,14 +117,17 @@ def map_one(fd, size, protection, foreign):
     try:
         seals, there = fcntl.fcntl(fd, F_GET_SEALS), os.fstat(fd)
     except OSError:
-        raise RingError("what answers is no block ring: its memory may be cut") from None
-    if not seals & F_SEAL_SHRINK or there.st_size != size:
-        raise RingError("what answers is no block ring: its memory may be cut, or has another size than it says")
-    # Of another user all has to be there: a hole would be this process's memory, a huge page that is missing SIGBUS.
-    if foreign:
-        is_huge = os.fstatvfs(fd).f_bsize > mmap.PAGESIZE
-        if is_huge or not seals & (F_SEAL_WRITE | F_SEAL_FUTURE_WRITE) or there.st_blocks * 512 < size:
-            raise RingError("another user shares it, and not all of its memory is there")
+        raise RingError("what answers is no block ring: its memory may be cut while it is read") from None
+    if not seals & F_SEAL_SHRINK:
+        raise RingError("what answers is no block ring: its memory may be cut while it is read")
+    if there.st_size != size:
+        raise RingError("what answers is no block ring: its memory has another size than it says")
+    # Of another user's memory a huge page that is missing is SIGBUS, and a hole this process's memory: control memory is small.
+    if foreign and os.fstatvfs(fd).f_bsize > mmap.PAGESIZE:
+        raise RingError("it is another user's and in reserved huge pages, which can be taken away: share it with --share-small-pages")
+    if foreign and protection == mmap.PROT_READ:
+        if not seals & (F_SEAL_WRITE | F_SEAL_FUTURE_WRITE) or there.st_blocks * 512 < size:
+            raise RingError("it is another user's, and its memory has holes, or may get some")
     return mmap.mmap(fd, size, flags=mmap.MAP_SHARED, prot=protection)
 
 

@@ -2,13 +2,15 @@
 
 use crate::share::stage::{SANITIZERS, compile_cat, python_cat, ring_cat, ring_name};
 use linerate_tests::support::program::{Ended, spawn};
-use linerate_tests::support::skip;
-use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, ftruncate, memfd_create};
+use linerate_tests::support::{is_root, skip};
+use rustix::fs::{FallocateFlags, MemfdFlags, SealFlags, fallocate, fcntl_add_seals, ftruncate, memfd_create};
 use rustix::io::pwrite;
 use rustix::net::{
     AddressFamily, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketAddrUnix, SocketFlags,
     SocketType, accept, bind, listen, recv, sendmsg, socket_with,
 };
+use rustix::process::Uid;
+use rustix::thread::set_thread_res_uid;
 use std::io::IoSlice;
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, OwnedFd};
@@ -121,12 +123,23 @@ fn welcome() -> Vec<u8> {
 #[derive(Clone, Copy, PartialEq)]
 enum Manner {
     Right,
-    /// Memory that may be cut at any time.
-    Unsealed,
+    /// Memory that may be cut at any time: the arena (0) or the control memory (1).
+    Unsealed(usize),
+    /// Another user's, with control memory in reserved huge pages.
+    Huge,
     /// Memory larger than it says.
     Larger,
     /// So many descriptors, and 2 would be right.
     Descriptors(usize),
+}
+
+/// Does something in a thread of another user: those who connect see the credentials of the one that listens.
+fn as_another(work: impl FnOnce() + Send) {
+    let work = || {
+        set_thread_res_uid(None::<Uid>, Uid::from_raw(65534), None::<Uid>).unwrap();
+        work();
+    };
+    std::thread::scope(|scope| scope.spawn(work).join().unwrap());
 }
 
 /// A reader that may be tried.
@@ -138,12 +151,28 @@ fn attach(reader: Reader, edits: &[Edit], manner: Manner, argument: &str) -> Opt
     let name = ring_name();
     let acceptor = socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None).unwrap();
     bind(&acceptor, &SocketAddrUnix::new_abstract_name(format!("linerate/{name}").as_bytes()).unwrap()).unwrap();
-    listen(&acceptor, 1).unwrap();
-    let arena_fd = memory(if manner == Manner::Larger { 2 * ARENA } else { ARENA }, manner != Manner::Unsealed);
-    let control_fd = memory(4096, true);
+    let listens = || listen(&acceptor, 1).unwrap();
+    if manner == Manner::Huge {
+        as_another(listens)
+    } else {
+        listens()
+    }
+    let arena_fd = memory(if manner == Manner::Larger { 2 * ARENA } else { ARENA }, manner != Manner::Unsealed(0));
+    let mut control_fd = memory(4096, manner != Manner::Unsealed(1));
     let mut welcome = welcome();
     arena(&arena_fd);
     control(&control_fd);
+    if manner == Manner::Huge {
+        pwrite(&arena_fd, &[0], ARENA as u64 - 1).unwrap();
+        fallocate(&arena_fd, FallocateFlags::empty(), 0, ARENA as u64).unwrap();
+        fcntl_add_seals(&arena_fd, SealFlags::FUTURE_WRITE).unwrap();
+        let flags = MemfdFlags::ALLOW_SEALING | MemfdFlags::HUGETLB | MemfdFlags::HUGE_2MB;
+        control_fd =
+            memfd_create("hostile", flags).inspect_err(|error| skip(&format!("no huge pages: {error}"))).ok()?;
+        ftruncate(&control_fd, 2 << 20).unwrap();
+        fcntl_add_seals(&control_fd, SealFlags::SHRINK).unwrap();
+        welcome[40..48].copy_from_slice(&u64::to_ne_bytes(2 << 20));
+    }
     for (place, at, number) in edits {
         match place {
             Arena => put(&arena_fd, *at, *number),
@@ -153,7 +182,8 @@ fn attach(reader: Reader, edits: &[Edit], manner: Manner, argument: &str) -> Opt
             Welcome => welcome[*at..at + number.bytes().len()].copy_from_slice(&number.bytes()),
         }
     }
-    let reader = spawn(reader.args([argument, &name]).stdout(Stdio::piped()));
+    let trust: &[&str] = if manner == Manner::Huge { &["-t"] } else { &[] };
+    let reader = spawn(reader.args(trust).args([argument, &name]).stdout(Stdio::piped()));
     let socket = accept(&acceptor).unwrap();
     let mut hello = [0; 129];
     assert_eq!(recv(&socket, &mut hello, RecvFlags::empty()).unwrap().0, 128);
@@ -268,8 +298,20 @@ fn find_each(reader: Reader, arguments: &[&str], places: &[Place]) {
             assert!(ended.errors.contains(part), "{edits:?}: {part:?} is not said in {}", ended.errors);
         }
     }
-    for manner in [Manner::Unsealed, Manner::Larger, Manner::Descriptors(1), Manner::Descriptors(3)] {
-        attach(reader, &[], manner, "-l").unwrap().with_status(1).says(refused);
+    for (manner, part) in [
+        (Manner::Unsealed(0), "may be cut while it is read"),
+        (Manner::Unsealed(1), "may be cut while it is read"),
+        (Manner::Larger, "another size"),
+        (Manner::Descriptors(1), refused),
+        (Manner::Descriptors(3), refused),
+    ] {
+        attach(reader, &[], manner, "-l").unwrap().with_status(1).says(refused).says(part);
+    }
+    if !is_root() {
+        return skip("other users need root");
+    }
+    if let Some(ended) = attach(reader, &[], Manner::Huge, "-l") {
+        ended.with_status(1).says("another user's and in reserved huge pages");
     }
 }
 

@@ -9,7 +9,7 @@ use crate::error::Error;
 use crate::frame_ring;
 use crate::handshake::{Hello, Kind, Status, WELCOME, Welcome};
 use crate::layout::MAJOR;
-use crate::pages::check_whole;
+use crate::pages::{check_ordinary, check_whole};
 use crate::reader::Reader;
 use rustix::io::Errno;
 use rustix::net::{
@@ -146,7 +146,8 @@ impl Attaching {
         })?;
         if owner == Owner::Another {
             let refused = |reason| Error::Refused { address: address.to_string(), reason };
-            check_whole(memory[0].as_fd()).map_err(refused)?;
+            // Pages of control memory that are not there become this process's: it is small.
+            check_whole(memory[0].as_fd()).and_then(|()| check_ordinary(memory[1].as_fd())).map_err(refused)?;
         }
         // What it waits on from now on does not time out.
         for timeout in [sockopt::Timeout::Send, sockopt::Timeout::Recv] {

@@ -57,15 +57,21 @@ pub(crate) fn make(options: &Options, bytes: usize) -> Result<Pages, Error> {
     Ok(Pages { mapping, fd, page, notes })
 }
 
-/// Refuses memory of another user that is not all there, or could be taken away: a page that is not there would be this
-/// process's own once it is read, and a reserved huge page that is not there is SIGBUS.
-pub(crate) fn check_whole(fd: BorrowedFd<'_>) -> Result<(), String> {
-    let wrong = |error: rustix::io::Errno| format!("its memory cannot be used: {error}");
-    if fstatfs(fd).map_err(wrong)?.f_type as u64 == HUGETLBFS {
+/// Refuses memory of another user in reserved huge pages: one that is not there is SIGBUS, where an ordinary page is made.
+pub(crate) fn check_ordinary(fd: BorrowedFd<'_>) -> Result<(), String> {
+    if fstatfs(fd).map_err(|error| format!("its memory cannot be used: {error}"))?.f_type as u64 == HUGETLBFS {
         let reason = "it is another user's and in reserved huge pages, which can be taken away while they are read: share \
                       it with --share-small-pages";
         return Err(reason.into());
     }
+    Ok(())
+}
+
+/// Refuses memory of another user that is not all there, or could be taken away: a page that is not there would be this
+/// process's own once it is read.
+pub(crate) fn check_whole(fd: BorrowedFd<'_>) -> Result<(), String> {
+    check_ordinary(fd)?;
+    let wrong = |error: rustix::io::Errno| format!("its memory cannot be used: {error}");
     if !fcntl_get_seals(fd).map_err(wrong)?.intersects(SealFlags::WRITE | SealFlags::FUTURE_WRITE) {
         return Err("it is another user's, and holes may be made in its memory while it is read".into());
     }
@@ -209,7 +215,12 @@ mod tests {
         assert!(check_whole(fd.as_fd()).unwrap_err().contains("holes"));
         let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING | MemfdFlags::HUGETLB | MemfdFlags::HUGE_2MB;
         match memfd_create("test", flags) {
-            Ok(fd) => assert!(check_whole(fd.as_fd()).unwrap_err().contains("--share-small-pages")),
+            Ok(fd) => {
+                assert!(check_ordinary(fd.as_fd()).unwrap_err().contains("--share-small-pages"));
+                // Linux 4.16 on: no page has to be there for that.
+                fcntl_add_seals(&fd, SealFlags::SHRINK).unwrap();
+                assert!(fcntl_get_seals(&fd).unwrap().contains(SealFlags::SHRINK));
+            }
             Err(error) => eprintln!("SKIPPED: no huge pages here: {error}"),
         }
     }

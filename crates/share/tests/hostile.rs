@@ -4,6 +4,7 @@ use crate::raw::{self, RAW_SLOTS, RawReader, RawWriter, control};
 use crate::support::{Ring, assert_balanced, drain, frame, ids, unique};
 use linerate_share::{Attach, End, Reader};
 use proptest::prelude::*;
+use rustix::fs::{MemfdFlags, fstat, ftruncate, memfd_create};
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::{Relaxed, Release};
 use std::thread;
@@ -256,6 +257,23 @@ fn attached() -> (Reader, RawWriter) {
     let attaching = Attach::default().begin(&name).unwrap();
     writer.welcome();
     (attaching.finish().unwrap(), writer)
+}
+
+/// Memory that its writer cuts after it was mapped is SIGBUS.
+#[test]
+fn memory_that_may_be_cut_is_refused() {
+    for of_control in [false, true] {
+        let name = unique();
+        let mut writer = RawWriter::new(&name);
+        let attaching = Attach::default().begin(&name).unwrap();
+        let fd = if of_control { &mut writer.control_fd } else { &mut writer.arena_fd };
+        let unsealed = memfd_create("unsealed", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING).unwrap();
+        ftruncate(&unsealed, fstat(&*fd).unwrap().st_size as u64).unwrap();
+        *fd = unsealed;
+        writer.welcome();
+        let refused = attaching.finish().err().unwrap().to_string();
+        assert!(refused.contains("may be cut"), "{refused}");
+    }
 }
 
 #[test]

@@ -1,9 +1,11 @@
-//! Who may attach. A test of its own: the processes it begins hold sockets of others open for a moment.
+//! Who may attach.
 
 use crate::raw::{self, RawWriter};
 use crate::support::{Ring, unique};
 use linerate_share::{Access, Attach};
+use rustix::fs::{FallocateFlags, MemfdFlags, SealFlags, fallocate, fcntl_add_seals, memfd_create};
 use std::io::{BufRead, BufReader};
+use std::os::fd::OwnedFd;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
@@ -97,23 +99,33 @@ fn attach_as_often_as_can_be() {
     }
 }
 
-/// Memory that is not all there would be filled with this process's own, which its writer has no right to.
+/// Memory that is not all there would be filled with this process's own, which its writer has no right to; where it lies in huge
+/// pages that would be SIGBUS.
 #[test]
 fn memory_with_holes_is_not_taken_from_another_user() {
     if !rustix::process::geteuid().is_root() || Command::new("setpriv").arg("--version").output().is_err() {
         eprintln!("SKIPPED: other users: needs root and setpriv");
         return;
     }
-    let name = unique();
-    let mut child = Command::new("setpriv");
-    child.args(["--reuid=65534", "--regid=65534", "--clear-groups"]).arg(std::env::current_exe().unwrap());
-    child.args(["--exact", "users::write_as_another", "--ignored", "--nocapture"]).env("LINERATE_RING", &name);
-    let mut child = child.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
-    let said = BufReader::new(child.stdout.take().unwrap()).lines().map_while(Result::ok);
-    assert!(said.into_iter().any(|line| line.contains("listening")), "there is no writer");
-    let refused = Attach { trust: true, ..Attach::default() }.to(&name).err().unwrap().to_string();
-    assert!(refused.contains("it is another user's, and holes may be made"), "{refused}");
-    child.wait().unwrap();
+    let cases = [("ordinary", "it is another user's, and holes may be made"), ("huge", "and in reserved huge pages")];
+    let has_huge = huge().inspect_err(|error| eprintln!("SKIPPED: no huge pages here: {error}")).is_ok();
+    for (control, part) in &cases[..1 + usize::from(has_huge)] {
+        let name = unique();
+        let mut child = Command::new("setpriv");
+        child.args(["--reuid=65534", "--regid=65534", "--clear-groups"]).arg(std::env::current_exe().unwrap());
+        child.args(["--exact", "users::write_as_another", "--ignored", "--nocapture"]);
+        child.env("LINERATE_RING", &name).env("LINERATE_CONTROL", control);
+        let mut child = child.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+        let said = BufReader::new(child.stdout.take().unwrap()).lines().map_while(Result::ok);
+        assert!(said.into_iter().any(|line| line.contains("listening")), "there is no writer");
+        let refused = Attach { trust: true, ..Attach::default() }.to(&name).err().unwrap().to_string();
+        assert!(refused.contains(*part), "{refused}");
+        child.wait().unwrap();
+    }
+}
+
+fn huge() -> rustix::io::Result<OwnedFd> {
+    memfd_create("huge", MemfdFlags::ALLOW_SEALING | MemfdFlags::HUGETLB | MemfdFlags::HUGE_2MB)
 }
 
 #[test]
@@ -121,6 +133,11 @@ fn memory_with_holes_is_not_taken_from_another_user() {
 fn write_as_another() {
     let Ok(name) = std::env::var("LINERATE_RING") else { return };
     let mut writer = RawWriter::new(&name);
+    if std::env::var("LINERATE_CONTROL").is_ok_and(|control| control == "huge") {
+        fallocate(&writer.arena_fd, FallocateFlags::empty(), 0, writer.arena.bytes as u64).unwrap();
+        fcntl_add_seals(&writer.arena_fd, SealFlags::FUTURE_WRITE).unwrap();
+        writer.control_fd = huge().unwrap();
+    }
     println!("listening");
     writer.welcome();
     // Long enough for the reader to look at it.
