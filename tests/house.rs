@@ -57,7 +57,7 @@ const ARROWS: [(&str, &[&str]); 27] = [
     ("burst", &[]),
     ("filter", &[]),
     ("lab", &[]),
-    ("tls", &[]),
+    ("tls", &["burst"]),
     ("share", &["burst"]),
     ("record", &["burst"]),
     ("index", &["burst", "filter", "record"]),

@@ -220,6 +220,43 @@ fn a_fifo_without_a_writer_or_one_that_stalls_can_be_left() {
     }
 }
 
+/// A FIFO in place of a file of streams, rules, keys or passwords: a run does not wait for it without end, deaf to signals.
+#[test]
+fn a_fifo_in_place_of_a_file_of_an_option_is_not_waited_for() {
+    let scratch = Scratch::new();
+    let (fifo, capture) = (&*fifo(&scratch), &*scratch.file("in.pcap"));
+    records::write(capture, &frames::sample());
+    let (pair, authority) = (format!("cert={fifo},key={fifo}"), format!("ca={fifo}"));
+    let ship = format!("spool={},password={fifo}", scratch.file("spool"));
+    let serve = ["serve", "--port", "p1=mem:fifo", "--listen", "127.0.0.1:0"];
+    let measure = ["measure", "--to", "mem:fifo", "--check", "mem:fifo"];
+    let cases: [(&[&str], &[&str]); 14] = [
+        (&["generate", "--to", "null:x"], &["--streams", fifo]),
+        (&serve, &["--streams", fifo]),
+        (&serve, &["--token", fifo]),
+        (&serve, &["--tls-cert", fifo, "--tls-key", fifo]),
+        (&["switch", "mem:fifo", "mem:other", "-t", "0.1"], &["--rules", fifo]),
+        (&["lab", "up"], &["--file", fifo]),
+        (&["ctl", "/nosuch"], &["add-flows", fifo]),
+        (&["ctl", "/nosuch"], &["replace-flows", fifo]),
+        (&measure, &["--streams", fifo]),
+        (&measure, &["--method", "y1564", "--services", fifo]),
+        (&["flows", "--from", "ipfix+tls://127.0.0.1:0", "-w", "/dev/null"], &["--tls", &pair]),
+        (&["flows", "-r", capture, "-w", "ipfix+tls://127.0.0.1:9"], &["--tls", &authority]),
+        (&["flows", "-r", capture, "-w", "clickhouse://u@127.0.0.1:9/t"], &["--ship", &ship]),
+        (&["find"], &[fifo]),
+    ];
+    let waits = |(command, option): &(&[&str], &[&str])| {
+        let mut ends = Command::new("timeout");
+        ends.args(["-s", "KILL", &MOST_PATIENCE.as_secs().to_string()])
+            .arg(linerate_tests::support::program::program());
+        let ended = ends.args(*command).args(*option).stdin(Stdio::null()).output().unwrap();
+        ended.status.code().is_none_or(|code| code == 137)
+    };
+    let waiting: Vec<_> = cases.iter().filter(|case| waits(case)).collect();
+    assert!(waiting.is_empty(), "{waiting:?}");
+}
+
 /// A frame of a stream may come through a pipe: whoever waits for it does not spin.
 #[test]
 fn a_frame_from_a_fifo_is_waited_for_asleep() {

@@ -15,6 +15,7 @@
 //! - [`sink`]: what takes bursts;
 //! - [`counters`]: every counter and drop reason, declared once;
 //! - [`ledger`]: what every stage has counted, and the identity that must hold;
+//! - [`input`]: opening files that users name;
 //! - [`died`]: what remains of a thread in which this program has a bug;
 //! - [`text`]: which characters of a text are not what they seem.
 //!
@@ -93,6 +94,7 @@ mod cpu;
 pub mod desc;
 pub mod died;
 pub mod helper;
+pub mod input;
 pub mod interface;
 pub mod ledger;
 pub mod memory;

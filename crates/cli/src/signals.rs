@@ -18,12 +18,14 @@
 use crate::privileges::settled;
 use crate::view::terminal::fail;
 use anyhow::Context;
+use linerate_burst::input;
 use linerate_engine::Stop;
 use signal_hook::SigId;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1};
 use signal_hook::flag;
 use signal_hook::low_level::{emulate_default_handler, pipe, unregister};
-use std::io::{PipeReader, Read};
+use std::io::{self, ErrorKind, PipeReader, Read};
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::channel;
 use std::sync::{Arc, LazyLock};
@@ -45,6 +47,9 @@ const OWN_THREADS: [&str; 5] =
 const MAX_REPORTED: usize = 8;
 /// Signals that come together are one: so many bytes at the most are read of a pipe.
 const TOGETHER: usize = 64;
+
+/// Bytes of a text that an option names: a million rules.
+const MAX_TEXT: u64 = 256 << 20;
 
 /// A shell that ends may tell its programs before their terminal is gone.
 const TERMINAL_GOES: Duration = Duration::from_secs(1);
@@ -94,6 +99,17 @@ pub fn opening<T>(path: &str, work: impl FnOnce() -> T) -> T {
     let is_there = || std::fs::metadata(path).map_or(true, |data| data.is_file() || data.is_dir());
     let is_at_once = path == "/dev/null" || path != "-" && is_there();
     if is_at_once { work() } else { waiting(work) }
+}
+
+/// Reads the text of a file that an option names.
+pub fn read_text(path: impl AsRef<Path>) -> io::Result<String> {
+    let path = path.as_ref();
+    let mut text = String::new();
+    opening(&path.to_string_lossy(), || input::open(path)?.take(MAX_TEXT + 1).read_to_string(&mut text))?;
+    if text.len() as u64 > MAX_TEXT {
+        return Err(io::Error::new(ErrorKind::FileTooLarge, format!("longer than {} MiB", MAX_TEXT >> 20)));
+    }
+    Ok(text)
 }
 
 /// Makes these signals request `stop`, SIGHUP among them. A thread of its own is started for it: call this once ports and files

@@ -8,14 +8,13 @@ use crate::filter::{Filter, Memo, Range};
 use crate::pages;
 use crate::piece::Pieces;
 use arrow_schema::{Field, Schema};
+use linerate_burst::input::open_regular;
 use parquet::arrow::ProjectionMask;
 use parquet::arrow::arrow_reader::{
     ArrowReaderMetadata, ArrowReaderOptions, ParquetRecordBatchReaderBuilder, RowSelection, RowSelector,
 };
 use parquet::file::statistics::Statistics;
 use std::collections::BTreeSet;
-use std::fs::OpenOptions;
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
@@ -49,19 +48,10 @@ pub(crate) enum Looked {
 /// What batches are shown to: with a mark for each record that passes, and the row that they begin with.
 pub(crate) type Show<'a, R> = dyn FnMut(&Batch, Option<&[bool]>, usize) -> R + 'a;
 
-/// asm-generic/fcntl.h.
-const O_NONBLOCK: i32 = 0o4000;
-
-/// Opens a file to read it, and nothing else: a FIFO that somebody has put into the folder is not waited for.
-fn open_file(path: &Path) -> std::io::Result<std::fs::File> {
-    let file = OpenOptions::new().read(true).custom_flags(O_NONBLOCK).open(path)?;
-    if file.metadata()?.is_file() { Ok(file) } else { Err(std::io::Error::other("not a regular file")) }
-}
-
 impl File {
     /// Opens a file; `read` counts the bytes that are read of it.
     pub fn open(path: &Path, read: &Arc<AtomicU64>) -> Result<Self, String> {
-        let file = open_file(path).and_then(|file| Pieces::of(file, read));
+        let file = open_regular(path).and_then(|file| Pieces::of(file, read));
         let file = file.map_err(|error| error.to_string())?;
         let options = ArrowReaderOptions::new().with_skip_arrow_metadata(true);
         let plain = ArrowReaderMetadata::load(&file, options.clone()).map_err(|error| error.to_string())?;

@@ -1,5 +1,6 @@
 //! From files to what connections are made with.
 
+use linerate_burst::input;
 use rustls::crypto::ring::default_provider;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
@@ -113,7 +114,7 @@ fn own(files: &Files) -> Result<Option<Own>> {
 }
 
 fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>> {
-    let bytes = read(File::open(path), path)?;
+    let bytes = read(input::open(path), path)?;
     let certs: std::result::Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&bytes).collect();
     let certs = certs.map_err(|error| at(path, &format!("no certificates in PEM: {error}")))?;
     if certs.is_empty() {
@@ -123,7 +124,7 @@ fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>> {
 }
 
 fn private_key(path: &Path) -> Result<PrivateKeyDer<'static>> {
-    let file = File::open(path);
+    let file = input::open(path);
     if let Ok(file) = &file {
         let mode = rustix::fs::fstat(file)?.st_mode;
         if mode & 0o007 != 0 {

@@ -1,6 +1,7 @@
 //! `linerate ctl`: telling a run with `--control` something: streams of `generate`, the rules of a `switch`.
 
 use crate::exit::{Exit, usage};
+use crate::signals::read_text;
 use crate::verbs::generate::control::{Answer, Asked, MOST_ANSWER, MOST_QUESTION};
 use crate::verbs::socket::check_length;
 use crate::verbs::switch::control;
@@ -123,7 +124,7 @@ pub struct Streams {
 /// Tells, and shows what is said.
 pub fn run(args: &Args) -> anyhow::Result<Exit> {
     let read = |command: &str, file: &PathBuf| {
-        let rules = std::fs::read_to_string(file).with_context(|| file.display().to_string());
+        let rules = read_text(file).with_context(|| file.display().to_string());
         Ok::<_, anyhow::Error>(format!("{command}\n{}", rules?))
     };
     let (action, rate, streams) = match &args.what {

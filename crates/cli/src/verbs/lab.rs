@@ -1,6 +1,7 @@
 //! `linerate lab`: test hosts in network namespaces.
 
 use crate::exit::{Exit, usage};
+use crate::signals::read_text;
 use crate::view::table::table;
 use crate::view::terminal::{show, show_document};
 use anyhow::Context;
@@ -100,7 +101,7 @@ fn up(name: &str, links: &[Link], file: Option<&PathBuf>) -> anyhow::Result<Exit
     let plan = match file {
         None => Plan::from_links(name, links.to_vec()).map_err(usage)?,
         Some(path) => {
-            let text = std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
+            let text = read_text(path).with_context(|| format!("cannot read {}", path.display()))?;
             Plan::from_toml(&text).map_err(|error| usage(format!("{}: {error}", path.display())))?
         }
     };

@@ -6,7 +6,7 @@ use super::generate::answer::beside;
 use super::generate::guard;
 use crate::exit::{Exit, usage};
 use crate::privileges::Identity;
-use crate::signals::stop_on_signals;
+use crate::signals::{opening, read_text, stop_on_signals};
 use crate::verbs::inputs::are_live;
 use crate::verbs::measure::reset::Helper;
 use crate::verbs::show::MetricsArgs;
@@ -14,16 +14,14 @@ use crate::view::rates::grouped;
 use crate::view::terminal::{fail, show, shown, tell};
 use anyhow::{Context, bail};
 use linerate_backends::{REGISTRY, open_rx, open_tx};
-use linerate_burst::LinkType;
 use linerate_burst::text::quoted;
+use linerate_burst::{LinkType, input};
 use linerate_engine::Stop;
 use linerate_port::{RxOptions, Spec, TxOptions, TxPort};
 use linerate_serve::{Desk, Guard, Opened, Secure, Tester, Token};
-use rustix::fs::OFlags;
-use std::fs::OpenOptions;
 use std::io::Read;
 use std::net::{SocketAddr, TcpListener};
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -195,7 +193,7 @@ impl Args {
 
     /// The text of the token file, which others may not read: as those of keys and passwords.
     fn token_file(&self, path: &str) -> anyhow::Result<String> {
-        let file = OpenOptions::new().read(true).custom_flags(OFlags::NONBLOCK.bits().cast_signed()).open(path)?;
+        let file = opening(path, || input::open(path))?;
         let data = file.metadata()?;
         if data.is_file() && data.mode() & 0o007 != 0 {
             bail!("anybody may read it: chmod 600 {}", quoted(path));
@@ -207,9 +205,8 @@ impl Args {
 
     /// The text of the streams that are there from the start.
     fn streams(&self) -> anyhow::Result<Option<String>> {
-        let read = |path: &PathBuf| {
-            std::fs::read_to_string(path).with_context(|| format!("--streams {}: cannot be read", path.display()))
-        };
+        let read =
+            |path: &PathBuf| read_text(path).with_context(|| format!("--streams {}: cannot be read", path.display()));
         self.streams.as_ref().map(read).transpose()
     }
 

@@ -12,7 +12,7 @@ use super::rings::ring_name;
 use super::units::entries;
 use crate::exit::{Exit, usage};
 use crate::privileges::{Identity, socket_folder};
-use crate::signals::stop_on_signals;
+use crate::signals::{read_text, stop_on_signals};
 use crate::verbs::inputs::{notes_of, span};
 use crate::view::live::{Live, answer};
 use crate::view::terminal::{shown, tell};
@@ -178,8 +178,7 @@ impl Args {
             options.ports[usize::from(port) - 1] = vlans;
         }
         let names = joined.names(&self.inspect);
-        let file =
-            self.rules.as_ref().map(|path| std::fs::read_to_string(path).with_context(|| format!("--rules {path}")));
+        let file = self.rules.as_ref().map(|path| read_text(path).with_context(|| format!("--rules {path}")));
         let file = file.transpose()?.unwrap_or_default();
         let path = self.rules.as_deref().unwrap_or_default();
         let in_file = (1..).zip(file.lines()).map(|(line, text)| (format!("{path}:{line}"), text));

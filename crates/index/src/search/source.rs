@@ -4,22 +4,20 @@ use super::{Note, Search, Totals, What};
 use crate::ENDING;
 use crate::parts::{Parts, RangesReader, choose};
 use crate::plan::Plan;
+use linerate_burst::input::open_regular;
 use linerate_burst::{Block, Burst, Desc, Interface, Nanos};
 use linerate_filter::FilterError;
 use linerate_record::recording::PARTIAL_ENDING;
 use linerate_record::{ReadError, Reader};
 use std::collections::HashSet;
-use std::fs::{File, OpenOptions, TryLockError};
+use std::fs::{File, TryLockError};
 use std::io::{self, BufReader, ErrorKind};
 use std::ops::{Range, RangeInclusive};
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::MetadataExt;
 use std::sync::Arc;
 
 /// Of an index, read at a time.
 const PIECE: usize = 256 << 10;
-
-/// `O_NONBLOCK`: opening a FIFO does not wait.
-const NONBLOCK: i32 = 0o4000;
 
 /// A file in which something may be found.
 pub(super) struct Source {
@@ -298,7 +296,7 @@ impl Search {
 /// Whether a recorder is still at a file: it has another name then, or is locked.
 fn is_being_written(path: &str) -> bool {
     let is_locked = |file: File| matches!(file.try_lock_shared(), Err(TryLockError::WouldBlock));
-    path.ends_with(PARTIAL_ENDING) || File::open(path).is_ok_and(is_locked)
+    path.ends_with(PARTIAL_ENDING) || open_regular(path).is_ok_and(is_locked)
 }
 
 /// Puts the place of an error into the file: what is between the ranges was not read. In compressed data it is in what was
@@ -339,10 +337,7 @@ fn placed(mut error: ReadError, parts: &Parts, is_compressed: bool) -> ReadError
 
 /// Opens a regular file, and says which it is.
 fn open(path: &str) -> io::Result<(Arc<File>, Id)> {
-    let file = OpenOptions::new().read(true).custom_flags(NONBLOCK).open(path)?;
+    let file = open_regular(path)?;
     let data = file.metadata()?;
-    if !data.is_file() {
-        return Err(io::Error::other("it is no regular file"));
-    }
     Ok((Arc::new(file), (data.dev(), data.ino())))
 }

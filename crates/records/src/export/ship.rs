@@ -41,12 +41,11 @@ use super::directory::Directory;
 use super::secure::{Secure, is_secure};
 use super::{Demand, Ending, Exporter, Options, at, in_order};
 use crate::encode::Format;
-use linerate_burst::{Account, Count, Ledger, Nanos, Stage};
+use linerate_burst::{Account, Count, Ledger, Nanos, Stage, input};
 use linerate_meter::{Flow, Level};
 use linerate_wire::Crc32c;
 use rustix::fs::fstat;
 use rustix::time::{ClockId, clock_gettime};
-use std::fs::File;
 use std::hash::{BuildHasher, RandomState};
 use std::io::{Error, ErrorKind, Read, Result};
 use std::os::fd::{AsFd, OwnedFd};
@@ -350,7 +349,7 @@ fn form(name: &str, options: &Options) -> Result<Form> {
 /// The password in a file: its first line.
 fn password(path: &Path) -> Result<String> {
     let told = |error: Error| at(path, "the password cannot be read", error);
-    let file = File::open(path).map_err(told)?;
+    let file = input::open(path).map_err(told)?;
     if fstat(&file).map_err(|error| told(error.into()))?.st_mode & 0o007 != 0 {
         let path = path.display();
         let text = format!("{path}: everybody on this machine may read the password: chmod o= {path}");

@@ -8,12 +8,12 @@ use self::connections::Connection;
 use super::collect::Collector;
 use super::sessions::Session;
 use crate::export::Tls;
+use linerate_burst::input::open_regular;
 use linerate_meter::Flow;
 use linerate_record::plain;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, sockopt};
-use std::fs::File;
 use std::io::{Error, ErrorKind, Read, Result};
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, ToSocketAddrs, UdpSocket};
 use std::time::Duration;
@@ -241,11 +241,7 @@ pub fn read_file(
 ) -> Result<()> {
     let told = |error: Error| Error::new(error.kind(), format!("{path}: {error}"));
     let damaged = |text: &str| Error::new(ErrorKind::InvalidData, format!("{path}: {text}"));
-    let is_regular = std::fs::metadata(path).map_err(told)?.is_file();
-    if !is_regular {
-        return Err(Error::new(ErrorKind::InvalidInput, format!("{path}: no regular file")));
-    }
-    let mut source = plain(Box::new(File::open(path).map_err(told)?)).map_err(told)?;
+    let mut source = plain(Box::new(open_regular(path).map_err(told)?)).map_err(told)?;
     let (mut bytes, mut buffer) = (Vec::new(), vec![0; 1 << 16]);
     let (session, mut is_first) = (Session::File(number), true);
     while goes_on(collector) {

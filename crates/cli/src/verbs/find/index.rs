@@ -6,6 +6,7 @@ use crate::exit::{Exit, told};
 use crate::privileges::Identity;
 use crate::view::rates::counted;
 use crate::view::terminal::{fail, result_line, shown, tell};
+use linerate_burst::input::open_regular;
 use linerate_index::parts::choose;
 use linerate_index::{ENDING, NotMade, make};
 use linerate_record::ReadError;
@@ -94,9 +95,9 @@ fn make_one(path: &str) -> Result<Made, NotMade> {
     if path.ends_with(PARTIAL_ENDING) {
         return Ok(Made::NotYet);
     }
-    let file = Arc::new(open_file(path)?);
+    let file = Arc::new(open_regular(path)?);
     let name = format!("{path}{ENDING}");
-    if let Ok(index) = open_file(&name)
+    if let Ok(index) = open_regular(&name)
         && choose(BufReader::new(index), &file, |_| Ok(false)).is_ok()
     {
         return Ok(Made::Before);
@@ -141,15 +142,6 @@ fn claim(part: &str) -> io::Result<Option<File>> {
             file.set_len(0)?;
             return Ok(Some(file));
         }
-    }
-}
-
-/// Opens a file to read it. What somebody has put in its place since, as a FIFO, is not waited for.
-fn open_file(path: &str) -> io::Result<File> {
-    let file = OpenOptions::new().read(true).custom_flags(OFlags::NONBLOCK.bits().cast_signed()).open(path)?;
-    match file.metadata()?.is_file() {
-        true => Ok(file),
-        false => Err(io::Error::new(ErrorKind::InvalidInput, format!("{path} is no file"))),
     }
 }
 

@@ -3,7 +3,7 @@
 use super::guard;
 use super::replay::span;
 use crate::exit::usage;
-use crate::signals::{opening, waiting};
+use crate::signals::{opening, read_text, waiting};
 use crate::verbs::units::count;
 use linerate_backends::pcap::Recording;
 use linerate_burst::{Horizon, LinkType, Nanos};
@@ -124,10 +124,10 @@ impl StreamArgs {
 
     fn read(&self, path: &Path, around: &Around<'_>) -> anyhow::Result<StreamSet> {
         let name = if path == Path::new("-") { "standard input".to_owned() } else { path.display().to_string() };
-        let text = opening(&path.to_string_lossy(), || match path == Path::new("-") {
-            true => std::io::read_to_string(std::io::stdin()),
-            false => std::fs::read_to_string(path),
-        });
+        let text = match path == Path::new("-") {
+            true => waiting(|| std::io::read_to_string(std::io::stdin())),
+            false => read_text(path),
+        };
         let text = text.map_err(|error| usage(format!("cannot read {name}: {error}")))?;
         let line = around.line.or(guard::line_of(around.found));
         let mut set = file::streams(&name, &text, &file::Setup { link: Link::Ethernet, line, files: &frame_of })

@@ -8,6 +8,7 @@ use super::traffic::{self, Frames};
 use super::trial::{Beside, Looks};
 use super::{Measurement, Sized};
 use crate::exit::usage;
+use crate::signals::read_text;
 use anyhow::Context;
 use linerate_generate::Rate;
 use linerate_generate::rate::Layer;
@@ -25,8 +26,6 @@ const MARGIN: f64 = 0.05;
 /// Services that a document has at most.
 #[cfg(feature = "serve")]
 const MOST: usize = 1000;
-/// More of a file is not read.
-const LARGEST: u64 = 1 << 20;
 
 /// A service, as its file has it.
 #[derive(Debug, Deserialize)]
@@ -60,10 +59,7 @@ pub struct Tested {
 
 /// Reads a file of services.
 pub fn read(path: &Path) -> anyhow::Result<Vec<Tested>> {
-    use std::io::Read as _;
-    let mut text = String::new();
-    let file = std::fs::File::open(path).and_then(|file| file.take(LARGEST).read_to_string(&mut text));
-    file.with_context(|| format!("cannot read {}", path.display()))?;
+    let text = read_text(path).with_context(|| format!("cannot read {}", path.display()))?;
     of_text(&path.display().to_string(), &text)
 }
 

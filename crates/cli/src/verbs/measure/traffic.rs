@@ -1,18 +1,14 @@
 //! The frames of a measurement: packets as text, of one size, with trailers; and how they lie in time.
 
 use crate::exit::usage;
+use crate::signals::read_text;
 use linerate_generate::packet::{self, Setup};
 use linerate_generate::rate::{FCS, L1_OVERHEAD};
 use linerate_generate::stream::{Mark, Order, Pick, Selector, Shape, Span, Stream, StreamSet, Variant};
 use linerate_generate::trailer::Key;
 use linerate_generate::{Rate, Shares, Wrong, file};
 use linerate_wire::{Layers, Link, Protocol, dissect};
-use std::fs::File;
-use std::io::Read;
 use std::path::Path;
-
-/// More of a file is not read.
-const LARGEST: u64 = 64 << 20;
 
 /// What is sent where nobody says what: addresses for benchmarks (RFC 2544, appendix C).
 pub const USUAL: &str =
@@ -135,9 +131,7 @@ pub fn streams(texts: &[String], size: u64, seed: u64) -> anyhow::Result<StreamS
 /// The streams of a file, which share a load as their rates have it there.
 pub fn of_file(path: &Path) -> anyhow::Result<StreamSet> {
     let name = path.display().to_string();
-    let mut text = String::new();
-    let read = File::open(path).and_then(|file| file.take(LARGEST).read_to_string(&mut text));
-    read.map_err(|error| usage(format!("cannot read {name}: {error}")))?;
+    let text = read_text(path).map_err(|error| usage(format!("cannot read {name}: {error}")))?;
     let mut set = file::streams(&name, &text, &file::Setup::default()).map_err(usage)?;
     if set.order != Order::Interleaved || set.rate.is_some() {
         let why =
