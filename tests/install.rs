@@ -226,6 +226,22 @@ fn units_are_right() {
     }
 }
 
+/// Units that only write files reach no other host; those of a fleet do.
+#[test]
+fn units_restrict_the_network_where_they_need_none() {
+    for (unit, is_local) in [("flows@", true), ("record@", true), ("collect", false), ("ship@", false)] {
+        let path = root().join(format!("packaging/systemd/linerate-{unit}.service.in"));
+        let text = std::fs::read_to_string(path).unwrap();
+        let has = |setting: &str| text.lines().any(|line| line == setting);
+        let restricts = has("IPAddressDeny=any") && has("IPAddressAllow=localhost");
+        let says_why = text.contains("\n# No IPAddressDeny: ");
+        assert_eq!((restricts, says_why), (is_local, !is_local), "{unit}");
+        assert!(is_local || !text.contains("\nIPAddress"), "{unit}");
+    }
+    let common = std::fs::read_to_string(root().join("packaging/systemd/common")).unwrap();
+    assert!(!common.contains("IPAddress"), "it holds for those of a fleet too");
+}
+
 /// What a unit starts the program with, once these words and variables have values; a variable without braces may be no word.
 fn arguments(unit: &str, values: &[(&str, &str)]) -> Vec<String> {
     let path = installed().unwrap().join("lib/systemd/system").join(unit);
