@@ -24,7 +24,7 @@ mod plugin;
 mod receive;
 mod send;
 
-pub use self::plugin::{MEMORY_MIB, version};
+pub use self::plugin::{MEMORY_MIB, trusted, version};
 
 use self::device::{Wish, open};
 use self::receive::{DpdkRx, LAG};

@@ -93,8 +93,8 @@ fn load(path: &Path) -> Result<Plugin, String> {
     Plugin::load(path).map_err(|reason| format!("the plugin {}: {reason}", path.display()))
 }
 
-/// Refuses what others may have written: it is loaded with all rights of this process. That holds for the folder too.
-fn trusted(path: &Path) -> Result<(), String> {
+/// Refuses what others may have written: it is loaded or run with all rights of this process. That holds for the folder too.
+pub fn trusted(path: &Path) -> Result<(), String> {
     let path = path.canonicalize().map_err(|error| error.to_string())?;
     for place in [Some(&*path), path.parent()].into_iter().flatten() {
         let data = place.metadata().map_err(|error| error.to_string())?;

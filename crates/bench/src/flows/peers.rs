@@ -6,13 +6,12 @@ use crate::Effort;
 use crate::folder::Folder;
 use crate::measure::{Rounds, Row};
 use anyhow::{Context, bail};
+use linerate_backends::dpdk::trusted;
 use linerate_burst::{Block, Interface, Ledger, LinkType, Sink, StampSource};
 use linerate_cli::view::terminal::{shown, tell};
 use linerate_record::{Format, Output, Writer};
-use rustix::process::geteuid;
 use std::ffi::OsString;
 use std::net::UdpSocket;
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::thread::sleep;
@@ -130,13 +129,12 @@ fn seconds_of(command: &mut Command) -> anyhow::Result<Option<f64>> {
 /// is there, so nobody else may be able to put something there.
 fn unpacked() -> Option<PathBuf> {
     let folder = std::env::current_exe().ok()?.parent()?.parent()?.join("peers");
-    let data = folder.metadata().ok()?;
-    let is_own = data.uid() == 0 || data.uid() == geteuid().as_raw();
-    if !is_own || data.mode() & 0o022 != 0 {
-        let folder = folder.display().to_string();
+    folder.is_dir().then_some(())?;
+    if let Err(reason) = trusted(&folder) {
         tell(format_args!(
-            "bench flows: others may write to {}: what was unpacked there is left out\n",
-            shown(&folder)
+            "bench flows: {}: programs in {} are not run\n",
+            shown(&reason),
+            shown(&folder.display().to_string())
         ));
         return None;
     }
