@@ -131,6 +131,7 @@ fn streams_that_the_kernel_sends_are_told_what_to_do() {
         });
         if let Some(json) = json {
             assert_eq!(json["made_by"], if streams.contains("s2") { "process" } else { "port" }, "{json}");
+            assert!(json["late"].is_u64() && json["shifted_us"].is_number(), "{json}");
         }
     }
 }

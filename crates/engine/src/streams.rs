@@ -20,7 +20,7 @@ use linerate_burst::{Count, Ledger, Nanos};
 use linerate_generate::stream::{Mark, Order, StreamSet, Wrong};
 use linerate_generate::{Part, Traffic};
 use linerate_port::live::Unable;
-use linerate_port::{LiveControl, PortError, Sent, TxPort};
+use linerate_port::{LATE, LiveControl, PortError, Sent, TxPort};
 use std::sync::Arc;
 use std::time::Duration;
 use work::Work;
@@ -87,6 +87,8 @@ pub struct StreamsReport {
     pub timing: Timing,
     /// The greatest and the mean time by which frames left later than they were due.
     pub behind: (Duration, Duration),
+    /// Frames that left more than [`LATE`](crate::replay::LATE) after they were due.
+    pub late: u64,
     /// What went wrong, if anything.
     pub failure: Option<PortError>,
 }
@@ -303,6 +305,7 @@ fn run_made(
         report.add(&account, &per_stream, failure);
     }
     report.behind = (report.timing.behind.max(), report.timing.behind.mean());
+    report.late = report.timing.behind.longer_than(LATE);
     report
 }
 
@@ -327,6 +330,7 @@ impl StreamsReport {
             elapsed: Duration::ZERO,
             timing: Timing::default(),
             behind: (Duration::ZERO, Duration::ZERO),
+            late: 0,
             failure: None,
         }
     }

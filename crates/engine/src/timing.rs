@@ -2,12 +2,8 @@
 
 use linerate_burst::Nanos;
 use linerate_generate::Delays;
+pub use linerate_port::{CATCH_UP, LATE};
 use std::time::Duration;
-
-/// A packet that leaves more than this after it was due is late.
-pub const LATE: Duration = Duration::from_millis(1);
-/// A sender that was held up catches up with this much of its schedule; the rest of the schedule is due later.
-pub const CATCH_UP: Duration = Duration::from_millis(100);
 
 /// How far from the schedule frames were handed to their queues, by the clock of the sender.
 #[derive(Clone, Debug, Default)]

@@ -55,7 +55,7 @@ pub mod spec;
 pub use backend::{Backend, Found, Target, Works};
 pub use contract::{Feed, Head, Monitor, PortError, RxPort, RxQueue, Sent, Tallied, TxPort, TxQueue};
 pub use held::{Held, Holding, Region, Room, Submitting};
-pub use live::{LiveBegun, LiveControl, LiveDone, LiveProgress, LiveSender, Unable};
+pub use live::{CATCH_UP, LATE, LiveBegun, LiveControl, LiveDone, LiveProgress, LiveSender, Unable};
 pub use options::{RxOptions, TxOptions};
 pub use registry::Registry;
 pub use scatter::{Scatter, Scattered};

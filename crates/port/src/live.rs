@@ -10,6 +10,11 @@ use std::fmt::Debug;
 use std::sync::Arc;
 use std::time::Duration;
 
+/// A packet that leaves more than this after it was due is late.
+pub const LATE: Duration = Duration::from_millis(1);
+/// A sender that was held up catches up with this much of its schedule; the rest of the schedule is due later.
+pub const CATCH_UP: Duration = Duration::from_millis(100);
+
 /// A sending queue that makes frames itself.
 pub trait LiveSender: Send {
     /// The longest frame that it sends, whoever makes it; without FCS.
@@ -94,6 +99,10 @@ pub struct LiveProgress {
     pub late_max: Duration,
     /// The mean over all frames.
     pub late_mean: Duration,
+    /// Frames made more than [`LATE`] after they were due.
+    pub late: u64,
+    /// How much later the end of the schedule became, because the sender was held up for longer than [`CATCH_UP`].
+    pub shifted: Duration,
 }
 
 /// Why a port does not make the frames of streams itself.

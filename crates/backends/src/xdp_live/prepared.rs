@@ -2,7 +2,7 @@
 
 use super::interface::{Interface, LEAST_FRAME};
 use super::machine::Machine;
-use super::program::{BYTES, DUE, LATE_MAX, LATE_SUM, Maps, NUMBERS, Program};
+use super::program::{BOUND, BYTES, DUE, LATE_FRAMES, LATE_MAX, LATE_SUM, Maps, NUMBERS, Program, SHIFTED};
 use super::told::{Told, Turn};
 use super::words::{Counts, LIMIT, MADE, OFFSET, STOP, State};
 use crate::sys::bpf::Map;
@@ -10,7 +10,7 @@ use crate::sys::bpf_live::Bytes;
 use crate::sys::thread::Caller;
 use linerate_generate::Command;
 use linerate_generate::stream::StreamSet;
-use linerate_port::{LiveControl, LiveDone, LiveProgress, PortError, Sent, Unable};
+use linerate_port::{CATCH_UP, LiveControl, LiveDone, LiveProgress, PortError, Sent, Unable};
 use rustix::time::{ClockId, Timespec, clock_gettime};
 use std::any::Any;
 use std::io;
@@ -171,6 +171,7 @@ fn load(program: &Program<'_>, devmap: &Map) -> io::Result<(Machine, State, Byte
     let (state, mut memory) = (State::new(program.words)?, Bytes::new(program.memory.len().max(8))?);
     memory.write(0, &program.memory);
     program.initial().iter().for_each(|(word, value)| state.set(*word, *value));
+    state.set(BOUND, CATCH_UP.as_nanos() as u64);
     let maps = Maps { words: state.raw(), devmap: devmap.raw(), memory: memory.raw() };
     let instructions = program.instructions(maps).map_err(io::Error::other)?;
     Ok((Machine::new(&instructions, &state)?, state, memory))
@@ -215,6 +216,8 @@ impl LiveControl for Control {
             sent: Sent { frames: counts.sent, bytes: self.bytes(counts) },
             late_max: Duration::from_nanos(self.state.get(LATE_MAX)),
             late_mean: Duration::from_nanos(self.state.get(LATE_SUM) / counts.made.max(1)),
+            late: self.state.get(LATE_FRAMES),
+            shifted: Duration::from_nanos(self.state.get(SHIFTED)),
         }
     }
 
@@ -271,7 +274,7 @@ impl LiveControl for Control {
 }
 
 /// Time since boot as programs see it.
-fn monotonic() -> u64 {
+pub(super) fn monotonic() -> u64 {
     nanos(clock_gettime(ClockId::Monotonic))
 }
 

@@ -28,8 +28,14 @@ pub const TURN: usize = OWN + 4;
 pub const BYTES: usize = OWN + 5;
 /// Written by this process, where streams are told something: nothing is made that is due then or later.
 pub const UNTIL: usize = OWN + 6;
+/// Written by this process: how far behind its schedule it catches up, in nanoseconds; what goes beyond is due later.
+pub const BOUND: usize = OWN + 7;
+/// How much later all became due by that, in nanoseconds.
+pub const SHIFTED: usize = OWN + 8;
+/// Frames that left later than [`LATE`](linerate_port::LATE) after they were due.
+pub const LATE_FRAMES: usize = OWN + 9;
 /// Of each stream: who has the turn after and before it, ...
-const AFTER: usize = OWN + 7;
+const AFTER: usize = OWN + 10;
 const BEFORE: usize = AFTER + MOST_STREAMS;
 /// ... frames made, ...
 pub const NUMBERS: usize = BEFORE + MOST_STREAMS;

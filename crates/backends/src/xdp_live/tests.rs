@@ -4,7 +4,8 @@ mod order;
 mod random;
 mod told;
 
-use super::program::{Maps, Program as Streams};
+use super::prepared::monotonic;
+use super::program::{BOUND, DUE, LATE_FRAMES, LATE_MAX, Maps, Program as Streams, SHIFTED};
 use super::words::{OFFSET, State};
 use crate::sys::bpf::{Demands, Map, MapKind, Program};
 use crate::sys::bpf_live::Bytes;
@@ -39,6 +40,8 @@ impl<'a> Trial<'a> {
         memory.write(0, &streams.memory);
         streams.initial().iter().for_each(|(word, value)| state.set(*word, *value));
         state.set(OFFSET, TIME);
+        // Frames are due long ago, and their times are compared.
+        state.set(BOUND, u64::MAX);
         let devmap = Map::new(MapKind::Devmap, 4, 1).unwrap();
         devmap.set(0, &1u32.to_ne_bytes()).unwrap();
         let maps = Maps { words: state.raw(), devmap: devmap.raw(), memory: memory.raw() };
@@ -121,6 +124,37 @@ fn internet(offset: usize, parts: &[(usize, usize)]) -> Checksum {
 /// A frame whose bytes are its length.
 fn plain(length: usize) -> Variant {
     Variant { frame: vec![length as u8; length], ..Variant::default() }
+}
+
+/// As all senders do: of a longer stall the rest is due later.
+#[test]
+fn a_program_that_was_held_up_catches_up_within_a_bound() {
+    if !may_load() {
+        return;
+    }
+    const BEHIND: u64 = 100_000_000;
+    for told in [false, true] {
+        let one = Stream { rate: Rate::Frames(1e6), ..stream(vec![plain(60)], vec![Selector::ONE]) };
+        let set = set(vec![one], Order::Interleaved);
+        let streams = if told { Streams::told(&set) } else { Streams::of(&set) };
+        let trial = Trial::with(&set, &streams.unwrap());
+        let word = |word| trial.state.get(word);
+        let due = monotonic() - 10 * BEHIND;
+        trial.state.set(DUE, due);
+        trial.state.set(BOUND, BEHIND);
+        assert!(trial.next().is_some());
+        let shifted = word(SHIFTED);
+        assert!((9 * BEHIND..monotonic() - due - BEHIND + 1).contains(&shifted), "{shifted}");
+        // The gap at this rate is 1 us.
+        assert_eq!((word(DUE), word(LATE_MAX), word(LATE_FRAMES)), (due + shifted + 1000, BEHIND, 1));
+        // What is due now is neither late nor shifted.
+        trial.state.set(DUE, monotonic());
+        trial.state.set(BOUND, u64::MAX);
+        let before = monotonic();
+        assert!(trial.next().is_some());
+        let is_slow = monotonic() - before > 1_000_000;
+        assert!(word(SHIFTED) == shifted && (is_slow || word(LATE_FRAMES) == 1));
+    }
 }
 
 #[test]

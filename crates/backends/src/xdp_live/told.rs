@@ -5,7 +5,9 @@
 //! program is never half told, and does behind the same frame what the [timeline](linerate_generate::Timeline) says. At top speed
 //! frames have no times: what they are told is done when its time has come.
 
-use super::program::{self, BYTES, DUE, FRACTION, LATE_MAX, LATE_SUM, NUMBERS, Places, Program, TURN, UNTIL};
+use super::program::{
+    self, BOUND, BYTES, DUE, FRACTION, LATE_FRAMES, LATE_MAX, LATE_SUM, NUMBERS, Places, Program, SHIFTED, TURN, UNTIL,
+};
 use super::words::{LIMIT, MADE, OWN, State};
 use linerate_generate::stream::StreamSet;
 use linerate_generate::timeline::{Kind, Pace};
@@ -17,8 +19,6 @@ use std::time::Duration;
 
 /// How often it is looked whether a call that is to end has ended, and what is due before has gone.
 const SOON: Duration = Duration::from_micros(100);
-/// Whoever is so far behind its schedule does not make up for it before it does what it is told, in nanoseconds.
-const FORGIVEN: u64 = 100_000_000;
 /// What a fraction of a nanosecond is counted in.
 const PARTS: f64 = 4_294_967_296.0;
 
@@ -248,7 +248,7 @@ impl Inner {
     fn is_ready(&self, state: &State, at: u64, now: u64) -> bool {
         let behind = at.saturating_sub(state.get(DUE));
         let has_ended = state.get(MADE) >= state.get(LIMIT);
-        behind == 0 || self.is_held() || self.is_top() || has_ended || now - at + behind > FORGIVEN
+        behind == 0 || self.is_held() || self.is_top() || has_ended || now - at + behind > state.get(BOUND)
     }
 
     fn obey_all(&mut self, facts: &Facts, state: &State, now: u64) {
@@ -335,7 +335,7 @@ impl Inner {
             self.done.begun.push(LiveBegun { stream: stream as u32, number, made: *before });
         }
         let kept: Vec<u64> = (words..words + self.before.len()).map(|word| state.get(word)).collect();
-        let stays = |word: &usize| ![LATE_MAX, LATE_SUM, BYTES].contains(word);
+        let stays = |word: &usize| ![LATE_MAX, LATE_SUM, LATE_FRAMES, BYTES, BOUND, SHIFTED].contains(word);
         (OWN..OWN + facts.words).filter(stays).for_each(|word| state.set(word, 0));
         facts.initial.iter().for_each(|(word, value)| state.set(*word, *value));
         for (stream, kept) in kept.into_iter().enumerate() {

@@ -36,6 +36,7 @@ pub(super) fn run(
     let mut report = StreamsReport::new(streams);
     report.add(&sender.finish(0), &made, failure.err());
     report.behind = (progress.late_max, progress.late_mean);
+    (report.late, report.timing.shifted) = (progress.late, progress.shifted);
     report
 }
 

@@ -4,6 +4,7 @@ use super::*;
 use crate::ebpf::Alu;
 use crate::xdp_live::index::count_up;
 use linerate_generate::stream::Next;
+use linerate_port::LATE;
 
 impl Program<'_> {
     /// Whose turn is next. Uses R0, R1, R4 and R5.
@@ -95,8 +96,19 @@ impl Program<'_> {
         }
         asm.load(Size::B8, Reg::R4, Reg::R7, at(DUE));
         asm.alu(Alu::Sub, Reg::R9, Reg::R4);
+        let (within, less, on_time) = (asm.label(), asm.label(), asm.label());
+        asm.load(Size::B8, Reg::R1, Reg::R7, at(BOUND));
+        asm.jump_if(When::Le, Reg::R9, Reg::R1, within);
+        asm.mov(Reg::R0, Reg::R9);
+        asm.alu(Alu::Sub, Reg::R0, Reg::R1);
+        asm.alu(Alu::Add, Reg::R4, Reg::R0);
+        asm.mov(Reg::R9, Reg::R1);
+        emit::add(asm, SHIFTED, Reg::R0);
+        asm.place(within);
+        asm.jump_if(When::Le, Reg::R9, LATE.as_nanos() as i32, on_time);
+        emit::add(asm, LATE_FRAMES, 1);
+        asm.place(on_time);
         emit::add(asm, LATE_SUM, Reg::R9);
-        let less = asm.label();
         asm.load(Size::B8, Reg::R1, Reg::R7, at(LATE_MAX));
         asm.jump_if(When::Le, Reg::R9, Reg::R1, less);
         set(asm, LATE_MAX, Reg::R9);

@@ -206,7 +206,9 @@ impl Outcome<'_> {
     fn timing(&self) -> String {
         let (max, mean) = self.sent.behind;
         if self.live {
-            return format!("  behind schedule: {:.1} us on average, {:.1} us at most\n", micros(mean), micros(max));
+            let behind =
+                format!("  behind schedule: {:.1} us on average, {:.1} us at most\n", micros(mean), micros(max));
+            return behind + &held_up(self.sent.late, self.sent.timing.shifted);
         }
         timing(&self.sent.timing)
     }
@@ -215,7 +217,8 @@ impl Outcome<'_> {
         let sent = &self.sent;
         let seconds = sent.elapsed.as_secs_f64();
         let (max, mean) = sent.behind;
-        let timed = !self.live && self.is_paced() && !self.at_once;
+        let is_timed = self.is_paced() && !self.at_once;
+        let timed = is_timed && !self.live;
         let quantile = |delays: &Delays, part| timed.then(|| micros(delays.quantile(part)));
         let rows: HashMap<u32, &StreamRow> =
             checked.iter().flat_map(|checked| &checked.rows).map(|row| (row.stream, row)).collect();
@@ -245,8 +248,8 @@ impl Outcome<'_> {
             gap_error_p50_us: quantile(&sent.timing.gap_error, 0.5),
             gap_error_p99_us: quantile(&sent.timing.gap_error, 0.99),
             gap_error_max_us: quantile(&sent.timing.gap_error, 1.0),
-            late: timed.then(|| sent.timing.behind.longer_than(LATE)),
-            shifted_us: timed.then(|| micros(sent.timing.shifted)),
+            late: is_timed.then_some(sent.late),
+            shifted_us: is_timed.then(|| micros(sent.timing.shifted)),
             streams: (0..sent.per_stream.len()).flat_map(numbers).map(stream).collect(),
             check: checked.map(CheckJson::new),
             failure: sent.failure.as_ref().map(ToString::to_string),
@@ -270,9 +273,13 @@ pub fn timing(timing: &Timing) -> String {
         let [p50, p99, max] = [delays.quantile(0.5), delays.quantile(0.99), delays.max()].map(micros);
         format!("p50 {p50:.1} us, p99 {p99:.1} us, at most {max:.1} us")
     };
-    let mut text =
-        format!("  behind schedule: {}\n  gap error: {}, by the sender's clock\n", figures(behind), figures(gap_error));
-    let late = behind.longer_than(LATE);
+    format!("  behind schedule: {}\n  gap error: {}, by the sender's clock\n", figures(behind), figures(gap_error))
+        + &held_up(behind.longer_than(LATE), *shifted)
+}
+
+/// What left late, and how much of the schedule was put off.
+fn held_up(late: u64, shifted: Duration) -> String {
+    let mut text = String::new();
     if late > 0 {
         text += &format!("  late: {} left more than {} ms after they were due\n", grouped(late), LATE.as_millis());
     }
