@@ -189,7 +189,7 @@ export_rows! {
 
     /// Frames committed since the reader attached.
     ReaderReceived = Reader, Received, "received";
-    /// Frames in blocks that the reader gave back.
+    /// Frames in blocks that the reader gave back, and frames in other blocks that it gave a verdict on.
     ReaderFinished = Reader, Delivered, "finished";
     /// Frames in blocks taken back from the reader when it left, died or was evicted.
     ReaderReclaimed = Reader, Refused, "reclaimed";

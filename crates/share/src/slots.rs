@@ -46,7 +46,7 @@ pub(crate) struct Place {
 pub struct Tally {
     /// Frames committed since the reader came.
     pub committed: u64,
-    /// In blocks that it gave back.
+    /// In blocks that it gave back; of a reader that decides, also those with a verdict in blocks that it holds, or held when it left.
     pub finished: u64,
     /// In blocks that were taken back from it when it left.
     pub reclaimed: u64,
@@ -58,6 +58,14 @@ pub struct Tally {
     pub skipped_slots: u64,
     /// Blocks that it holds.
     pub held: u32,
+}
+
+impl Tally {
+    /// The reader has left: everything that it held is taken back.
+    pub(crate) fn take_back(&mut self) {
+        self.reclaimed = std::mem::take(&mut self.outstanding);
+        self.held = 0;
+    }
 }
 
 /// A reader gave back what it cannot give back.
@@ -305,11 +313,10 @@ impl Slots {
     /// Takes back all that a reader holds but one block, which is then held by nobody that is there.
     fn remove(&mut self, number: u32, keep: Option<u32>) -> Tally {
         let mut tally = self.tally(number);
-        tally.reclaimed = std::mem::take(&mut tally.outstanding);
+        tally.take_back();
         for slot in self.held_by(number).filter(|slot| Some(*slot) != keep).collect::<Vec<_>>() {
             self.take_from(number, slot);
         }
-        tally.held = 0;
         self.readers[number as usize] = None;
         self.present &= !bit(number);
         self.lossy &= !bit(number);
@@ -318,7 +325,8 @@ impl Slots {
         tally
     }
 
-    fn held_by(&self, number: u32) -> impl Iterator<Item = u32> {
+    /// The blocks that a reader holds.
+    pub fn held_by(&self, number: u32) -> impl Iterator<Item = u32> {
         let holds = move |slot: &u32| self.slots[*slot as usize].holders & bit(number) != 0;
         (0..self.slots.len() as u32).filter(holds)
     }

@@ -338,7 +338,9 @@ impl Writer {
 
     fn report(&self, number: u32) -> Option<Report> {
         let who = self.readers[number as usize].as_ref()?.who.clone();
-        let (lossless, tally) = (self.slots.is_lossless(number), self.slots.tally(number));
+        let (lossless, mut tally) = (self.slots.is_lossless(number), self.slots.tally(number));
+        let decided = self.decided_by(number);
+        (tally.finished, tally.outstanding) = (tally.finished + decided, tally.outstanding - decided);
         Some(Report { reader: number, who, lossless, tally })
     }
 }

@@ -81,6 +81,26 @@ fn verdicts_are_seen_and_blocks_stay_until_they_are_released() {
     ring.check();
 }
 
+/// A block that is being filled does not come back, whatever was decided about its frames.
+#[test]
+fn a_frame_with_a_verdict_is_finished_and_one_without_is_reclaimed() {
+    let mut ring = ring("", 8);
+    let mut engine = attach(&mut ring, "any").unwrap();
+    ring.write(10);
+    engine.look(|one, _| match one.bytes[0] {
+        5 => Decide::Later,
+        _ => Decide::Now(Verdict::Block),
+    });
+    ring.write(3);
+    let present = ring.writer.readers().remove(0).tally;
+    assert_eq!((present.committed, present.finished, present.outstanding), (13, 9, 4));
+    ring.check();
+    drop(engine);
+    ring.wait_for(0);
+    let left = ring.writer.take_departures().remove(0).report.tally;
+    assert_eq!((left.committed, left.finished, left.reclaimed, left.outstanding), (13, 9, 4, 0));
+}
+
 /// Three eighths are an engine's, whatever others hold; it costs the writer nothing.
 #[test]
 fn an_engine_that_stands_still_is_skipped_and_holds_its_share() {

@@ -7,7 +7,7 @@ use super::Writer;
 use crate::acceptor::Who;
 use crate::answers::{Answer, Taken};
 use crate::control::Control;
-use crate::verdicts::{SETTLED, progress, said, say};
+use crate::verdicts::{SETTLED, UNDECIDED, progress, said, say};
 use linerate_burst::Block;
 use std::sync::Arc;
 
@@ -136,6 +136,21 @@ impl Writer {
         if let Some(Engine { number, is_gone: false, .. }) = self.engine {
             self.part(number, Some(format!("it broke the protocol: {reason}")));
         }
+    }
+
+    /// Frames in blocks that this reader holds which need no verdict of it any more. A block that is still being filled cannot be given
+    /// back, although all of its frames may be decided.
+    pub(super) fn decided_by(&self, number: u32) -> u64 {
+        let Some(engine) = self.engine.as_ref().filter(|engine| engine.number == number && !engine.is_gone) else {
+            return 0;
+        };
+        let decided = |slot: u32| {
+            let area = engine.control.verdicts(slot);
+            let looked = progress(&area).0.min(self.slots.frames(slot));
+            let from = self.slots.from(number, slot).unwrap_or(looked);
+            (from..looked).filter(|frame| said(&area, *frame) != UNDECIDED).count() as u64
+        };
+        self.slots.held_by(number).map(decided).sum()
     }
 
     pub(super) fn engine_parted(&mut self, number: u32, evict: Option<&str>) {

@@ -46,8 +46,8 @@ impl Writer {
         self.take_back_from(reader);
         let Some(mut report) = self.report(reader) else { return };
         let Some(attached) = self.readers[reader as usize].take() else { return };
-        let (tally, keeps) = self.slots.evict(reader);
-        report.tally = tally;
+        let (_, keeps) = self.slots.evict(reader);
+        report.tally.take_back();
         let reason: String = reason.into();
         self.engine_parted(reader, Some(&reason));
         if keeps {
@@ -129,7 +129,8 @@ impl Writer {
             attached.control.set_put_out();
         }
         self.engine_parted(number, evict.as_deref());
-        report.tally = self.slots.leave(number);
+        self.slots.leave(number);
+        report.tally.take_back();
         self.note_departure(Departure { report, evict });
     }
 
