@@ -127,7 +127,7 @@ export_rows! {
     FileDropped = Receive, Note, "file_dropped";
     /// What a capture file says beyond frames (names, secrets, options, custom blocks, comments on statistics) and was not kept for another file: there was no room for more of it, it makes no sense, or it is of a kind that is not known or must not be copied.
     FileLeftOut = Receive, Note, "file_left_out";
-    /// Frames of a capture file that were recorded before 1970 or after July 2554: they have the first or the last time that can be told instead of theirs.
+    /// Frames of a capture file with another time than it says: recorded before 1970 or after July 2554, they have the first or the last time that there is; microseconds or nanoseconds of a pcap file beyond a second are carried.
     TimeChanged = Receive, Note, "time_changed";
     /// Times the interface went down while the port was open.
     LinkDown = Receive, Note, "link_down";

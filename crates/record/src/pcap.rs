@@ -52,6 +52,8 @@ pub(crate) struct FileHeader {
     pub link: LinkType,
     /// Bytes of FCS at the end of each frame; 0 where the file does not say.
     pub fcs: u8,
+    /// Frames whose fraction of a second was out of range.
+    pub times_changed: u64,
 }
 
 /// The link type that a file says: raw IP has the numbers 12 and 14 too, which are those of some systems.
@@ -95,11 +97,12 @@ impl FileHeader {
             snap: order(word(16), swapped),
             link: link_type(network as u16),
             fcs: if network & HAS_FCS != 0 { (network >> FCS_SHIFT) as u8 * 2 } else { 0 },
+            times_changed: 0,
         })
     }
 
     /// Appends a desc for each record from `at` on that is all there, until `descs` is at its capacity.
-    pub fn parse_records(&self, bytes: &[u8], at: &mut usize, descs: &mut Vec<Desc>) -> Step {
+    pub fn parse_records(&mut self, bytes: &[u8], at: &mut usize, descs: &mut Vec<Desc>) -> Step {
         match (self.swapped, self.modified) {
             (false, false) => self.walk::<false, false>(bytes, at, descs),
             (true, false) => self.walk::<true, false>(bytes, at, descs),
@@ -109,7 +112,7 @@ impl FileHeader {
     }
 
     fn walk<const SWAPPED: bool, const MODIFIED: bool>(
-        &self,
+        &mut self,
         bytes: &[u8],
         cursor: &mut usize,
         descs: &mut Vec<Desc>,
@@ -134,7 +137,12 @@ impl FileHeader {
             if rest.len() < length {
                 break Step::Need(length);
             }
-            let time = u64::from(word(0)) * 1_000_000_000 + u64::from(word(4)) * unit;
+            let (seconds, fraction) = (u64::from(word(0)) * 1_000_000_000, word(4));
+            let mut time = seconds + u64::from(fraction) * unit;
+            if u64::from(fraction) * unit >= 1_000_000_000 {
+                time = carried(seconds, fraction, unit);
+                self.times_changed += 1;
+            }
             let mut desc = Desc::new(Nanos(time), (at + header_length) as u32, captured);
             desc.wire = wire;
             if MODIFIED && rest[22] == PACKET_OUTGOING {
@@ -159,6 +167,13 @@ impl FileHeader {
             Lengths::Unknown => (first.min(second), first.max(second)),
         }
     }
+}
+
+/// The time of a frame whose fraction of a second is out of range. It is a signed number in C (`tv_usec`, `tv_nsec`), which some
+/// programs write below zero or above a second: it is added with its sign, down to 1970.
+#[cold]
+fn carried(seconds: u64, fraction: u32, unit: u64) -> u64 {
+    seconds.saturating_add_signed(i64::from(fraction.cast_signed()) * unit.cast_signed())
 }
 
 /// Whether programs can be expected to open a pcap file of this link type: those that are registered, with room for
@@ -257,6 +272,27 @@ mod tests {
         let (step, descs) = one_record(&header(MAGIC_MODIFIED, (2, 4), 1), [1, 2, 5, 9], &rest);
         let expected = Desc { wire: 9, flags: Flags::OUTGOING, ..Desc::new(Nanos::from_parts(1, 2000), 24, 5) };
         assert_eq!((step, descs), (Step::Need(24), vec![expected]));
+    }
+
+    #[test]
+    fn a_fraction_beyond_a_second_is_carried_and_counted() {
+        let minus_8 = (-8i32).cast_unsigned();
+        for (magic, words, time, changed) in [
+            (MAGIC_MICROS, [2, 999_999], Nanos::from_parts(2, 999_999_000), 0),
+            (MAGIC_MICROS, [2, 1_000_000], Nanos::from_parts(3, 0), 1),
+            (MAGIC_MICROS, [2, minus_8], Nanos::from_parts(1, 999_992_000), 1),
+            (MAGIC_MICROS, [0, minus_8], Nanos::ZERO, 1),
+            (MAGIC_MICROS, [u32::MAX, i32::MAX as u32], Nanos::from_parts((1 << 32) + 2146, 483_647_000), 1),
+            (MAGIC_NANOS, [2, 999_999_999], Nanos::from_parts(2, 999_999_999), 0),
+            (MAGIC_NANOS, [2, 1_500_000_000], Nanos::from_parts(3, 500_000_000), 1),
+            (MAGIC_NANOS, [2, minus_8], Nanos::from_parts(1, 999_999_992), 1),
+        ] {
+            let mut file = FileHeader::parse(&header(magic, (2, 4), 1)).unwrap();
+            let record: Vec<u8> = [words[0], words[1], 0, 0].iter().flat_map(|word| word.to_ne_bytes()).collect();
+            let mut descs = Vec::with_capacity(1);
+            file.parse_records(&record, &mut 0, &mut descs);
+            assert_eq!((descs[0].time, file.times_changed), (time, changed), "{words:?}");
+        }
     }
 
     #[test]

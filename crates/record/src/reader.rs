@@ -244,7 +244,8 @@ impl Reader {
     pub fn times_changed(&self) -> u64 {
         match &self.format {
             Format::Pcapng(section) => section.times_changed,
-            _ => 0,
+            Format::Pcap(header, _) => header.times_changed,
+            Format::Unread => 0,
         }
     }
 
@@ -259,7 +260,8 @@ impl Reader {
     pub fn described(&self) -> u64 {
         match &self.format {
             Format::Pcapng(section) => section.described + section.left_out() + section.times_changed,
-            _ => 0,
+            Format::Pcap(header, _) => header.times_changed,
+            Format::Unread => 0,
         }
     }
 

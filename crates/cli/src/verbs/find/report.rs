@@ -95,7 +95,7 @@ fn told(path: &str, what: What) -> (&'static str, String) {
             "other times",
             format!(
                 "{path}: {}; times changed (time_changed)",
-                stated(frames, "packets are from before 1970 or after 2554")
+                stated(frames, "packets have times before 1970, after 2554 or with a fraction beyond a second")
             ),
         ),
         What::Unread(error) => ("unread", error.to_string()),
