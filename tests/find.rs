@@ -341,6 +341,63 @@ fn an_index_that_was_not_moved_stays() {
     assert_eq!((report["files_without_index"].as_u64(), report["parts_read"].as_u64()), (Some(0), Some(0)));
 }
 
+/// Writes a file of two packets of raw IP.
+fn raw_ip(path: &str) {
+    let mut bytes = records::header();
+    bytes[20..24].copy_from_slice(&101u32.to_ne_bytes());
+    fs::write(path, [bytes, records::body(&recording()[..2])].concat()).unwrap();
+}
+
+#[test]
+fn a_filter_that_does_not_fit_a_link_type_is_a_failure_with_an_index_too() {
+    let scratch = Scratch::new();
+    let [one, two] = ["one.pcap", "two.pcap"].map(|name| scratch.file(name));
+    for path in [&one, &two] {
+        raw_ip(path);
+    }
+    let search = ["find", &one, &two, "ether host 02:00:00:00:00:01"];
+    for _ in ["read in full", "by their indexes"] {
+        let ended = run(&search).with_status(1).shows("2 left out (the filter does not fit)");
+        for path in [&one, &two] {
+            let line = format!("linerate: {path}: packets of raw ip are left out, the filter does not fit them");
+            assert_eq!(ended.errors.matches(&line).count(), 1, "{}", ended.errors);
+        }
+        let json = run(&[&search[..], &["--json"]].concat()).with_status(1).json();
+        assert_eq!(json["files_left_out"], 2, "{json}");
+        run(&["find", &one, &two, "--make-index"]).good();
+    }
+}
+
+/// What is refused has one number and one word, and leaves no file.
+#[test]
+fn packets_of_two_link_types_go_into_no_pcap_file() {
+    let scratch = Scratch::new();
+    let [ethernet, raw, output] = ["a.pcap", "b.pcap", "out.pcap"].map(|name| scratch.file(name));
+    records::write(&ethernet, &recording()[..3]);
+    raw_ip(&raw);
+    let ended =
+        run(&["find", &ethernet, &raw, "-w", &output]).with_status(1).says("5 packets not written: link_type_mixed");
+    assert!(!ended.errors.contains("write_failed") && fs::metadata(&output).is_err(), "{}", ended.errors);
+    let json = run(&["capture", "-r", &ethernet, "-r", &raw, "-w", &output, "--index", "--json"]).with_status(1).json();
+    assert_eq!(json["drops"], serde_json::json!({ "link_type_mixed": 5 }), "{json}");
+    assert_eq!(scratch.names(), ["a.pcap", "b.pcap"]);
+}
+
+#[test]
+fn the_index_of_an_input_is_no_output() {
+    let scratch = Scratch::new();
+    let (input, index) = (scratch.file("a.pcap"), scratch.file("a.pcap.idx"));
+    records::write(&input, &recording()[..3]);
+    let says = "a.pcap.idx: is the index of the input";
+    for verb in
+        [&["capture", "-r", &input][..], &["find", &input], &["flows", "-r", &input], &["streams", "-r", &input]]
+    {
+        run(&[verb, &["-w", &index]].concat()).with_status(2).says(says);
+    }
+    fs::rename(&input, &index).unwrap();
+    run(&["capture", "-r", &index, "-w", &input, "--index"]).with_status(2).says("both read and written");
+}
+
 #[test]
 fn what_is_left_out_of_a_folder_is_said() {
     let scratch = Scratch::new();

@@ -331,9 +331,9 @@ export_rows! {
     Written = Write, Delivered, "delivered";
     /// Frames not written because writing failed (disk full, reader of the pipe gone).
     WriteFailed = Write, Lost, "write_failed";
-    /// Frames whose link type a pcap file cannot hold beside the one it began with; pcapng holds any.
+    /// Frames not written to a pcap file from the first one of a second link type on: such a file holds one; pcapng holds any.
     LinkTypeMixed = Write, Lost, "link_type_mixed";
-    /// Frames of a link type that nobody has registered: no program would open a pcap file of it; pcapng holds any.
+    /// Frames not written to a pcap file from the first one of a link type that is not registered on: no program would open such a file; pcapng holds any.
     LinkTypeUnknown = Write, Lost, "link_type_unknown";
     /// Frames of a time behind the last that a pcap file can hold, in 2106, which they got instead; pcapng reaches 2554.
     TimeBeyond = Write, Note, "time_beyond";

@@ -70,6 +70,9 @@ pub struct Output {
     called: Option<String>,
     /// What the names of files beside it end with.
     beside: Option<String>,
+    /// Whether it, and the file beside it, was made when it was opened.
+    is_new: bool,
+    is_beside_new: bool,
     /// Bytes in it, as far as all went well.
     written: u64,
 }
@@ -101,9 +104,10 @@ impl Output {
             let file = File::from(io::stdout().as_fd().try_clone_to_owned()?);
             return Ok(Output::over(Box::new(Opened::output(file)?), "standard output"));
         }
-        let opened = Opened::new(open_file(path)?)?;
+        let (file, is_new) = open_file(path)?;
+        let opened = Opened::new(file)?;
         let place = if opened.regular { Place::of(path).map(Arc::new) } else { None };
-        let output = Output { place, ..Output::over(Box::new(opened), path) };
+        let output = Output { place, is_new, ..Output::over(Box::new(opened), path) };
         match Compression::of_path(path) {
             (Some(compression), _) => output.compressed(compression),
             (None, _) => Ok(output),
@@ -136,12 +140,6 @@ impl Output {
             }
             _ => Ok(self),
         }
-    }
-
-    /// Bytes that are best written at once.
-    #[inline]
-    pub(crate) fn piece(&self) -> usize {
-        self.piece
     }
 
     /// Whether nothing was written over what a file had before.
@@ -188,6 +186,8 @@ impl Output {
             place: None,
             called: None,
             beside: None,
+            is_new: false,
+            is_beside_new: false,
             written: 0,
         }
     }

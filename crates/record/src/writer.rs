@@ -96,8 +96,6 @@ enum Encoding {
 struct Counts {
     received: u64,
     written: u64,
-    mixed: u64,
-    unknown: u64,
     /// Frames written with another time than theirs, and without their comments.
     beyond: u64,
     forgotten: u64,
@@ -111,6 +109,8 @@ struct Failure {
     /// What is wrong, where the kind does not say it.
     text: Option<String>,
     advice: String,
+    /// What the frames that are not written count as.
+    count: Count,
 }
 
 impl Writer {
@@ -309,11 +309,13 @@ impl Sink for Writer {
     }
 
     fn counters(&self, ledger: &mut Ledger) {
-        let Counts { received, written, mixed, unknown, beyond, forgotten } = self.counts;
+        let Counts { received, written, beyond, forgotten } = self.counts;
         let account = ledger.account(Stage::Write, self.output.name());
         account.add(Count::WriteReceived, received).add(Count::Written, written);
-        account.add(Count::WriteFailed, received - written - mixed - unknown);
-        account.add(Count::LinkTypeMixed, mixed).add(Count::LinkTypeUnknown, unknown);
+        let why = self.failure.as_ref().map_or(Count::WriteFailed, |failure| failure.count);
+        for count in [Count::WriteFailed, Count::LinkTypeMixed, Count::LinkTypeUnknown] {
+            account.add(count, if count == why { received - written } else { 0 });
+        }
         account.add(Count::TimeBeyond, beyond).add(Count::CommentsForgotten, forgotten);
     }
 }
@@ -350,7 +352,8 @@ impl Failure {
         };
         let end = if whole { "the output ends with the last of them" } else { "a part of the next one follows them" };
         let advice = format!("{cause}; {written} frames were written completely, {end}");
-        Failure { kind: reason.kind(), code: reason.raw_os_error(), text: None, advice }
+        let count = Count::WriteFailed;
+        Failure { kind: reason.kind(), code: reason.raw_os_error(), text: None, advice, count }
     }
 
     /// A frame of another kind than a pcap file has.
@@ -365,7 +368,8 @@ impl Failure {
             written => format!("the {written} packets before it were written"),
         };
         let advice = format!("{end}; write pcapng: name the file .pcapng, or use --format pcapng");
-        Failure { kind: ErrorKind::InvalidInput, code: None, text: Some(text), advice }
+        let count = if other.is_held() { Count::LinkTypeMixed } else { Count::LinkTypeUnknown };
+        Failure { kind: ErrorKind::InvalidInput, code: None, text: Some(text), advice, count }
     }
 }
 

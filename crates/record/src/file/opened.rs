@@ -9,19 +9,18 @@ use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 /// Times the path is looked at anew when it appears or goes between two looks.
 const LOOKS: usize = 8;
 
-pub(super) fn open_file(path: &str) -> io::Result<File> {
+/// Opens a file to write it, and says whether it was made for that.
+pub(super) fn open_file(path: &str) -> io::Result<(File, bool)> {
     let no_terminal = rustix::fs::OFlags::NOCTTY.bits() as i32;
     let mut last = ErrorKind::AlreadyExists.into();
     for _ in 0..LOOKS {
         match OpenOptions::new().write(true).create_new(true).mode(MODE).open(path) {
-            Ok(file) => return lock(file),
+            Ok(file) => return Ok((lock(file)?, true)),
             Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
             Err(error) => return Err(error),
         }
         match OpenOptions::new().write(true).custom_flags(no_terminal).open(path) {
-            Ok(file) => {
-                return lock(file);
-            }
+            Ok(file) => return Ok((lock(file)?, false)),
             Err(error) if error.kind() == ErrorKind::NotFound => last = error,
             Err(error) => return Err(error),
         }
@@ -79,7 +78,7 @@ impl Write for Replaced {
 /// # Errors
 /// Those of `open(2)`; another output has the file.
 pub fn replace(path: &str) -> io::Result<Replaced> {
-    Replaced::new(open_file(path)?)
+    Replaced::new(open_file(path)?.0)
 }
 
 /// A file descriptor, and whether it is a regular file.

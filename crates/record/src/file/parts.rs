@@ -2,7 +2,7 @@
 
 use super::{MODE, Output, Partial, Replaced};
 use crate::compression::Encoder;
-use rustix::fs::{Mode, OFlags, openat};
+use rustix::fs::{AtFlags, Mode, OFlags, openat, statat, unlinkat};
 use std::fs::File;
 use std::io;
 
@@ -10,6 +10,12 @@ impl Output {
     /// Bytes in it so far.
     pub(crate) fn written(&self) -> u64 {
         self.written
+    }
+
+    /// Bytes that are best written at once.
+    #[inline]
+    pub(crate) fn piece(&self) -> usize {
+        self.piece
     }
 
     /// Lets what follows be read without what is there: a compressed stream is ended and another begun, which readers take
@@ -38,10 +44,25 @@ impl Output {
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::CLOEXEC | OFlags::NOFOLLOW;
         // A FIFO of that name would wait for its reader.
         let flags = flags | OFlags::NOCTTY | OFlags::NONBLOCK;
-        let file = File::from(openat(&place.folder, &*name, flags, Mode::from_raw_mode(MODE))?);
+        let open = |flags| openat(&place.folder, &*name, flags, Mode::from_raw_mode(MODE));
+        let made = open(flags | OFlags::EXCL);
+        self.is_beside_new = made.is_ok();
+        let file = File::from(made.or_else(|_| open(flags))?);
         if !file.metadata()?.is_file() {
             return Err(io::Error::other("it is there, and no regular file"));
         }
         Ok(Some((Replaced::new(file)?, name)))
+    }
+
+    /// Removes the files that were made when this was opened, if they got no byte: a run that is refused leaves nothing. What cannot be
+    /// removed stays, empty.
+    pub(crate) fn remove_new(&mut self) {
+        let Some(place) = self.place.as_ref().filter(|_| self.written == 0) else { return };
+        let name = self.called.as_ref().unwrap_or(&place.name);
+        let beside = self.beside.iter().filter(|_| self.is_beside_new).map(|ending| format!("{name}{ending}"));
+        for name in self.is_new.then(|| name.clone()).into_iter().chain(beside) {
+            let is_empty = statat(&place.folder, &name, AtFlags::SYMLINK_NOFOLLOW).is_ok_and(|data| data.st_size == 0);
+            let _ = is_empty.then(|| unlinkat(&place.folder, &name, AtFlags::empty()));
+        }
     }
 }

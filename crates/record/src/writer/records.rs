@@ -102,13 +102,11 @@ impl Records {
             self.put_records(output, counts, view, 0..fitting)?;
         }
         let Some(other) = other else { return Ok(()) };
-        let others = descs[fitting..].iter().filter(|desc| !self.fits(kind, desc));
-        let (mixed, unknown): (Vec<&Desc>, Vec<&Desc>) = others.partition(|desc| self.kind_of(desc).is_held());
-        counts.mixed += mixed.len() as u64;
-        counts.unknown += unknown.len() as u64;
         if self.begun {
             // What is compressed ends here.
             let _ = output.finish();
+        } else {
+            output.remove_new();
         }
         Err(Failure::of_kind(kind, other, counts.written))
     }

@@ -139,7 +139,7 @@ fn pcap_refuses_a_second_link_type_and_keeps_what_came_before() {
     let error = writer.accept(first.view(0, &interfaces())).unwrap_err().to_string();
     assert!(error.contains("holds one link type") && error.contains("write pcapng"), "{error}");
     assert!(writer.finish(&Ledger::new()).is_err());
-    assert_eq!((disk.bytes().len(), counts(&writer)), (0, [4, 0, 2, 2]));
+    assert_eq!((disk.bytes().len(), counts(&writer)), (0, [4, 0, 0, 4]));
 
     let disk = Disk::new(usize::MAX, 7);
     let output = disk.output().compressed(crate::Compression::Gzip).unwrap();
@@ -149,7 +149,7 @@ fn pcap_refuses_a_second_link_type_and_keeps_what_came_before() {
     assert!(error.to_string().contains("the 2 packets before it were written"), "{error}");
     assert!(writer.accept(block(&[(2, Flags::NONE, 9)]).view(0, &interfaces())).is_err());
     assert!(writer.finish(&Ledger::new()).is_err());
-    assert_eq!((lengths(&disk), counts(&writer)), (vec![1, 2], [4, 2, 1, 1]));
+    assert_eq!((lengths(&disk), counts(&writer)), (vec![1, 2], [4, 2, 0, 2]));
 }
 
 #[test]
@@ -215,6 +215,16 @@ fn a_file_that_was_there_stays_until_there_is_something_to_write() {
     std::fs::remove_file(path).unwrap();
     open().unwrap().finish_unused(&Ledger::new()).unwrap();
     assert_eq!(length(), 24, "a new file is one without packets");
+    // Nothing is written where the first packets are of two link types.
+    let mixed = block(&[(2, Flags::NONE, 1), (0, Flags::NONE, 2)]);
+    assert!(open().unwrap().accept(mixed.view(0, &interfaces())).is_err());
+    assert_eq!(length(), 24, "an old file stays");
+    std::fs::remove_file(path).unwrap();
+    assert!(open().unwrap().accept(mixed.view(0, &interfaces())).is_err());
+    assert!(!std::fs::exists(path).unwrap(), "a new file goes");
+    std::fs::write(path, []).unwrap();
+    assert!(open().unwrap().accept(mixed.view(0, &interfaces())).is_err());
+    assert_eq!(length(), 0, "an old empty file stays");
     std::fs::remove_file(path).unwrap();
 }
 

@@ -175,12 +175,7 @@ impl<'a> FindJson<'a> {
 
     /// Why frames that were found are not in the output.
     pub fn left_out(&self) -> Vec<String> {
-        let told = |(reason, frames): (&&str, &u64)| match *reason {
-            "link_type_mixed" => {
-                format!("{} left out: a pcap file holds one link type; write pcapng", counted(*frames, "packet"))
-            }
-            reason => format!("{} found but not in the output: {reason}", counted(*frames, "packet")),
-        };
+        let told = |(reason, frames): (&&str, &u64)| format!("{} not written: {reason}", counted(*frames, "packet"));
         self.drops.iter().map(told).collect()
     }
 
