@@ -26,7 +26,7 @@ enum Needs {
     /// Anything may pass.
     Anything,
     /// No frame passes: the text does not fit the link type.
-    Nothing,
+    Nothing(FilterError),
     /// The first place is where it begins.
     Chains(Vec<Node>),
 }
@@ -42,7 +42,7 @@ struct Node {
 pub struct Plan {
     text: String,
     links: HashMap<u16, Needs>,
-    /// Link types that the text does not fit, and why, since they were asked for.
+    /// Link types of the parts that were looked at which the text does not fit, and why, since they were asked for.
     unfit: Vec<(u16, FilterError)>,
     queries: Vec<Query>,
     numbers: HashMap<Query, usize>,
@@ -89,13 +89,18 @@ impl Plan {
                 let needs = self.needs(link)?;
                 self.links.insert(link, needs);
             }
+            if let Some(Needs::Nothing(refused)) = self.links.get(&link)
+                && !self.unfit.iter().any(|(unfit, _)| *unfit == link)
+            {
+                self.unfit.push((link, refused.clone()));
+            }
         }
         self.answers.clear();
         self.answers.resize(self.queries.len(), None);
         Ok(entry.links().into_iter().flatten().any(|link| self.may_pass_as(link, entry)))
     }
 
-    /// Link types of parts that the text does not fit, and why: those that were not given out before.
+    /// Link types that the text does not fit, and why, of the parts that were looked at since the last time.
     pub fn take_unfit(&mut self) -> Vec<(u16, FilterError)> {
         std::mem::take(&mut self.unfit)
     }
@@ -104,7 +109,7 @@ impl Plan {
         let Plan { links, queries, answers, reached, waiting, .. } = self;
         let nodes = match links.get(&link) {
             Some(Needs::Chains(nodes)) => nodes,
-            Some(Needs::Nothing) => return false,
+            Some(Needs::Nothing(_)) => return false,
             Some(Needs::Anything) | None => return true,
         };
         reached.clear();
@@ -133,10 +138,7 @@ impl Plan {
         let program = match Filter::compile(&self.text, link) {
             Ok(filter) => filter,
             // It fits other link types, as was found before: no frame of this one passes.
-            Err(refused @ FilterError::Refused { .. }) => {
-                self.unfit.push((link, refused));
-                return Ok(Needs::Nothing);
-            }
+            Err(refused @ FilterError::Refused { .. }) => return Ok(Needs::Nothing(refused)),
             Err(other) => return Err(other),
         };
         let (Some(program), Some(of)) = (program.program(), Link::of(link)) else { return Ok(Needs::Anything) };

@@ -23,6 +23,8 @@ pub struct Totals {
     pub files: u64,
     /// Of these, read in full for want of an index.
     pub without_index: u64,
+    /// Of these, with frames of a link type that the filter text does not fit.
+    pub left_out: u64,
     /// Bytes of all files.
     pub file_bytes: u64,
     /// Bytes that were, or will be, read of them.
@@ -69,14 +71,14 @@ pub enum What {
     Unread(ReadError),
     /// It cannot be opened.
     Unopened(io::Error),
-    /// The filter text does not fit frames of a link type: none of them passes.
+    /// The filter text does not fit frames of a link type that the file has: none of them passes.
     Unfit(LinkType, FilterError),
 }
 
 impl What {
     /// Whether frames that were asked for may be missing.
     pub fn is_failure(&self) -> bool {
-        matches!(self, What::Unread(_) | What::Unopened(_))
+        matches!(self, What::Unread(_) | What::Unopened(_) | What::Unfit(..))
     }
 }
 
@@ -90,7 +92,7 @@ pub struct Search {
     seen: HashSet<Id>,
     /// Which source is next: by time, then by number.
     order: BinaryHeap<Reverse<(Nanos, usize)>>,
-    filters: Vec<(u16, Option<Filter>)>,
+    filters: Vec<(u16, Result<Filter, FilterError>)>,
     /// All interfaces of frames that were found.
     interfaces: Vec<Interface>,
     totals: Totals,
@@ -120,15 +122,15 @@ impl Search {
     /// Adds a file, with its index if it has one: what may be in it is found now. One that was added under another name is not
     /// searched twice.
     pub fn add(&mut self, path: &str) {
-        let Search { span, seen, plan, totals, notes, filters, .. } = self;
+        let Search { span, seen, plan, totals, notes, .. } = self;
         let source = Source::find(path, seen, span, plan, totals, notes);
-        for (link, refused) in plan.take_unfit() {
-            if !filters.iter().any(|(of, _)| *of == link) {
-                notes.push(Note { path: path.to_owned(), what: What::Unfit(LinkType(link), refused) });
-                filters.push((link, None));
-            }
-        }
-        let Some(source) = source else { return };
+        let unfit = plan.take_unfit();
+        let links = unfit.iter().map(|(link, _)| *link).collect();
+        let note = |(link, refused)| Note { path: path.to_owned(), what: What::Unfit(LinkType(link), refused) };
+        totals.left_out += u64::from(!unfit.is_empty());
+        notes.extend(unfit.into_iter().map(note));
+        let Some(mut source) = source else { return };
+        source.unfit = links;
         self.order.push(Reverse((source.begin(), self.sources.len())));
         self.sources.push(source);
     }
@@ -175,17 +177,13 @@ impl Search {
     }
 
     /// The number of the filter for a link type.
-    fn filter(&mut self, link: LinkType, path: &str) -> Result<usize, FilterError> {
+    fn filter(&mut self, link: LinkType) -> Result<usize, FilterError> {
         if let Some(number) = self.filters.iter().position(|(of, _)| *of == link.0) {
             return Ok(number);
         }
         let filter = match Filter::compile(&self.text, link.0) {
-            Ok(filter) => Some(filter),
-            Err(refused @ FilterError::Refused { .. }) => {
-                self.notes.push(Note { path: path.to_owned(), what: What::Unfit(link, refused) });
-                None
-            }
-            Err(other) => return Err(other),
+            Err(other) if !matches!(other, FilterError::Refused { .. }) => return Err(other),
+            filter => filter,
         };
         self.filters.push((link.0, filter));
         Ok(self.filters.len() - 1)

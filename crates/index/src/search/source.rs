@@ -5,7 +5,7 @@ use crate::ENDING;
 use crate::parts::{Parts, RangesReader, choose};
 use crate::plan::Plan;
 use linerate_burst::input::open_regular;
-use linerate_burst::{Block, Burst, Desc, Interface, Nanos};
+use linerate_burst::{Block, Burst, Desc, Interface, LinkType, Nanos};
 use linerate_filter::FilterError;
 use linerate_record::recording::PARTIAL_ENDING;
 use linerate_record::{ReadError, Reader};
@@ -26,6 +26,8 @@ pub(super) struct Source {
     parts: Parts,
     /// No frame that is asked for is older.
     begin: Nanos,
+    /// Link types of it that the filter text does not fit, of which that was noted.
+    pub unfit: Vec<u16>,
     open: Option<Box<Open>>,
 }
 
@@ -115,7 +117,7 @@ impl Source {
             return None;
         }
         totals.read_bytes += parts.bytes();
-        let mut source = Source { path: path.to_owned(), id, begin: Nanos::ZERO, parts, open: None };
+        let mut source = Source { path: path.to_owned(), id, begin: Nanos::ZERO, parts, unfit: Vec::new(), open: None };
         source.begin = match source.parts.earliest {
             Some(earliest) => earliest,
             // The first frame says when; most files are then not needed for long.
@@ -205,7 +207,7 @@ impl Search {
                 if limit.is_some_and(|limit| (next, number) > limit) {
                     return Ok(Next::At(next));
                 }
-                if !self.frame((reader, known), (shown, index), path, block)? {
+                if !self.frame((reader, known), (shown, index), number, block)? {
                     return Ok(Next::Full(next));
                 }
                 *time = next;
@@ -246,17 +248,19 @@ impl Search {
         &mut self,
         (reader, known): (&Reader, &mut Vec<Known>),
         (shown, place): (Burst<'_>, usize),
-        path: &str,
+        source: usize,
         block: &mut Block,
     ) -> Result<bool, FilterError> {
         let (desc, frame) = (&shown.descs()[place], shown.frame(place));
         let index = usize::from(desc.interface);
         while known.len() <= index {
             let link = reader.interfaces()[known.len()].link;
-            known.push((self.filter(link, path)?, [None; 2]));
+            let filter = self.filter(link)?;
+            self.note_unfit(source, filter);
+            known.push((filter, [None; 2]));
         }
         let (filter, numbers) = &mut known[index];
-        let filter = self.filters[*filter].1.as_ref();
+        let filter = self.filters[*filter].1.as_ref().ok();
         let passes = self.span.contains(&desc.time) && filter.is_some_and(|filter| filter.matches(frame, desc.wire));
         if passes {
             let has_note = desc.note != 0;
@@ -273,6 +277,18 @@ impl Search {
         }
         self.totals.looked_at += 1;
         Ok(true)
+    }
+
+    /// Notes once of each file and link type that none of its frames passes.
+    fn note_unfit(&mut self, source: usize, filter: usize) {
+        let (link, Err(refused)) = &self.filters[filter] else { return };
+        let Source { path, unfit, .. } = &mut self.sources[source];
+        if !unfit.contains(link) {
+            self.totals.left_out += u64::from(unfit.is_empty());
+            unfit.push(*link);
+            let what = What::Unfit(LinkType(*link), refused.clone());
+            self.notes.push(Note { path: path.clone(), what });
+        }
     }
 
     /// The number of an interface. Of several files those that are alike are one, which has nothing of what single files say of

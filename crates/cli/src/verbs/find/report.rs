@@ -13,6 +13,8 @@ use std::time::Duration;
 
 /// Files that are named of those of which the same is said.
 const NAMED: u64 = 3;
+/// Of files with packets that the filter does not fit.
+const UNFIT: &str = "the filter does not fit the link type";
 
 /// What is said of files.
 pub(super) struct Notes {
@@ -55,8 +57,9 @@ impl Notes {
         for Note { path, what } in notes {
             let is_failure = what.is_failure();
             let (kind, text) = told(&path, what);
-            if is_failure {
-                self.failures += 1;
+            self.failures += u64::from(is_failure);
+            // A file that cannot be read is always named.
+            if is_failure && kind != UNFIT {
                 fail(&text);
                 self.all.push(text);
                 continue;
@@ -64,6 +67,10 @@ impl Notes {
             let said = self.said.entry(kind).or_default();
             *said += 1;
             match *said {
+                1..=NAMED if is_failure => {
+                    fail(&text);
+                    self.all.push(text);
+                }
                 1..=NAMED => self.line(&text),
                 next if next == NAMED + 1 => self.line(&format!("... and so on: {kind} of more files")),
                 _ => {}
@@ -100,10 +107,9 @@ fn told(path: &str, what: What) -> (&'static str, String) {
         ),
         What::Unread(error) => ("unread", error.to_string()),
         What::Unopened(error) => ("unread", format!("{path}: {error}")),
-        What::Unfit(link, error) => (
-            "no such link type",
-            format!("{path}: frames of {link} are left out, the filter does not fit them: {error}"),
-        ),
+        What::Unfit(link, error) => {
+            (UNFIT, format!("{path}: packets of {link} are left out, the filter does not fit them: {error}"))
+        }
     }
 }
 
@@ -114,6 +120,8 @@ pub(super) struct FindJson<'a> {
     filter: &'a str,
     files: u64,
     files_without_index: u64,
+    /// Files with packets of a link type that the filter does not fit.
+    files_left_out: u64,
     parts: u64,
     parts_read: u64,
     file_bytes: u64,
@@ -140,8 +148,19 @@ impl<'a> FindJson<'a> {
         elapsed: Duration,
         stopped: bool,
     ) -> Self {
-        let Totals { files, without_index, file_bytes, read_bytes, parts, parts_read, looked_at, frames, bytes, span } =
-            *search.totals();
+        let Totals {
+            files,
+            without_index,
+            left_out,
+            file_bytes,
+            read_bytes,
+            parts,
+            parts_read,
+            looked_at,
+            frames,
+            bytes,
+            span,
+        } = *search.totals();
         let accounts = ledger.accounts().iter().filter(|account| account.stage == Stage::Write);
         let dropped = |count: &Count| matches!(count.kind(), Kind::Lost | Kind::Refused);
         let drops = accounts.flat_map(|account| {
@@ -153,6 +172,7 @@ impl<'a> FindJson<'a> {
             filter: &asked.filter,
             files,
             files_without_index: without_index,
+            files_left_out: left_out,
             parts,
             parts_read,
             file_bytes,
@@ -189,9 +209,13 @@ impl<'a> FindJson<'a> {
             0 => String::new(),
             files => format!(", {} without an index", grouped(files)),
         };
+        let left_out = match self.files_left_out {
+            0 => String::new(),
+            files => format!(", {} left out (the filter does not fit)", grouped(files)),
+        };
         let stopped = if self.stopped { "; stopped before the end" } else { "" };
         format!(
-            "{found}; {:.3} s{stopped}\n  {}{without}; {} of {} and {} of {} read\n",
+            "{found}; {:.3} s{stopped}\n  {}{without}{left_out}; {} of {} and {} of {} read\n",
             self.seconds,
             counted(self.files, "file"),
             grouped(self.parts_read),
