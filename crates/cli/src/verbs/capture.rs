@@ -31,6 +31,7 @@ use linerate_burst::Sink;
 use linerate_engine::{
     Capture, Captured, Consumer, Progress, ReceiveError, Received, Reopen, Selection, Sharing, Stop,
 };
+use linerate_index::ENDING;
 use linerate_record::{Compression, Format};
 use std::collections::VecDeque;
 use std::io::ErrorKind;
@@ -250,7 +251,9 @@ impl Args {
         ];
         let there: Vec<Part> = there.into_iter().filter(|(_, is)| *is).map(|(part, _)| part).collect();
         self.parts.check(&there, &inputs)?;
-        let written: Vec<&str> = self.write.iter().chain(self.beside.written()).map(String::as_str).collect();
+        let index = self.write.iter().filter(|_| self.index).map(|path| format!("{path}{ENDING}")).next();
+        let written: Vec<&str> =
+            self.write.iter().chain(&index).chain(self.beside.written()).map(String::as_str).collect();
         written.iter().try_for_each(|path| check_output(&inputs.specs, path))?;
         check_distinct(&written)?;
         self.write.as_deref().map(|path| self.format(path)).transpose()?;

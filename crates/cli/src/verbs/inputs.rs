@@ -360,6 +360,12 @@ mod tests {
             }
         }
         assert!(is_refused(&format!("pcap:{part}"), &name("c")));
+        for written in [name("a.pcap.idx"), name("./a.pcap.idx")] {
+            assert!(is_refused(&format!("pcap:{file}"), &written), "before there is an index");
+            std::fs::write(name("a.pcap.idx"), "index").unwrap();
+            assert!(is_refused(&format!("pcap:{file}"), &written), "beside an index");
+        }
+        assert!(!is_refused(&format!("pcap:{file}"), &name("b.pcap.idx")));
         assert!(!is_refused(&format!("packet:{file}"), &file));
         std::fs::remove_dir_all(folder).unwrap();
     }

@@ -2,6 +2,7 @@
 
 use crate::exit::usage;
 use linerate_backends::REGISTRY;
+use linerate_index::ENDING;
 use linerate_port::Spec;
 use std::fs::{Metadata, metadata};
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
@@ -13,10 +14,16 @@ pub(in crate::verbs) fn check_output<'a>(
     written: &str,
 ) -> anyhow::Result<()> {
     let mut files = specs.into_iter().filter_map(|spec| REGISTRY.file(spec));
-    match files.find(|file| is_same_file(file, written)) {
-        Some(file) => Err(usage(format!("{file} is both read and written ({written}): write to another file"))),
-        None => Ok(()),
-    }
+    files.try_for_each(|file| {
+        if is_same_file(&file, written) {
+            return Err(usage(format!("{file} is both read and written ({written}): write to another file")));
+        }
+        let index = Output::of(&format!("{file}{ENDING}"));
+        if index.is_some() && file != "-" && index == Output::of(written) {
+            return Err(usage(format!("{written}: is the index of the input {file}; write to another file")));
+        }
+        Ok(())
+    })
 }
 
 /// Whether what is read is the regular file that is written, or the one beside it that it is written to until it is complete.
