@@ -206,6 +206,20 @@ fn a_port_that_is_removed_ends_the_capture_with_a_complete_file() {
     assert_eq!(json["balanced"], true);
 }
 
+#[test]
+fn a_port_that_is_removed_is_reported_once() {
+    if !may_make_labs() {
+        return;
+    }
+    let wire = Wire::new();
+    let counting = launch(&["count", &wire.port("b", "eth0", "&lanes=2")]);
+    counting.wait_until_open();
+    wire.ip("b", &["link", "del", "eth0"]);
+    let ended = counting.end().with_status(1);
+    let text = format!("{}{}", ended.output, ended.errors);
+    assert_eq!(text.matches("the interface was removed").count(), 1, "{text}");
+}
+
 /// A supervisor tells an end that was asked for from one that was not by the status.
 #[test]
 fn whatever_the_verb_a_port_that_is_removed_or_moved_away_is_a_failure() {

@@ -140,13 +140,18 @@ impl Lanes {
     pub fn fill<'a>(&'a mut self, now: Nanos, shown: &mut Vec<Shown<'a>>) -> Table<'a> {
         let Lanes { queues, ports, interfaces, time, is_merged, is_live, has_news, above, events, failure } = self;
         let present = Present { now, above: *above, settled: time.settled(), is_live: *is_live };
+        let mut happened = Vec::new();
         for lane in queues {
             let port = lane.port;
             let (Head { burst, horizon, interfaces }, event) = lane.fill(&mut ports[port], present, failure);
-            if let Some(event) = event {
-                note(events, event, *has_news);
-            }
+            happened.extend(event.map(|event| (port, event)));
             shown.push(Shown { burst, horizon, interfaces, port });
+        }
+        for (port, event) in happened {
+            // The failure of the last port that is open ends the run, which reports it.
+            let goes_on = shown.iter().any(|one| one.port != port && one.horizon != Horizon::Ended);
+            let is_news = goes_on || failure.as_ref().is_none_or(|failure| failure.to_string() != event);
+            note(events, event, *has_news && is_news);
         }
         Table { ports, interfaces, failure, time, is_merged: *is_merged, is_live, above: *above }
     }
