@@ -213,6 +213,10 @@ fn an_address_tells_no_flows_and_what_is_no_run_is_said() {
     let ended = run(&["top", "--from", &scratch.file("other.sock"), "--once"]).with_status(1);
     assert!(ended.errors.contains("is it a run of linerate"), "{}", ended.errors);
     run(&["top", "--from", &scratch.file("none.sock"), "--once"]).with_status(1).says("nobody answers");
+    for place in ["./a", "a.sock", "127.0.0.1:9464", "http://localhost:1"] {
+        let says = format!("{place}: the socket or address of a run, not a port; use --from {place}");
+        run(&["top", place, "--once"]).with_status(2).says(&says);
+    }
     for wrong in [
         &["top", "--from", "./a", "--names", "all"][..],
         &["top", "--from", "./a", "--spin"],

@@ -50,6 +50,10 @@ Where standard output is no terminal, one table is printed, as with --once.
 Flows and groups are of the last interval, their rates at layer 2 without FCS.")]
 // A capture file is refused: nothing goes on there.
 #[command(mut_arg("read", |read| read.hide(true)))]
+#[command(mut_arg("words", |words| words.help("Ports (comma or blank between several), unless -i or --from is given; then \
+filter text. A run of this program is named by --from")))]
+#[command(mut_arg("ports", |ports| ports.help("A port to receive from; may be given several times, or with commas; any is \
+every interface that is up. With --from also one run to look at: IP:PORT, or its socket [alias: --from]")))]
 pub struct Args {
     #[command(flatten)]
     input: InputArgs,

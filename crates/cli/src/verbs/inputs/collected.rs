@@ -65,10 +65,12 @@ impl InputArgs {
         let is_place = |name: &&String| crate::verbs::top::is_place(name);
         let places = self.ports.iter().filter(is_place).count();
         let [place] = &self.ports[..] else {
-            return if places > 0 {
-                Err(usage("one run is looked at at a time: name one by --from"))
-            } else {
-                Ok(None)
+            let names_port = self.ports.is_empty() && self.read.is_empty();
+            let run = self.words.first().filter(|word| names_port && is_place(word) && !Path::new(word).is_file());
+            return match run {
+                Some(run) => Err(usage(format!("{run}: the socket or address of a run, not a port; use --from {run}"))),
+                None if places > 0 => Err(usage("one run is looked at at a time: name one by --from")),
+                None => Ok(None),
             };
         };
         if places == 0 {
