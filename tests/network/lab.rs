@@ -110,7 +110,7 @@ fn the_demonstration_loses_nothing_and_leaves_nothing() {
     let ended = demo.end().good();
     let last = ended.output.lines().last().unwrap();
     assert!(last.starts_with("sent = captured, 0 lost"), "{}", ended.output);
-    assert!(ended.output.contains("every frame accounted for"));
+    assert!(ended.output.contains("packets captured, 0 lost"));
     assert!(listed(&lab).is_none());
 
     let kept = scratch.file("kept");

@@ -111,8 +111,7 @@ fn open_rx(spec: &Spec, options: &RxOptions, _: &Registry) -> Result<RxPort, Por
     let clock = stamping.as_ref().map(|stamping| Arc::clone(&stamping.clock));
     let queues = lanes.into_iter().enumerate().map(|(lane, (socket, ring))| {
         let (interface, subject) = (interface.clone(), subject(spec, lane));
-        Box::new(PacketRx::new(interface, subject, socket, ring, wanted.timing, found.mtu, clock.clone()))
-            as Box<dyn RxQueue>
+        Box::new(PacketRx::new(interface, subject, socket, ring, &wanted, found.mtu, clock.clone())) as Box<dyn RxQueue>
     });
     let stamp_notes = stamping.as_ref().map(|stamping| stamping.notes.clone()).unwrap_or_default();
     Ok(RxPort {
@@ -247,6 +246,11 @@ impl Wanted {
 }
 
 impl FilterPlan {
+    /// Filters that a queue has in the kernel: sockets do not count what these reject.
+    fn rejects_uncounted(&self) -> u64 {
+        u64::from(!self.applied.is_empty())
+    }
+
     /// Lets a socket take in frames of a direction: those that pass, or all where the kernel has no room for the program.
     fn attach_to(&mut self, socket: &PacketSocket, direction: Direction) -> io::Result<()> {
         if let Some(program) = &self.program {
@@ -326,7 +330,7 @@ fn plan_filter(spec: &Spec, options: &RxOptions) -> Result<FilterPlan, PortError
         Ok(program) => FilterPlan {
             program: Some(program.into_insns()),
             applied: options.filter.clone(),
-            notes: vec!["filter runs in the kernel; frames it refuses are not counted".into()],
+            notes: vec!["filter runs in the kernel, which does not count the packets that it rejects".into()],
         },
         Err(reason) => {
             FilterPlan { notes: vec![format!("filter runs in this process: {reason}")], ..FilterPlan::default() }

@@ -91,6 +91,8 @@ export_rows! {
     BadRecord = Receive, Lost, "bad_record";
     /// Frames that the filter text did not select, of a port that has the kernel apply it and count.
     KernelFiltered = Receive, Refused, "kernel_filtered";
+    /// Queues whose filter runs in the kernel, which does not count the packets that it rejects: no counter includes them.
+    FilterUncounted = Receive, Note, "filter_uncounted";
     /// Frames with a VLAN tag that the filter would have selected without it, at a port that reads frames to their place and does not see tags.
     VlanUnseen = Receive, Refused, "vlan_unseen";
     /// Frames that the writer of a shared ring did not hand to this reader, because it was too slow.

@@ -1,5 +1,6 @@
 //! The receiving side: a lane over one socket and its ring.
 
+use super::Wanted;
 use crate::clocks::CardClock;
 use crate::sys::packet_blocks::PacketBlocks;
 use crate::sys::packet_ring::PacketRing;
@@ -33,6 +34,8 @@ pub(super) struct PacketRx {
     socket: PacketSocket,
     blocks: PacketBlocks,
     timing: Timing,
+    /// Filters of this queue that do not count what they reject.
+    uncounted_filter: u64,
     super_frame: u32,
     delivered: u64,
     flagged: [u64; FLAGGED.len()],
@@ -64,7 +67,7 @@ impl PacketRx {
         subject: String,
         socket: PacketSocket,
         ring: PacketRing,
-        timing: Timing,
+        wanted: &Wanted,
         mtu: u32,
         clock: Option<Arc<CardClock>>,
     ) -> Self {
@@ -73,7 +76,8 @@ impl PacketRx {
             interfaces: [interface],
             socket,
             blocks: PacketBlocks::new(ring),
-            timing,
+            timing: wanted.timing,
+            uncounted_filter: wanted.filter.rejects_uncounted(),
             super_frame: mtu.saturating_add(LINK_OVERHEAD),
             delivered: 0,
             flagged: [0; FLAGGED.len()],
@@ -190,7 +194,7 @@ impl RxQueue for PacketRx {
         account.add(Count::Received, statistics.received).add(Count::Delivered, self.delivered);
         account.add(Count::RingFull, statistics.dropped).add(Count::Freezes, statistics.freezes);
         account.add(Count::BadRecord, self.blocks.bad()).add(Count::LinkDown, self.downs);
-        account.add(Count::StampMissing, self.blocks.unstamped());
+        account.add(Count::StampMissing, self.blocks.unstamped()).add(Count::FilterUncounted, self.uncounted_filter);
         for (frames, (_, count)) in self.flagged.into_iter().zip(FLAGGED) {
             account.add(count, frames);
         }

@@ -37,6 +37,8 @@ pub(super) struct ScatterRx {
     downs: u64,
     /// Frames that passed the filter, and those for which there was no room; the kernel resets its own.
     statistics: Cell<(u64, u64)>,
+    /// Filters of this queue that do not count what they reject.
+    uncounted_filter: u64,
     is_detached: bool,
     /// Nothing is left of what had come before that.
     is_dry: bool,
@@ -73,6 +75,7 @@ impl ScatterRx {
             tagged: 0,
             downs: 0,
             statistics: Cell::default(),
+            uncounted_filter: wanted.filter.rejects_uncounted(),
             is_detached: false,
             is_dry: false,
         })
@@ -160,6 +163,7 @@ impl RxQueue for ScatterRx {
         }
         account.add(Count::RingFull, dropped).add(Count::LinkDown, self.downs);
         account.add(Count::SuperFrames, self.super_frames).add(Count::ChecksumPartial, self.partial);
+        account.add(Count::FilterUncounted, self.uncounted_filter);
     }
 
     fn scatter(&mut self) -> Option<&mut dyn Scatter> {

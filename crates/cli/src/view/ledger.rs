@@ -9,9 +9,10 @@ use linerate_engine::Received;
 use serde::Serialize;
 use std::collections::BTreeMap;
 
-/// What a summary says anyway.
-const REPEATED: [Count; 6] = [
+/// What the one line leaves out: a summary has it anyway, or it is what a limit was asked for.
+const OMITTED: [Count; 7] = [
     Count::Late,
+    Count::PastLimit,
     Count::ExportFiles,
     Count::ExportRecords,
     Count::ExportMessages,
@@ -26,7 +27,7 @@ pub struct LedgerJson {
     pub lost: u64,
     /// Every reason for which frames were not delivered, with the frames; zeros are left out.
     pub drops: BTreeMap<String, u64>,
-    /// Whether every frame is accounted for.
+    /// Whether every packet that was counted is accounted for.
     pub balanced: bool,
     /// Where it is not.
     pub imbalances: Vec<String>,
@@ -135,28 +136,45 @@ pub fn print(ledger: &Ledger, quiesced: bool, is_whole: bool) -> String {
     if is_even && !is_whole { line(ledger) } else { whole(ledger, quiesced) }
 }
 
-/// How many frames there were, what was refused of them and what else there is to say, by name.
+/// How many packets there were, what was filtered of them and what else there is to report, by name.
 fn line(ledger: &Ledger) -> String {
     // Cards count all that passes through them.
     let accounts = || ledger.accounts().iter().filter(|account| account.stage != Stage::Nic);
+    let sum = |stage, kind| accounts().filter(|one| one.stage == stage).map(|one| one.sum(kind)).sum::<u64>();
     let first = accounts().next().map(|account| account.stage);
-    let frames: u64 =
-        accounts().filter(|account| Some(account.stage) == first).map(|one| one.sum(Kind::Received)).sum();
-    let mut said = Vec::new();
+    let number = match (accounts().find(|account| account.stage == Stage::Select), first) {
+        // Several consumers select from the same packets; the first one is what the run is for.
+        (Some(select), _) => format!("{} captured", counted(select.sum(Kind::Delivered), "packet")),
+        (None, Some(stage @ Stage::Send)) => format!("{} sent", counted(sum(stage, Kind::Delivered), "packet")),
+        (None, Some(stage)) => {
+            let thing = if stage.unit() == Unit::Records { "record" } else { "packet" };
+            format!("{} received", counted(sum(stage, Kind::Received), thing))
+        }
+        (None, None) => "0 packets".into(),
+    };
+    let mut named: Vec<(&str, u64)> = Vec::new();
     for account in accounts() {
-        let named = account.counts().filter(|(count, number)| {
-            *number > 0 && matches!(count.kind(), Kind::Refused | Kind::Note) && !REPEATED.contains(count)
+        let counts = account.counts().filter(|(count, number)| {
+            let is_named = matches!(count.kind(), Kind::Refused | Kind::Note) && *count != Count::FilterUncounted;
+            *number > 0 && is_named && !OMITTED.contains(count)
         });
-        for (count, number) in named {
-            match said.iter_mut().find(|(known, _)| *known == count.name()) {
+        for (count, number) in counts {
+            match named.iter_mut().find(|(known, _)| *known == count.name()) {
                 Some((_, sum)) => *sum += number,
-                None => said.push((count.name(), number)),
+                None => named.push((count.name(), number)),
             }
         }
     }
-    let said: Vec<String> = said.iter().map(|(name, number)| format!("{name} {}", grouped(*number))).collect();
-    let said = if said.is_empty() { String::new() } else { format!(" ({})", said.join(", ")) };
-    format!("  {}, 0 lost{said}: every frame accounted for\n", counted(frames, "frame"))
+    let named: Vec<String> = named.iter().map(|(name, number)| format!("{name} {}", grouped(*number))).collect();
+    let named = Some(named.join(", ")).filter(|named| !named.is_empty());
+    let remarks: Vec<String> = uncounted(ledger).map(str::to_owned).into_iter().chain(named).collect();
+    let remarks = if remarks.is_empty() { String::new() } else { format!(" ({})", remarks.join("; ")) };
+    format!("  {number}, 0 lost{remarks}\n")
+}
+
+/// What no counter includes.
+fn uncounted(ledger: &Ledger) -> Option<&'static str> {
+    (ledger.total(Count::FilterUncounted) > 0).then_some("filtered in the kernel, not counted")
 }
 
 /// A table, then what explains it.
@@ -197,7 +215,8 @@ fn subject(account: &Account) -> String {
 fn verdict(ledger: &Ledger, quiesced: bool) -> String {
     let imbalances = ledger.imbalances();
     if imbalances.is_empty() {
-        return "  every frame accounted for: received = delivered + refused + lost at each stage\n".into();
+        let uncounted = uncounted(ledger).map_or_else(String::new, |what| format!("; {what}"));
+        return format!("  received = delivered + refused + lost at each stage{uncounted}\n");
     }
     let cause = if quiesced { "this is a bug" } else { "frames were still in flight when the run ended" };
     let lines =
