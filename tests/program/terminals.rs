@@ -51,7 +51,7 @@ fn nothing_is_wider_than_the_terminal_and_no_column_is_missing() {
     let cases: &[(&[&str], &[&str])] = &[
         (
             &["send", &sink, "--chunk", "64KiB,1MiB", "--count", "3"],
-            &["average us", "p99 us", "max us", "bytes acknowledged", "segments sent again"],
+            &["average us", "p99 us", "max us", "bytes acknowledged", "sent again"],
         ),
         (&["capture", "-r", &input], &["bytes captured", "packets captured, 0 lost"]),
         (
