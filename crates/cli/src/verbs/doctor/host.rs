@@ -21,18 +21,34 @@ const SHOWN: usize = 6;
 const FEW: u64 = 10;
 
 const UDP_RECEIVED: [&str; 4] = ["Udp.InDatagrams", "Udp6InDatagrams", "UdpLite.InDatagrams", "UdpLite6InDatagrams"];
-const UDP_DROPS: [&str; 10] = [
-    "Udp.RcvbufErrors",
-    "Udp6RcvbufErrors",
-    "Udp.MemErrors",
-    "Udp6MemErrors",
-    "Udp.InCsumErrors",
-    "Udp6InCsumErrors",
-    "Udp.SndbufErrors",
-    "Udp6SndbufErrors",
-    "UdpLite.RcvbufErrors",
-    "UdpLite6RcvbufErrors",
+const UDP_GROUPS: [&str; 4] = ["Udp.", "Udp6", "UdpLite.", "UdpLite6"];
+/// Counters of datagrams dropped, why, and what helps: nothing on this host where they came damaged. `NoPorts` and `IgnoredMulti` count
+/// datagrams that no program asked for, which are no loss.
+const UDP_CAUSES: [(&str, &str, &[&str]); 5] = [
+    (
+        "RcvbufErrors",
+        "the program reads too slowly for its socket buffer (SO_RCVBUF)",
+        &[
+            "sysctl -w net.core.rmem_max=26214400 net.core.rmem_default=26214400",
+            "ss -lunmp   # drops of each socket: d... in skmem:()",
+        ],
+    ),
+    (
+        "SndbufErrors",
+        "a program sends faster than its socket buffer empties (SO_SNDBUF)",
+        &["sysctl -w net.core.wmem_max=26214400 net.core.wmem_default=26214400"],
+    ),
+    (
+        "MemErrors",
+        "all UDP sockets together have reached the limit of their memory (udp_mem)",
+        &["sysctl net.ipv4.udp_mem; grep UDP /proc/net/sockstat   # limits, use: pages"],
+    ),
+    ("InCsumErrors", "the checksum is wrong: damaged on the way, or by the sender", &[]),
+    (UDP_OTHERS, "the length is wrong, or an IPsec policy rejects them", &[]),
 ];
+/// Counts those of the receiving side again: what is left has no counter of its own.
+const UDP_OTHERS: &str = "InErrors";
+const UDP_IN_ERRORS: [&str; 3] = ["RcvbufErrors", "MemErrors", "InCsumErrors"];
 /// `ListenDrops` includes `ListenOverflows`.
 const TCP_DROPS: [&str; 11] = [
     "TcpExt.ListenDrops",
@@ -118,14 +134,26 @@ fn since(machine: &Machine) -> String {
     }
 }
 
+/// Returns those of these counters that are not zero, the largest first.
+fn dropped_by<'a>(found: &BTreeMap<String, u64>, names: &[&'a str]) -> Vec<(&'a str, u64)> {
+    let value = |name: &'a str| Some((name, *found.get(name)?)).filter(|(_, value)| *value > 0);
+    let mut drops: Vec<(&str, u64)> = names.iter().filter_map(|name| value(name)).collect();
+    drops.sort_by_key(|(_, value)| std::cmp::Reverse(*value));
+    drops
+}
+
 /// Describes the drops of one layer, the largest counter first.
-fn layer(machine: &Machine, received: &[&str], names: &[&str], what: &str, why: [&str; 2]) -> Option<Finding> {
-    let found = counters(machine);
+fn layer(
+    machine: &Machine,
+    found: &BTreeMap<String, u64>,
+    received: &[&str],
+    names: &[&str],
+    what: &str,
+    why: [&str; 2],
+) -> Option<Finding> {
     let sum: u64 = received.iter().filter_map(|name| found.get(*name)).sum();
     received.iter().any(|name| found.contains_key(*name)).then_some(())?;
-    let mut drops: Vec<(&str, u64)> =
-        names.iter().filter_map(|name| Some((*name, *found.get(*name)?))).filter(|(_, value)| *value > 0).collect();
-    drops.sort_by_key(|(_, value)| std::cmp::Reverse(*value));
+    let drops = dropped_by(found, names);
     let lost = drops.iter().map(|(_, value)| value).sum();
     let since = since(machine);
     if drops.is_empty() {
@@ -137,13 +165,32 @@ fn layer(machine: &Machine, received: &[&str], names: &[&str], what: &str, why: 
 }
 
 fn udp(machine: &Machine) -> Option<Finding> {
-    let why = ["no socket buffer was full", "the program reads too slowly for its socket buffer (SO_RCVBUF)"];
-    let mut finding = layer(machine, &UDP_RECEIVED, &UDP_DROPS, "datagrams", why)?;
-    if finding.severity > Severity::Ok {
-        finding.now.push_str(&worst_socket(machine).unwrap_or_default());
-        finding = finding.mend("sysctl -w net.core.rmem_max=26214400 net.core.rmem_default=26214400");
-        finding = finding.mend("ss -lunmp   # drops of each socket: d... in skmem:()");
+    let mut found = counters(machine);
+    for group in UDP_GROUPS {
+        let named = UDP_IN_ERRORS.iter().filter_map(|name| found.get(&format!("{group}{name}"))).sum();
+        found.entry(format!("{group}{UDP_OTHERS}")).and_modify(|all| *all = all.saturating_sub(named));
     }
+    let names: Vec<String> =
+        UDP_GROUPS.iter().flat_map(|group| UDP_CAUSES.map(|(name, ..)| format!("{group}{name}"))).collect();
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    // In the order of their counters.
+    let mut causes: Vec<_> = dropped_by(&found, &names)
+        .iter()
+        .filter_map(|(counter, _)| UDP_CAUSES.iter().find(|(name, ..)| counter.ends_with(name)))
+        .collect();
+    let mut seen = Vec::new();
+    causes.retain(|(name, ..)| {
+        !seen.contains(name) && {
+            seen.push(*name);
+            true
+        }
+    });
+    let why = ["no socket buffer was full", causes.first().map_or("", |(_, why, _)| why)];
+    let mut finding = layer(machine, &found, &UDP_RECEIVED, &names, "datagrams", why)?;
+    if seen.contains(&"RcvbufErrors") {
+        finding.now.push_str(&worst_socket(machine).unwrap_or_default());
+    }
+    finding.mend.extend(causes.iter().flat_map(|(.., commands)| commands.iter().map(|command| (*command).to_owned())));
     Some(finding)
 }
 
@@ -163,7 +210,7 @@ fn tcp(machine: &Machine) -> Option<Finding> {
         "no listen queue or receive queue was full",
         "a program accepts or reads too slowly, or memory ran out; TCP sends these again, later",
     ];
-    let finding = layer(machine, &["Tcp.InSegs"], &TCP_DROPS, "segments", why)?;
+    let finding = layer(machine, &counters(machine), &["Tcp.InSegs"], &TCP_DROPS, "segments", why)?;
     let has_drops = finding.severity > Severity::Ok;
     Some(if has_drops {
         finding.mend("ss -lnt   # Recv-Q at Send-Q: the listen queue is full").mend("sysctl -w net.core.somaxconn=8192")
@@ -177,7 +224,7 @@ fn ip(machine: &Machine) -> Option<Finding> {
         "routes, headers and reassembly lost none",
         "no route, a wrong header, reverse path filter, or a lost fragment",
     ];
-    let finding = layer(machine, &IP_RECEIVED, &IP_DROPS, "packets", why)?;
+    let finding = layer(machine, &counters(machine), &IP_RECEIVED, &IP_DROPS, "packets", why)?;
     let has_drops = finding.severity > Severity::Ok;
     Some(if has_drops { finding.mend("nstat -az | grep -E 'Discard|Err|Fail|NoRoute|Filter|Trunc'") } else { finding })
 }

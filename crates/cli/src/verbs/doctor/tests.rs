@@ -279,7 +279,8 @@ fn a_host_that_drops() {
             (
                 "proc/net/snmp",
                 "Ip: Forwarding InReceives InDiscards\nIp: 2 50000 0\nTcp: MaxConn InSegs InErrs\nTcp: -1 40000000 30\n\
-                 Udp: InDatagrams RcvbufErrors InCsumErrors\nUdp: 165 9835 0",
+                 Udp: InDatagrams NoPorts InErrors RcvbufErrors SndbufErrors InCsumErrors IgnoredMulti MemErrors\n\
+                 Udp: 165 70 9901 9835 40 55 80 7",
             ),
             ("proc/net/netstat", "TcpExt: ListenOverflows ListenDrops\nTcpExt: 12 12\nIpExt: InNoRoutes\nIpExt: 3"),
             ("proc/net/snmp6", "Ip6InReceives   \t7\nUdp6InDatagrams\t0\nUdp6RcvbufErrors\t5"),
@@ -313,6 +314,8 @@ fn a_guest_with_virtio() {
         &with(&[
             ("proc/cpuinfo", "flags : fpu tsc hypervisor"),
             ("proc/stat", "cpu  1000 0 1000 7000 0 0 0 1000 0 0"),
+            // Damaged datagrams: no buffer helps.
+            ("proc/net/snmp", "Udp: InDatagrams InErrors RcvbufErrors InCsumErrors\nUdp: 1000 50 0 50"),
             ("sys/class/net/eth0/device/modalias", "virtio:d00000001v00001AF4"),
             ("sys/class/net/eth0/queues/rx-0/rps_cpus", "00"),
             ("sys/class/net/eth0/queues/tx-0/xps_cpus", "00"),
