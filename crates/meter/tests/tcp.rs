@@ -104,10 +104,15 @@ fn bytes_not_seen_before_are_no_copy() {
     for (rest, copies) in [
         (vec![data(10, 101), data(11, 121), data(12, 111)], 0),
         (vec![data(10, 101), data(11, 106)], 0),
-        (vec![data(10, 101), data(11, 101)], 1),
+        (vec![data(10, 101), data(11, 101), data(12, 101)], 2),
+        // It was that of another segment too, so it says nothing.
+        (vec![data(10, 101), data(11, 111), data(300, 111)], 0),
+        (vec![data(10, 101), data(11, 111), data(12, 121).identification(7), data(13, 121).identification(7)], 1),
     ] {
-        assert_eq!(client(&rest).copies, copies, "{rest:?}");
+        let found = client(&rest);
+        assert_eq!(found.copies, copies, "{rest:?}");
     }
+    assert_eq!(client(&[data(10, 101), data(11, 111), data(300, 111)]).retransmitted.timeout, 1);
 }
 
 /// Rows of the table of segments: what else the client sends, and what of its figures is not 0.

@@ -157,6 +157,7 @@ impl<'a> Rare<'a> {
         }
         let ahead = beyond(start, self.hot.next[side]);
         let is_late_syn = self.hot.is_late_syn(self.cold, self.facts);
+        let mut is_same = false;
         let is_known_syn = is_late_syn || self.hot.has_seen_syn(side) && start == self.cold.sides[side].isn;
         if !self.has(side, mark::NEXT) || (syn != 0 && !is_known_syn) || !(-FAR..FAR).contains(&ahead) {
             self.begin(end);
@@ -175,7 +176,8 @@ impl<'a> Rare<'a> {
             // other one.
             self.raise(end);
         } else {
-            self.take_again(end);
+            is_same = self.hot.has_same_identification(side, segment.identification);
+            self.take_again(end, is_same);
         }
         if syn != 0 {
             self.take_syn(is_late_syn);
@@ -183,7 +185,9 @@ impl<'a> Rare<'a> {
         if payload > 0 {
             self.tell_first(mark::DATA, Letter::Data);
         }
-        self.hot.identification[side] = segment.identification;
+        if !is_same {
+            self.hot.note_identification(side, segment.identification);
+        }
     }
 
     /// A packet without payload, SYN, FIN.
@@ -247,8 +251,8 @@ impl<'a> Rare<'a> {
         self.hot.next[side] = end;
     }
 
-    /// A segment that begins below what comes next.
-    fn take_again(&mut self, end: u32) {
+    /// A segment that begins below what comes next; it may have the identification of the one before it.
+    fn take_again(&mut self, end: u32, has_same: bool) {
         let Facts { flags, payload, segment, time, .. } = *self.facts;
         let (side, start) = (self.side, segment.sequence);
         self.hot.marks[side] &= !(mark::TIMING | mark::TIMED_SYN);
@@ -258,7 +262,7 @@ impl<'a> Rare<'a> {
         let is_acked = payload > 0 && self.has(side, mark::ACKED) && beyond(behind, self.hot.acked[side]) <= 0;
         let is_keep_alive = payload == 1 && flags & (SYN | FIN) == 0 && beyond(start, self.hot.next[side]) == -1;
         let is_answered = self.has(side, mark::ACKED) && beyond(end, self.hot.acked[side]) <= 0;
-        let has_same = segment.identification != 0 && segment.identification == self.hot.identification[side];
+        let is_copied = has_same && segment.identification != 0 && !self.hot.is_constant_identification(side);
         let is_new = beyond(end, self.hot.next[side]) > 0;
         let patience = self.patience();
         let trouble = &mut self.beside.troubles.of(&mut self.hot.trouble).sides[side];
@@ -266,7 +270,7 @@ impl<'a> Rare<'a> {
         let hole = trouble.fill(start, end);
         let class = match hole {
             _ if is_keep_alive => &mut trouble.keep_alives,
-            None if has_same && !is_new && !is_answered => &mut trouble.copies,
+            None if is_copied && !is_new && !is_answered => &mut trouble.copies,
             Some(since) if is_prompt(since, time, patience) => &mut trouble.out_of_order,
             Some(_) => &mut trouble.unseen,
             None if is_acked => &mut trouble.spurious,

@@ -29,7 +29,7 @@ pub(crate) struct Hot {
     pub timed_at: [u32; 2],
     /// Its last window, as it stood in the header, of packets but SYN and RST.
     pub window: [u16; 2],
-    /// The IPv4 identification of its last segment.
+    /// See [`Hot::note_identification`].
     pub identification: [u16; 2],
     /// See [`mark`].
     pub marks: [u16; 2],
@@ -213,14 +213,36 @@ impl Record {
         hot.acked[other] = segment.acknowledgement;
         if has_payload {
             hot.next[side] = segment.sequence.wrapping_add(facts.payload);
-            hot.identification[side] = segment.identification;
+            hot.note_identification(side, segment.identification);
             hot.time(side, now);
         }
         true
     }
 }
 
+/// Bits of an identification that are kept, and the one above them: it was that of two different segments.
+const IDENTIFICATION: u16 = 0x7fff;
+const IS_CONSTANT: u16 = 0x8000;
+
 impl Hot {
+    /// Takes up the IPv4 identification of a segment, and whether the segment before it, another one, had the same:
+    /// then it says nothing (RFC 6864 section 4.1 lets a packet that is not fragmented have any).
+    #[inline(always)]
+    pub fn note_identification(&mut self, side: usize, identification: u16) {
+        let is_same = (identification ^ self.identification[side]) & IDENTIFICATION == 0;
+        self.identification[side] = (identification & IDENTIFICATION) | (u16::from(is_same) * IS_CONSTANT);
+    }
+
+    /// Whether a segment has the identification of the one before it.
+    pub fn has_same_identification(&self, side: usize, identification: u16) -> bool {
+        (identification ^ self.identification[side]) & IDENTIFICATION == 0
+    }
+
+    /// Whether two different segments had that identification.
+    pub fn is_constant_identification(&self, side: usize) -> bool {
+        self.identification[side] & IS_CONSTANT != 0
+    }
+
     /// Times the segment that ends at `next`, unless one is timed.
     #[inline(always)]
     pub fn time(&mut self, side: usize, now: u32) {

@@ -19,6 +19,8 @@ struct Bytes {
     /// Acknowledgements of the other side that repeat one.
     repeats: Vec<(i64, u64)>,
     identification: u16,
+    /// Two different segments had it.
+    is_constant: bool,
     is_probed: bool,
     isn: Option<u32>,
     /// Before a SYN is seen, the number that it has to have.
@@ -218,6 +220,7 @@ impl Naive {
             return;
         }
         let is_plain = syn + fin == 0;
+        let is_same_identification = one.identification & 0x7fff == me.identification & 0x7fff;
         let before = me.next;
         let gap = before.map(|next| start - next);
         let is_other_syn = syn == 1 && me.isn != Some(one.sequence) && !is_late_syn;
@@ -272,8 +275,9 @@ impl Naive {
             let sent = &mut me.found.retransmitted;
             let class = match hole {
                 _ if one.payload == 1 && is_plain && start == next - 1 => &mut me.found.keep_alives,
-                None if one.identification == me.identification
+                None if is_same_identification
                     && one.identification != 0
+                    && !me.is_constant
                     && end <= next
                     && me.acked < Some(end) =>
                 {
@@ -304,7 +308,9 @@ impl Naive {
         if syn == 1 {
             me.syn(one, start, is_late_syn);
         }
-        me.identification = one.identification;
+        if !(is_again && is_same_identification) {
+            (me.identification, me.is_constant) = (one.identification, is_same_identification);
+        }
         if one.payload > 0 {
             me.sent.push('d');
         }
