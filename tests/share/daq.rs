@@ -108,10 +108,38 @@ fn times_of_a_ring_do_not_go_back() {
 /// Instances of one input have each a part of the flows: both directions, each flow in one.
 #[test]
 fn instances_share_out_the_flows() {
+    shared_out(|record| record, 0);
+}
+
+/// So do flows in a tunnel, whose outer ports differ with the direction.
+#[test]
+fn instances_share_out_the_flows_in_tunnels() {
+    shared_out(in_vxlan, VXLAN_BYTES);
+}
+
+/// Headers of Ethernet, IPv4, UDP and VXLAN.
+const VXLAN_BYTES: usize = 50;
+
+/// The frame in a tunnel: its end points take their source ports by their own hash of what is inside.
+fn in_vxlan(record: Record) -> Record {
+    let (number, length) = (number(&record), record.bytes.len() as u16);
+    let [from, to] = if number / FLOWS % 2 == 1 { [2, 1] } else { [1, 2] };
+    let mut bytes = record.bytes[..14].to_vec();
+    bytes.extend([0x45, 0]);
+    bytes.extend((length + 36).to_be_bytes());
+    bytes.extend([0, 1, 0, 0, 64, 17, 0, 0, 192, 0, 2, from, 192, 0, 2, to]);
+    bytes.extend([49_152 + (number % (2 * FLOWS)) as u16, 4789, length + 16, 0].map(u16::to_be_bytes).concat());
+    bytes.extend([8, 0, 0, 0, 0, 0, 42, 0]);
+    bytes.extend(record.bytes);
+    Record { wire: bytes.len() as u32, bytes, ..record }
+}
+
+/// Shares out frames as `wrapped`, which have so many bytes in front.
+fn shared_out(wrapped: fn(Record) -> Record, front: usize) {
     let Some(module) = module() else { return };
     let scratch = Scratch::new();
     let (name, file) = (ring_name(), scratch.file("in.pcap"));
-    records::write(&file, &frames(0..8_000));
+    records::write(&file, &frames(0..8_000).into_iter().map(wrapped).collect::<Vec<_>>());
     let writer = share_file(&file, &name, 4, &[]);
     let outs: Vec<String> = (1..=4).map(|shard| scratch.file(&format!("{shard}.pcap"))).collect();
     let start = |(shard, out): (usize, &String)| {
@@ -126,8 +154,9 @@ fn instances_share_out_the_flows() {
         let got = records::read(out);
         assert!(!got.is_empty(), "shard {shard} of 61 flows has none");
         for record in &got {
-            let number = number(record);
-            assert!(*record == frame(number));
+            let bytes = record.bytes[front..].to_vec();
+            let number = number(&Record { bytes, ..record.clone() });
+            assert!(*record == wrapped(frame(number)));
             assert_eq!(*shard_of[(number % FLOWS) as usize].get_or_insert(shard), shard, "flow {}", number % FLOWS);
             numbers.push(number);
         }

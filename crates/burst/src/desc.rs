@@ -23,14 +23,15 @@ pub struct Desc {
     /// What happened to the frame.
     pub flags: Flags,
     /// Offset of the network header, or [`Desc::NO_LAYER`]: ports leave it so. A ring (`--share`, `inline`) fills in this, `l4` and
-    /// `hash`; elsewhere `linerate_wire::flow::locate` finds them.
+    /// `hash`; elsewhere `linerate_wire::flow::locate_inner` finds them. In a tunnel the offsets are those of the outermost packet.
     pub l3: u8,
     /// Offset of the transport header, or [`Desc::NO_LAYER`]; filled in as `l3` is.
     pub l4: u8,
     /// Which note of its interface's origin is about this frame (a comment in a capture file, say), by a
     /// number that means something to the origin alone; 0: none.
     pub note: u16,
-    /// Symmetric flow hash: the same for both directions; 0 where none was computed. Filled in as `l3` is.
+    /// Symmetric flow hash: the same for both directions, in a tunnel of the innermost packet; 0 where none was computed.
+    /// Filled in as `l3` is.
     pub hash: u32,
 }
 

@@ -33,7 +33,7 @@ use crate::error::ReceiveError;
 use linerate_burst::{Desc, Finish, Flags, Ledger, Nanos, Pick};
 use linerate_port::{Sent, TxPort};
 use linerate_wire::Link;
-use linerate_wire::flow::locate;
+use linerate_wire::flow::locate_inner;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -206,7 +206,7 @@ impl Finish for Complete<'_> {
     fn finish(&mut self, desc: &mut Desc, frame: &[u8], _: Pick) -> bool {
         let own = usize::from(desc.interface);
         if let Some(link) = self.links.get(own).copied().flatten() {
-            let located = locate(link, frame);
+            let located = locate_inner(link, frame);
             (desc.l3, desc.l4, desc.hash) = (located.l3, located.l4, located.hash);
         }
         desc.interface = self.map.get(own).copied().unwrap_or_default();

@@ -212,7 +212,7 @@ impl Selector {
             return None;
         }
         if let Some(shard) = self.selection.shard {
-            let part = shard.part_of(desc, *link, frame);
+            let part = shard.part_of(*link, frame);
             self.shards[part as usize - 1] += 1;
             if part != shard.index() {
                 return None;

@@ -58,11 +58,17 @@ pub fn locate(link: Link, frame: &[u8]) -> Located {
     }
 }
 
-/// Of the innermost IP packet: of a frame without tunnels the same as [`locate`].
+/// Returns the offsets of [`locate`] with the hash of the innermost IP packet, so that both directions of a flow in a
+/// tunnel have one hash, whatever the addresses and ports of the tunnel are.
+///
+/// A fragment has the hash of its own addresses: the packet inside is in the first fragment alone. Without a tunnel the
+/// result is that of [`locate`].
+#[inline(always)]
 pub fn locate_inner(link: Link, frame: &[u8]) -> Located {
-    let mut layers = Layers::new();
-    dissect(link, frame, &mut layers);
-    find(frame, &layers, layers.as_slice().iter().rposition(is_network))
+    match usual(link, frame) {
+        Some(located) if !may_be_tunnel(frame, located.l4) => located,
+        _ => unusual_inner(link, frame),
+    }
 }
 
 /// Which of `shards` equal parts a hash falls into, from 0: by its upper bits, without a division.
@@ -144,6 +150,14 @@ fn part<const N: usize>(bytes: &[u8], at: usize) -> [u8; N] {
     part
 }
 
+/// Whether the ports at this offset are those of a tunnel. TCP has no such tunnels and is found to have none.
+#[inline(always)]
+fn may_be_tunnel(frame: &[u8], l4: u8) -> bool {
+    let ports: Option<&[u8; PORTS]> = frame.get(usize::from(l4)..).and_then(|transport| transport.first_chunk());
+    ports
+        .is_some_and(|[a, b, c, d]| registry::may_be_tunnel(u16::from_be_bytes([*c, *d]), u16::from_be_bytes([*a, *b])))
+}
+
 /// Any frame, header by header.
 #[cold]
 #[inline(never)]
@@ -151,6 +165,19 @@ fn unusual(link: Link, frame: &[u8]) -> Located {
     let mut layers = Layers::new();
     dissect(link, frame, &mut layers);
     find(frame, &layers, layers.as_slice().iter().position(is_network))
+}
+
+/// The same with the hash of the innermost packet.
+#[cold]
+#[inline(never)]
+fn unusual_inner(link: Link, frame: &[u8]) -> Located {
+    let mut layers = Layers::new();
+    dissect(link, frame, &mut layers);
+    let headers = layers.as_slice();
+    let fragment = headers.iter().position(|layer| is_fragment(frame, layer));
+    let whole = &headers[..fragment.map_or(headers.len(), |index| index + 1)];
+    let outer = find(frame, &layers, headers.iter().position(is_network));
+    Located { hash: find(frame, &layers, whole.iter().rposition(is_network)).hash, ..outer }
 }
 
 fn is_network(layer: &Layer) -> bool {
@@ -207,11 +234,17 @@ fn ports(number: u8, message: &[u8]) -> Option<[[u8; 2]; 2]> {
     has_ports.then_some([[a, b], [c, d]])
 }
 
-/// Whether this is the fragment header of a packet that has other fragments (RFC 6946 knows packets that have none).
+/// Whether this header says that the packet has other fragments: of IPv4, or a fragment header (RFC 6946 knows packets
+/// with one that have none).
 fn is_fragment(frame: &[u8], layer: &Layer) -> bool {
     let header = frame.get(layer.offset as usize..).unwrap_or_default();
-    layer.protocol == Protocol::Fragment
-        && ipv6_fragment::View::parse(header).is_ok_and(|view| view.more_fragments() || view.fragment_offset() != 0)
+    match layer.protocol {
+        Protocol::Ipv4 => ipv4::View::parse(header).is_ok_and(|view| view.is_fragment()),
+        Protocol::Fragment => {
+            ipv6_fragment::View::parse(header).is_ok_and(|view| view.more_fragments() || view.fragment_offset() != 0)
+        }
+        _ => false,
+    }
 }
 
 /// An offset as descriptors hold it.

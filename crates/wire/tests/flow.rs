@@ -1,4 +1,4 @@
-//! Flows: both directions and all fragments have one hash, tunnels are looked into on request, shards are even.
+//! Flows: both directions and all fragments have one hash, in tunnels on request too, and shards are even.
 
 use crate::packets::{Network, Packet, Transport, packet};
 use linerate_wire::build::{Frame, Header};
@@ -40,6 +40,63 @@ fn built(headers: &[&dyn Header], payload: &[u8]) -> Vec<u8> {
 /// A UDP frame of the flow, long enough for any path.
 fn udp_frame(flow: Flow) -> Vec<u8> {
     built(&[&link(), &*network(flow), &ports(flow)], &[0; 30])
+}
+
+/// Kinds of [`tunnelled`].
+const TUNNELS: usize = 13;
+/// The kind that carries only its own addresses.
+const TEREDO: usize = 8;
+/// An address of Teredo (RFC 4380 section 4) with the last bytes of this one.
+fn of_teredo((address, port): (IpAddr, u16)) -> (IpAddr, u16) {
+    let bits = match address {
+        IpAddr::V4(address) => u128::from(u32::from(address)),
+        IpAddr::V6(address) => u128::from(address) << 32 >> 32,
+    };
+    (IpAddr::V6((0x2001_0000 << 96 | bits).into()), port)
+}
+
+/// A UDP packet of the flow `inner` in a tunnel of this kind. The tunnel has a source port of its own in each direction.
+fn tunnelled(kind: usize, outer: Flow, source_port: u16, inner: Flow) -> Vec<u8> {
+    let session = erspan::Session::default();
+    let udp = |destination_port| Box::new(udp::Header { source_port, destination_port }) as Box<dyn Header>;
+    let gre = || Box::new(gre::Header::Routing(gre::Routing::default())) as Box<dyn Header>;
+    let labels: &'static [mpls::Entry] = &[mpls::Entry { label: 1000, traffic_class: 0, ttl: 64 }];
+    let (message, teid) = (gtp_u::USER_DATA, source_port.into());
+    let user_data = gtp_u::Header { message, teid, sequence: None, n_pdu: None, first_extension: 0, extensions: &[] };
+    let geneve = geneve::Header { control: false, critical: false, protocol: 0, vni: 42, options: &[] };
+    let ethernet = || Box::new(link()) as Box<dyn Header>;
+    let tunnel: Vec<Box<dyn Header>> = match kind {
+        0 => vec![udp(vxlan::PORT), Box::new(vxlan::Header::new(42)), ethernet()],
+        1 => vec![udp(vxlan::OLD_PORT), Box::new(vxlan::Header::new(42)), ethernet()],
+        2 => vec![udp(geneve::PORT), Box::new(geneve), ethernet()],
+        3 => vec![udp(geneve::PORT), Box::new(geneve)],
+        4 => vec![udp(gtp_u::PORT), Box::new(user_data)],
+        5 => vec![gre()],
+        6 => vec![gre(), ethernet()],
+        // ERSPAN of type I has no sequence number, and no header.
+        7 => vec![
+            Box::new(gre::Header::Routing(gre::Routing { sequence: Some(1), ..gre::Routing::default() })),
+            Box::new(erspan::Header::Type2 { session, index: 3 }),
+            ethernet(),
+        ],
+        TEREDO => vec![udp(teredo::PORT), Box::new(teredo::Header::default())],
+        9 => vec![],
+        10 => vec![Box::new(labels)],
+        11 => vec![gre(), Box::new(labels)],
+        _ => vec![gre(), udp(vxlan::PORT), Box::new(vxlan::Header::new(7)), ethernet()],
+    };
+    let (ethernet, outside, inside, ports) = (link(), network(outer), network(inner), ports(inner));
+    let mut headers: Vec<&dyn Header> = vec![&ethernet, &*outside];
+    // A tunnel in a tunnel: both go by the innermost packet.
+    let between = network(outer);
+    tunnel.iter().for_each(|header| {
+        headers.push(&**header);
+        if kind == 12 && headers.len() == 3 {
+            headers.push(&*between);
+        }
+    });
+    headers.extend([&*inside, &ports as &dyn Header]);
+    built(&headers, &[0; 30])
 }
 
 fn located(frame: &[u8]) -> Located {
@@ -126,34 +183,28 @@ proptest! {
     }
 
     #[test]
-    fn the_packet_in_a_tunnel_is_found_on_request(outer in flow(), inner in flow(), by in 0..5) {
-        let tunnel_ports = udp::Header { source_port: 9, destination_port: 0 };
-        let gtp = gtp_u::Header { message: gtp_u::USER_DATA, teid: 7, sequence: None, n_pdu: None, first_extension: 0, extensions: &[] };
-        let gre = gre::Header::Routing(gre::Routing::default());
-        let geneve = geneve::Header { control: false, critical: false, protocol: 0, vni: 42, options: &[] };
-        let vxlan = vxlan::Header::new(42);
-        let tunnel: Vec<&dyn Header> = match by {
-            0 => vec![&tunnel_ports, &vxlan],
-            1 => vec![&gre],
-            2 => vec![&tunnel_ports, &gtp],
-            3 => vec![&tunnel_ports, &geneve],
-            _ => vec![],
-        };
-        let (ethernet, outside, inside, inner_ports) = (link(), network(outer), network(inner), ports(inner));
-        let mut headers: Vec<&dyn Header> = vec![&ethernet, &*outside];
-        headers.extend(tunnel);
-        if matches!(by, 0 | 3) {
-            headers.push(&ethernet);
+    fn both_directions_in_a_tunnel_have_the_hash_of_the_flow_inside(
+        outer in flow(),
+        source_ports in any::<[u16; 2]>(),
+        inner in flow(),
+        kind in 0..TUNNELS,
+    ) {
+        let inner = if kind == TEREDO { inner.map(of_teredo) } else { inner };
+        let hash = located(&udp_frame(inner)).hash;
+        for (outer, source_port, inner) in [(outer, source_ports[0], inner), (turned(outer), source_ports[1], turned(inner))] {
+            let frame = tunnelled(kind, outer, source_port, inner);
+            let found = locate_inner(Link::Ethernet, &frame);
+            prop_assert_eq!(found.hash, hash, "tunnel {}", kind);
+            prop_assert_eq!(found, Located { hash, ..located(&frame) });
+            // The tunnel's packet in fragments: the flow inside is in the first one alone.
+            let gre = gre::Header::Routing(gre::Routing::default());
+            let fragment = |more_fragments, fragment_offset| {
+                let part = ipv4::Header { more_fragments, fragment_offset, ..ipv4::Header::new(0) };
+                locate_inner(Link::Ethernet, &built(&[&link(), &part, &gre, &*network(inner), &ports(inner)], &[0; 30])).hash
+            };
+            prop_assert_eq!(fragment(true, 0), fragment(false, 800));
+            prop_assert_ne!(fragment(true, 0), fragment(false, 0));
         }
-        headers.extend([&*inside, &inner_ports as &dyn Header]);
-        let frame = built(&headers, &[0; 30]);
-        let found = locate_inner(Link::Ethernet, &frame);
-        let mut layers = Layers::new();
-        dissect(Link::Ethernet, &frame, &mut layers);
-        prop_assert_eq!(found.hash, located(&udp_frame(inner)).hash);
-        let offsets = [layers.inner_network(), layers.inner_transport()].map(|layer| layer.unwrap().offset);
-        prop_assert_eq!([u32::from(found.l3), u32::from(found.l4)], offsets);
-        prop_assert_ne!(located(&frame).hash, found.hash);
         // Without a tunnel both are the same.
         let plain = udp_frame(inner);
         prop_assert_eq!(locate_inner(Link::Ethernet, &plain), located(&plain));

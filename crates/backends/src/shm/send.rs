@@ -8,7 +8,7 @@ use linerate_burst::{Burst, Committed, Count, Desc, Interface, Ledger, LinkType,
 use linerate_port::{PortError, Registry, Sent, Spec, TxOptions, TxPort, TxQueue};
 use linerate_share::{Acceptor, Access, Options, Writer};
 use linerate_wire::Link;
-use linerate_wire::flow::locate;
+use linerate_wire::flow::locate_inner;
 use std::time::Duration;
 
 /// How often the acceptor is looked at.
@@ -84,7 +84,7 @@ enum Taken {
 
 impl ShmTx {
     fn take(&mut self, desc: &Desc, frame: &[u8]) -> Taken {
-        let located = locate(Link::Ethernet, frame);
+        let located = locate_inner(Link::Ethernet, frame);
         let desc = Desc { interface: 0, l3: located.l3, l4: located.l4, hash: located.hash, ..*desc };
         let Some(writer) = &mut self.writer else { return Taken::Full };
         loop {

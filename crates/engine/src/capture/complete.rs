@@ -5,7 +5,7 @@
 use crate::select::Selector;
 use linerate_burst::{Committed, Desc, Finish, Flags, Interface, Nanos, Pick};
 use linerate_wire::Link;
-use linerate_wire::flow::locate;
+use linerate_wire::flow::locate_inner;
 
 /// Completes descs as lanes show them.
 #[derive(Clone, Copy)]
@@ -111,7 +111,7 @@ impl Locator {
     fn locate(&self, desc: &mut Desc, frame: &[u8]) {
         let link = if self.ethernet { Some(Link::Ethernet) } else { self.link_of(desc) };
         if let Some(link) = link {
-            let located = locate(link, frame);
+            let located = locate_inner(link, frame);
             (desc.l3, desc.l4, desc.hash) = (located.l3, located.l4, located.hash);
         }
     }

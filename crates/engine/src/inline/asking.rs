@@ -13,7 +13,7 @@ use crate::error::ReceiveError;
 use linerate_burst::{Block, Burst, Committed, Count, Desc, Flags, Nanos, Stage};
 use linerate_share::Deciding;
 use linerate_wire::Link;
-use linerate_wire::flow::locate;
+use linerate_wire::flow::locate_inner;
 
 /// Frames under way in a ring, and what is known of each.
 pub(crate) struct Asking<E> {
@@ -144,7 +144,7 @@ impl<E: Exits> Asking<E> {
 
     /// A single frame of Ethernet. `may_skip`: those of flows that were decided need not go by the ring.
     pub fn offer(&mut self, now: Nanos, way: u16, desc: &Desc, bytes: &[u8], may_skip: bool) -> Offered {
-        let located = locate(Link::Ethernet, bytes);
+        let located = locate_inner(Link::Ethernet, bytes);
         let length = bytes.len() as u32;
         let (l3, l4, hash) = (located.l3, located.l4, located.hash);
         let mut desc = Desc { captured: length, wire: length, l3, l4, hash, ..*desc };

@@ -23,6 +23,8 @@ struct Key {
     version: u8,
     /// What is in front of the IP header behind the MAC addresses: tags.
     tags: [u8; 16],
+    /// Hash of the innermost packet: a tunnel carries many flows, and a verdict is about one of them.
+    hash: u32,
 }
 
 /// What was said of a flow.
@@ -126,7 +128,7 @@ fn key(desc: &Desc, frame: &[u8]) -> Option<Key> {
     };
     let mut ends = [end(&addresses[..half], &ports[..2]), end(&addresses[half..], &ports[2..])];
     ends.sort_unstable();
-    Some(Key { ends, protocol, version, tags })
+    Some(Key { ends, protocol, version, tags, hash: desc.hash })
 }
 
 #[cfg(test)]
@@ -134,7 +136,7 @@ mod tests {
     use super::*;
     use linerate_wire::Link;
     use linerate_wire::build::Frame;
-    use linerate_wire::flow::locate;
+    use linerate_wire::flow::locate_inner;
     use linerate_wire::{MacAddr, ethernet, ipv4, udp};
 
     fn frame(from: ([u8; 4], u16), to: ([u8; 4], u16), flags: u8) -> (Desc, Vec<u8>) {
@@ -143,7 +145,7 @@ mod tests {
         let ports = udp::Header { source_port: from.1, destination_port: to.1 };
         let mut bytes = Frame::new(&[&link, &ip, &ports], b"payload").to_vec().unwrap();
         bytes[20] |= flags;
-        let located = locate(Link::Ethernet, &bytes);
+        let located = locate_inner(Link::Ethernet, &bytes);
         let desc = Desc::new(Nanos(0), 0, bytes.len() as u32);
         (Desc { l3: located.l3, l4: located.l4, hash: located.hash, ..desc }, bytes)
     }
@@ -174,9 +176,32 @@ mod tests {
         // One in another VLAN is another one.
         let mut tagged = there.clone();
         tagged.splice(12..12, [0x81, 0, 0, 5]);
-        let located = locate(Link::Ethernet, &tagged);
+        let located = locate_inner(Link::Ethernet, &tagged);
         let desc = Desc { l3: located.l3, l4: located.l4, ..Desc::new(Nanos(0), 0, tagged.len() as u32) };
         assert_eq!(listed.fate(second(341), &desc, &tagged), None);
+    }
+
+    #[test]
+    fn a_verdict_on_a_flow_in_a_tunnel_is_of_no_other_flow_in_it() {
+        let inside = |from, to| {
+            let (_, bytes) = frame(from, to, 0);
+            let link = ethernet::Header { source: MacAddr([2; 6]), destination: MacAddr([4; 6]), ether_type: 0 };
+            let ip = ipv4::Header {
+                source: [192, 0, 2, 1].into(),
+                destination: [192, 0, 2, 2].into(),
+                ..ipv4::Header::new(4)
+            };
+            let bytes = Frame::new(&[&link, &ip], &bytes[14..]).to_vec().unwrap();
+            let located = locate_inner(Link::Ethernet, &bytes);
+            let desc = Desc::new(Nanos(0), 0, bytes.len() as u32);
+            (Desc { l3: located.l3, l4: located.l4, hash: located.hash, ..desc }, bytes)
+        };
+        let mut listed = Listed::default();
+        let (desc, bytes) = inside(A, B);
+        listed.insert(Nanos(1), &desc, &bytes, Fate::Blocked, 0);
+        let (back, other) = (inside(B, A), inside((A.0, 1001), B));
+        assert_eq!(listed.fate(Nanos(2), &back.0, &back.1), Some(Fate::Blocked));
+        assert_eq!(listed.fate(Nanos(2), &other.0, &other.1), None);
     }
 
     #[test]

@@ -1,6 +1,5 @@
 //! One of n parts of the traffic, whole flows each.
 
-use linerate_burst::Desc;
 use linerate_wire::{Link, flow};
 use std::fmt;
 use std::str::FromStr;
@@ -64,11 +63,10 @@ impl Shard {
         self.of
     }
 
-    /// The number of the part that a frame is in, from 1: by the hash in its desc where there is one.
+    /// Returns the number of the part that a frame is in, from 1.
     #[inline]
-    pub fn part_of(&self, desc: &Desc, link: Option<Link>, frame: &[u8]) -> u32 {
+    pub fn part_of(&self, link: Option<Link>, frame: &[u8]) -> u32 {
         let hash = match link {
-            _ if desc.hash != 0 && !self.inner => desc.hash,
             Some(link) if self.inner => flow::locate_inner(link, frame).hash,
             Some(link) => flow::locate(link, frame).hash,
             None => 0,
@@ -103,7 +101,6 @@ pub fn imbalance(frames: &[u64]) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use linerate_burst::Nanos;
 
     #[test]
     fn text_is_read_and_written() {
@@ -124,21 +121,6 @@ mod tests {
             let error = text.parse::<Shard>().unwrap_err().to_string();
             assert!(error.contains(says), "{text}: {error}");
         }
-    }
-
-    #[test]
-    fn the_hash_of_the_desc_counts_before_that_of_the_frame() {
-        let mut frame = [0; 60];
-        frame[6] = 2;
-        let plain = Desc::new(Nanos(1), 0, 60);
-        let shard = Shard::new(1, 4096).unwrap();
-        let own = shard.part_of(&plain, Some(Link::Ethernet), &frame);
-        let hashed = Desc { hash: u32::MAX, ..plain };
-        assert_eq!(shard.part_of(&hashed, Some(Link::Ethernet), &frame), 4096);
-        assert_ne!(own, 4096);
-        let inner = shard.by_inner_packet();
-        assert_eq!(inner.part_of(&hashed, Some(Link::Ethernet), &frame), own, "the desc knows the outer flow alone");
-        assert_eq!(shard.part_of(&plain, None, &frame), 1);
     }
 
     #[test]
