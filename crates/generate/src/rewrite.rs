@@ -11,7 +11,10 @@
 //! | TTL | IPv4, IPv6 |
 //! | VLAN | the outermost tag |
 //!
-//! A packet that an ICMP error quotes is changed as it was on its own way (RFC 5508 section 4.2), its time to live apart. What is in
+//! A packet that an ICMP error quotes is changed as it was on its own way (RFC 5508 section 4.2), its time to live apart. So is one
+//! that a quoted error quotes, up to [`MOST_QUOTES`] in each other; what lies deeper becomes zeros where rules change addresses. Where a
+//! quote ends within an address, the bytes of the address that are there become zeros, and so does the checksum of the quoted
+//! IP header, which would tell the rest. What is in
 //! a tunnel stays, unless asked for; so does what a source route lists, or an application says. Lengths follow from none of it. Checksums follow each change, see `covers`.
 
 mod covers;
@@ -27,7 +30,7 @@ pub use rule::{BadRule, End, Rule, Tag, Ttl};
 pub use shift::{BadShift, Shift};
 
 use covers::Covers;
-use linerate_wire::{Flaw, Layer, Layers, Link, MacAddr, Protocol, Role, Stop, arp, dissect};
+use linerate_wire::{Flaw, Layer, Layers, Link, MacAddr, Protocol, Role, Stop, arp, dissect, ipv4, ipv6};
 use std::ops::Range;
 
 /// What is to be other than it was recorded.
@@ -55,11 +58,23 @@ impl Rewriting {
 pub struct Rewriter {
     rewriting: Rewriting,
     layers: Layers,
-    /// The headers of the packet that an ICMP error quotes, as they were found and as they lie in the frame.
+    /// The headers of a packet that an ICMP error quotes, as they were found.
     inside: Layers,
-    quoted: Vec<Layer>,
+    /// Packets quoted in each other, outermost first, with their headers as they lie in the frame.
+    quoted: Vec<Quoted>,
     covers: Covers,
 }
+
+/// A quoted packet.
+#[derive(Clone, Debug)]
+struct Quoted {
+    place: Range<usize>,
+    layers: Vec<Layer>,
+}
+
+/// Quotes within quotes that are followed. An ICMP error about another one should not be (RFC 1122 section 3.2.2), so one is rare and
+/// two are made up.
+const MOST_QUOTES: usize = 3;
 
 /// Neighbour solicitation and advertisement (RFC 4861, sections 4.3 and 4.4), and where their target stands.
 const NEIGHBOUR: [u8; 2] = [135, 136];
@@ -94,16 +109,24 @@ impl Rewriter {
     pub fn rewrite(&mut self, frame: &mut Vec<u8>, turn: u64, is_cut: bool) {
         dissect(Link::Ethernet, frame, &mut self.layers);
         self.covers.find(frame, &self.layers, is_cut);
-        let quote = quote(frame, &self.layers);
+        let mut next = quote(frame, &self.layers);
         self.quoted.clear();
-        if let Some(quote) = quote {
-            dissect(Link::RawIp, &frame[quote.clone()], &mut self.inside);
-            self.quoted.extend(quoted(&self.inside, &quote));
-            self.covers.find_quoted(frame, &self.quoted, quote);
+        while let Some(place) = next.take_if(|_| self.quoted.len() < MOST_QUOTES) {
+            let packet = &frame[place.clone()];
+            dissect(Link::RawIp, packet, &mut self.inside);
+            next = quote(packet, &self.inside).map(|inner| place.start + inner.start..place.start + inner.end);
+            let layers: Vec<Layer> = quoted(&self.inside, packet, place.start).collect();
+            self.covers.find_quoted(frame, &layers, place.clone());
+            self.quoted.push(Quoted { place, layers });
         }
-        let writing = Writing { rewriting: &self.rewriting, covers: &self.covers, turn, is_quoted: false };
-        if writing.layers(frame, self.layers.as_slice()) {
-            Writing { is_quoted: true, ..writing }.layers(frame, &self.quoted);
+        let writing = Writing { rewriting: &self.rewriting, covers: &self.covers, turn, quote_end: None };
+        let mut goes_on = writing.layers(frame, self.layers.as_slice());
+        for quoted in &self.quoted {
+            let writing = Writing { quote_end: Some(quoted.place.end), ..writing };
+            goes_on = goes_on && writing.layers(frame, &quoted.layers);
+        }
+        if let Some(rest) = next.filter(|_| goes_on && writing.changes_addresses()) {
+            writing.blank(frame, rest);
         }
         if self.rewriting.fix_checksums {
             self.covers.fix(frame);
@@ -148,17 +171,27 @@ fn quote_of_redirect(frame: &[u8], mut options: Range<usize>) -> Option<Range<us
     None
 }
 
-/// The headers of a quoted packet, as they lie in the frame. Of its transport header eight bytes may be all there is (RFC 792):
-/// ports are among these.
-fn quoted(layers: &Layers, quote: &Range<usize>) -> impl Iterator<Item = Layer> {
-    let start = quote.start as u32;
+/// The headers of a quoted packet, which begins at `start` of the frame, as they lie in the frame. Of its transport header eight bytes
+/// may be all there is (RFC 792): ports are among these. Of an IP header that is cut off, or that makes no sense, what is there counts.
+fn quoted(layers: &Layers, packet: &[u8], start: usize) -> impl Iterator<Item = Layer> {
     let end = layers.as_slice().last().map_or(0, Layer::end);
+    let rest = packet.len() - end as usize;
     let cut = match layers.stop() {
-        Stop::Truncated(cut) | Stop::Malformed(cut, Flaw::Short) if start + end + 4 <= quote.end as u32 => Some(cut),
+        Stop::Truncated(cut) | Stop::Malformed(cut, _) if cut.role() == Role::Network => {
+            let length = if cut == Protocol::Ipv4 { ipv4::LEN } else { ipv6::LEN };
+            Some(Layer { offset: end, length: rest.min(length) as u16, protocol: cut })
+        }
+        Stop::Truncated(cut) | Stop::Malformed(cut, Flaw::Short) if rest >= 4 && (cut.has_ports() || is_icmp(cut)) => {
+            Some(Layer { offset: end, length: 4, protocol: cut })
+        }
         _ => None,
     };
-    let cut = cut.filter(|cut| cut.has_ports()).map(|protocol| Layer { offset: end, length: 4, protocol });
-    layers.as_slice().iter().copied().chain(cut).map(move |layer| Layer { offset: layer.offset + start, ..layer })
+    let layers = layers.as_slice().iter().copied().chain(cut);
+    layers.map(move |layer| Layer { offset: layer.offset + start as u32, ..layer })
+}
+
+fn is_icmp(protocol: Protocol) -> bool {
+    matches!(protocol, Protocol::Icmp | Protocol::Icmpv6)
 }
 
 /// The rules, at work on one frame.
@@ -166,8 +199,8 @@ struct Writing<'a> {
     rewriting: &'a Rewriting,
     covers: &'a Covers,
     turn: u64,
-    /// What is changed is quoted: its time to live is not what the rules speak of.
-    is_quoted: bool,
+    /// Where the packet ends, if it is quoted: its time to live is not what the rules speak of.
+    quote_end: Option<usize>,
 }
 
 /// Old and new address of one end of the link.
@@ -199,6 +232,9 @@ impl Writing<'_> {
             Protocol::Ipv4 => {
                 self.ip(frame, at + 12, 4, End::Source);
                 self.ip(frame, at + 16, 4, End::Destination);
+                if usize::from(layer.length) < ipv4::LEN && self.changes_addresses() {
+                    self.blank(frame, at + 10..(layer.end() as usize).clamp(at + 10, at + 12));
+                }
                 self.ttl(frame, at + 8);
             }
             Protocol::Ipv6 => {
@@ -206,7 +242,6 @@ impl Writing<'_> {
                 self.ip(frame, at + 24, 16, End::Destination);
                 self.ttl(frame, at + 7);
             }
-            Protocol::Icmpv6 | Protocol::Icmp if self.is_quoted => {}
             Protocol::Icmpv6 if frame.get(at).is_some_and(|kind| NEIGHBOUR.contains(kind)) => {
                 self.ip(frame, at + TARGET, 16, End::Either);
             }
@@ -257,7 +292,23 @@ impl Writing<'_> {
         }
     }
 
+    /// Whether addresses of packets may change.
+    fn changes_addresses(&self) -> bool {
+        self.rewriting.shift.is_some() || self.rewriting.rules.iter().any(|rule| matches!(rule, Rule::Ip(..)))
+    }
+
+    /// Writes zeros.
+    fn blank(&self, frame: &mut [u8], place: Range<usize>) {
+        place.clone().step_by(2).for_each(|at| self.covers.write(frame, at, &[0; 2][..place.end.min(at + 2) - at]));
+    }
+
     fn ip(&self, frame: &mut [u8], at: usize, length: usize, end: End) {
+        if let Some(quote_end) = self.quote_end.filter(|quote_end| *quote_end < at + length) {
+            if self.changes_addresses() {
+                self.blank(frame, at..quote_end.max(at));
+            }
+            return;
+        }
         let Some(old) = frame.get(at..at + length) else { return };
         let moved = self.rewriting.rules.iter().find_map(|rule| match rule {
             Rule::Ip(of, from, to) if (of.is(end) || end == End::Either) && from.holds(old) => {
@@ -288,7 +339,7 @@ impl Writing<'_> {
     }
 
     fn ttl(&self, frame: &mut [u8], at: usize) {
-        let Some(old) = frame.get(at).copied().filter(|_| !self.is_quoted) else { return };
+        let Some(old) = frame.get(at).copied().filter(|_| self.quote_end.is_none()) else { return };
         let new = self.rewriting.rules.iter().find_map(|rule| match rule {
             Rule::Ttl(ttl) => Some(ttl.of(old)),
             _ => None,

@@ -73,8 +73,11 @@ impl Covers {
         let bytes = frame.get(start..packet.end).unwrap_or_default();
         match layer.protocol {
             Protocol::Ipv4 => {
-                let Ok(view) = ipv4::View::parse(bytes) else { return };
                 self.add(start + 10, Kind::Internet, start..layer.end() as usize, None);
+                let Ok(view) = ipv4::View::parse(bytes) else {
+                    self.covers.iter_mut().last().into_iter().for_each(|cover| cover.whole = false);
+                    return;
+                };
                 let end = start + view.header_len() + view.payload().len();
                 let addresses = [start + 12..start + 16, start + 16..start + 20];
                 *packet = Packet { addresses, end, whole: packet.whole && !view.is_cut() && !view.is_fragment() };

@@ -1,5 +1,7 @@
 //! Rewritten frames beside frames that were built with the other values from the start.
 
+mod quotes;
+
 use super::*;
 use linerate_wire::build::{Extension, Frame, Header};
 use linerate_wire::{ethernet, icmp, icmpv6, ipv4, ipv6, ipv6_extension, sctp, tcp, udp, udp_lite, vlan, vxlan};
@@ -304,94 +306,4 @@ fn each_loop_has_its_own_addresses_and_right_checksums() {
         shifting.rewrite(&mut frame, u64::from(turn), false);
         assert_eq!(frame, build(&of(5 * turn), shape, b"hello"));
     }
-}
-
-/// An ICMP error about a packet, of which it quotes so many bytes, sent by the packet's receiver; within a tunnel if asked for.
-fn error_about(values: &Values, shape: Shape, quoted: usize) -> Vec<u8> {
-    let packet = build(values, Shape { tagged: false, in_tunnel: false, ..shape }, b"hello, world");
-    let quote = &packet[14..(14 + quoted).min(packet.len())];
-    let outer = Values { v4: [values.v4[1], values.v4[0]], v6: [values.v6[1], values.v6[0]], ..*values };
-    let mut all =
-        if shape.in_tunnel { headers(&OUTER, Shape { is_v6: false, transport: 1, ..shape }) } else { Vec::new() };
-    if shape.in_tunnel {
-        all.push(Box::new(vxlan::Header::new(42)));
-    }
-    all.extend(headers(&outer, Shape { transport: 1, ..shape }));
-    all.pop();
-    let rest: &[u8] = if shape.is_v6 { &[0; 4] } else { &[] };
-    all.push(match shape.is_v6 {
-        true => Box::new(icmpv6::Header { kind: 1, code: 4 }),
-        false => Box::new(icmp::Header { kind: 3, code: 3, rest: [0; 4] }),
-    });
-    let all: Vec<&dyn Header> = all.iter().map(|header| &**header).collect();
-    let mut frame = Frame::new(&all, &[rest, quote].concat()).to_vec().unwrap();
-    frame.resize(frame.len().max(60), 0);
-    frame
-}
-
-/// Addresses and ports of a quoted packet are those that the rules make of it on its own way.
-#[test]
-fn what_an_icmp_error_quotes_follows() {
-    let rules = [
-        "ip=10.0.0.0/8:172.0.0.0/8",
-        "ip=2001::/16:fd00:1::/32",
-        "src-port=20000-29999:40000-49999",
-        "dst-port=20000-29999:31000",
-    ];
-    let values = Values {
-        v4: [[10, 0, 0, 1].into(), [10, 0, 0, 2].into()],
-        v6: ["2001:db8::1".parse().unwrap(), "2001:db8::2".parse().unwrap()],
-        ports: [20_001, 20_002],
-        ..OUTER
-    };
-    let moved = moved(&values);
-    let moved =
-        Values { v4: [[172, 0, 0, 1].into(), [172, 0, 0, 2].into()], macs: values.macs, ttl: values.ttl, ..moved };
-    for (is_v6, transport, in_tunnel) in
-        [false, true].into_iter().flat_map(|v6| (0..3).flat_map(move |kind| [(v6, kind, false), (v6, kind, true)]))
-    {
-        let (shape, network) = (Shape { is_v6, transport, tagged: false, in_tunnel }, if is_v6 { 40 } else { 20 });
-        for quoted in [network + 8, network + 13, network + 18, 100] {
-            let (frame, wanted) = (error_about(&values, shape, quoted), error_about(&moved, shape, quoted));
-            let mut rewriter = rewriter(&rules);
-            if in_tunnel {
-                assert_eq!(rewritten(&mut rewriter, &frame), frame, "not asked for");
-                rewriter.rewriting.inner = true;
-            }
-            let found = rewritten(&mut rewriter, &frame);
-            // The checksum over what the quote leaves out is not quoted either.
-            assert_eq!(found, wanted, "{shape:?} {quoted}");
-        }
-    }
-    // Another time to live, and addresses without ports, where the quote ends.
-    let shape = Shape { is_v6: false, transport: 1, tagged: false, in_tunnel: false };
-    let frame = error_about(&values, shape, 20);
-    assert_eq!(rewritten(&mut rewriter(&rules), &frame), error_about(&moved, shape, 20));
-    let aged = rewritten(&mut rewriter(&["ttl=77"]), &error_about(&values, shape, 100));
-    assert_eq!((aged[22], aged[14 + 20 + 8 + 8]), (77, values.ttl));
-}
-
-/// The packet stands in an option, behind others.
-#[test]
-fn what_an_icmpv6_redirect_quotes_follows() {
-    let values = Values { v6: ["2001:db8::1".parse().unwrap(), "2001:db8::2".parse().unwrap()], ..OUTER };
-    let moved = Values { v6: ["fd00:1::1".parse().unwrap(), "fd00:1::2".parse().unwrap()], ..values };
-    let shape = Shape { is_v6: true, transport: 1, tagged: false, in_tunnel: false };
-    let redirect = |values: &Values, units: u8| {
-        let quote = &build(values, shape, b"hello, world")[14..14 + 56];
-        let addresses = [values.v6[0].octets(), values.v6[1].octets()].concat();
-        let options = [&[2, 1, 2, 0, 0, 0, 0, 1, 4, units, 0, 0, 0, 0, 0, 0], quote].concat();
-        let mut all = headers(values, shape);
-        all.pop();
-        all.push(Box::new(icmpv6::Header { kind: 137, code: 0 }));
-        let all: Vec<&dyn Header> = all.iter().map(|header| &**header).collect();
-        Frame::new(&all, &[&[0; 4], &addresses[..], &options].concat()).to_vec().unwrap()
-    };
-    let rules = ["ip=2001:db8::/32:fd00:1::/32"];
-    for units in [8, 255] {
-        assert_eq!(rewritten(&mut rewriter(&rules), &redirect(&values, units)), redirect(&moved, units));
-    }
-    // An option without a length ends the list.
-    let odd = rewritten(&mut rewriter(&rules), &redirect(&values, 0));
-    assert_ne!(odd, redirect(&moved, 0));
 }
