@@ -2,7 +2,7 @@
 #![cfg_attr(not(feature = "parquet"), allow(dead_code, reason = "what only files are asked for"))]
 
 use crate::ask::{Measure, Question, Slot};
-use crate::columns::{Batch, Id};
+use crate::columns::{Batch, Id, Values, own};
 use crate::filter::Memo;
 use crate::group::Groups;
 use crate::key::Value;
@@ -22,6 +22,8 @@ pub struct Asked {
     memo: Memo,
     /// Records that passed, and the best of them where records are told themselves.
     pub(crate) records: u64,
+    /// Those of them that are of packets in tunnels.
+    in_tunnels: u64,
     pub(crate) best: Best,
 }
 
@@ -31,6 +33,8 @@ pub struct Answer {
     slots: Vec<Slot>,
     /// Records that passed the filter.
     pub records: u64,
+    /// Those of them that are of packets in tunnels, which records of the tunnels count too.
+    pub in_tunnels: u64,
     /// What all of them have together.
     pub totals: Row,
     /// The groups of which there is most; with steps of time, each of them at each time, in the order of time.
@@ -69,6 +73,7 @@ impl Asked {
             slots,
             memo: Memo::default(),
             records: 0,
+            in_tunnels: 0,
             best: Best::new(question),
         }
     }
@@ -91,6 +96,7 @@ impl Asked {
             return;
         }
         self.records += count as u64;
+        self.in_tunnels += batch.get(own("tunnel_kind")).map_or(0, |kinds| present(kinds, batch.rows, chosen));
         let values: Vec<Cow<'_, [u64]>> = self.slots.iter().map(|slot| slot.of(batch)).collect();
         for ((total, slot), values) in self.totals.iter_mut().zip(&self.slots).zip(&values) {
             *total = slot.total(*total, values, chosen);
@@ -103,6 +109,7 @@ impl Asked {
     /// Adds what another thread has.
     pub fn join(&mut self, other: Asked) {
         self.records += other.records;
+        self.in_tunnels += other.in_tunnels;
         for ((total, one), slot) in self.totals.iter_mut().zip(&other.totals).zip(&self.slots) {
             *total = slot.join(*total, *one);
         }
@@ -161,6 +168,7 @@ impl Asked {
         Answer {
             slots: slots.clone(),
             records: self.records,
+            in_tunnels: self.in_tunnels,
             totals: Row { time: None, keys: Vec::new(), kept: self.totals.clone() },
             rows,
             groups: count,
@@ -168,6 +176,15 @@ impl Asked {
             let_go: groups.let_go,
         }
     }
+}
+
+/// How many of the chosen records have a value of this column.
+fn present(values: &Values, rows: usize, chosen: Option<&[bool]>) -> u64 {
+    // Most recordings have no tunnels.
+    if matches!(values, Values::Words(_, words) if words.is_empty()) {
+        return 0;
+    }
+    (0..rows).filter(|row| chosen.is_none_or(|chosen| chosen[*row]) && !values.is_absent(*row)).count() as u64
 }
 
 /// So many threads have room for all groups each: some 200 MB of a thread where there are a million.

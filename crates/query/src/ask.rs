@@ -373,11 +373,12 @@ impl Question {
         slots
     }
 
-    /// The columns that groups are made of.
+    /// The columns that groups are made of, and the one of tunnels.
     pub(crate) fn group_columns(&self) -> BTreeSet<Id> {
         let keys = self.keys.iter().flat_map(|key| [key.id(0), key.id(1)]);
         let time = (self.every > 0).then(|| own("first_time"));
-        keys.chain(time).chain(self.slots().iter().flat_map(Slot::columns)).collect()
+        let sums = self.slots();
+        keys.chain(time).chain(sums.iter().flat_map(Slot::columns)).chain([own("tunnel_kind")]).collect()
     }
 
     /// All columns that are looked at, of records that come as they are.

@@ -70,6 +70,14 @@ pub(super) fn text(question: &Question, answer: &Answer) -> String {
     text
 }
 
+/// Says that sums count packets in tunnels twice, in the records of both flows, and what leaves one of them out.
+pub(super) fn note_on_tunnels(answer: &Answer) -> String {
+    match answer.in_tunnels {
+        inner if inner == 0 || inner == answer.records => String::new(),
+        inner => format!("  {} of tunnelled flows count twice; filter: 'not tunnel_kind'\n", counted(inner, "record")),
+    }
+}
+
 /// Whether a record counts in two groups, once for each of its ends.
 fn counts_twice(question: &Question) -> bool {
     question.keys.iter().any(|key| key.id(0) != key.id(1))
@@ -275,6 +283,7 @@ pub(super) fn draw(title: &str, question: &Question, answer: &Answer, out: &mut 
 mod tests {
     use super::super::workers::tests::flow;
     use super::*;
+    use linerate_meter::{Flow, Tunnel, TunnelKind};
     use linerate_query::columns::Batch;
     use linerate_query::{Asked, Filter};
     use std::sync::Arc;
@@ -288,6 +297,24 @@ mod tests {
         counted.take(&Batch::of_flows(&flows, counted.columns()));
         let answer = counted.answer();
         (text(&question, &answer), asked(&question, &answer))
+    }
+
+    #[test]
+    fn sums_over_tunnels_and_what_is_in_them_are_marked() {
+        let note = |filter: &str| {
+            let filter = Filter::parse(filter, linerate_burst::Nanos(0)).unwrap();
+            let question = Arc::new(Question::new(filter));
+            let inner = Tunnel { kind: TunnelKind::Gre, id: 0, parent: 7 };
+            let flows: Vec<_> =
+                (1..=4).map(|host| Flow { tunnel: (host > 1).then_some(inner), ..flow(host, 1, 100) }).collect();
+            let [mut counted, mut other] = [Asked::new(&question, 1), Asked::new(&question, 1)];
+            counted.take(&Batch::of_flows(&flows, counted.columns()));
+            other.take(&Batch::of_flows(&flows[..2], other.columns()));
+            counted.join(other);
+            note_on_tunnels(&counted.answer())
+        };
+        assert_eq!(note("tcp"), "  4 records of tunnelled flows count twice; filter: 'not tunnel_kind'\n");
+        assert_eq!([note("not tunnel_kind"), note("tunnel_kind")], ["", ""]);
     }
 
     #[test]

@@ -267,6 +267,7 @@ impl Done {
             if self.question.is_of_groups() && records > 0 {
                 text += &answer::text(&self.question, answer);
             }
+            text += &answer::note_on_tunnels(answer);
         }
         text + &written(&self.ledger) + &ranked(&self.records, "records", self.sort.as_ref())
     }
