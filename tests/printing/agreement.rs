@@ -5,7 +5,8 @@
 //! The corpus is found through `LINERATE_CORPUS`; without it, or without tcpdump, the test says that it is skipped.
 
 use linerate_tests::support::program::linerate;
-use linerate_tests::support::{corpus, files, has_tools};
+use linerate_tests::support::records::{self, Record};
+use linerate_tests::support::{Scratch, corpus, files, has_tools};
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -63,6 +64,68 @@ fn every_frame_of_the_corpus_has_the_line_that_tcpdump_prints() {
     assert!(*compared > AT_LEAST, "only {compared} lines were compared");
     let idle: Vec<_> = DIFFERENCES.iter().enumerate().filter(|(row, _)| !counts.contains_key(row)).collect();
     assert!(idle.is_empty(), "rows without a difference: {idle:?}");
+}
+
+/// Headers of LLC with all access points and control fields, units of spanning trees and messages of DNS of many lengths: the lines are
+/// the same to the last character.
+#[test]
+fn short_and_rare_frames_have_the_lines_that_tcpdump_prints() {
+    if !has_tools(&["tcpdump"]) {
+        return;
+    }
+    let scratch = Scratch::new();
+    let file = scratch.file("rare.pcap");
+    let records = rare_frames().into_iter().map(|bytes| Record {
+        time: 1_700_000_000_000_000_000,
+        wire: bytes.len() as u32,
+        bytes,
+    });
+    records::write(&file, &records.collect::<Vec<_>>());
+    for (options, ours) in [(&["-tt", "-n", "-r"][..], "--print"), (&["-tt", "-n", "-e", "-r"], "--print=link")] {
+        let theirs = lines(Command::new("tcpdump").args(options).arg(&file));
+        let ours = lines(&mut linerate(&["capture", "-q", "-r", &file, ours, "--print-time", "epoch"]));
+        assert_eq!(theirs.len(), ours.len());
+        // A unit without a head has no name there.
+        let named = |line: &str| line.replace("  (invalid)", " STP (invalid)");
+        for (their, our) in theirs.iter().zip(&ours) {
+            assert_eq!(named(their), *our);
+        }
+    }
+}
+
+fn rare_frames() -> Vec<Vec<u8>> {
+    let llc = |content: &[u8]| {
+        let length = (content.len() as u16).to_be_bytes();
+        let mut frame = [&[2, 0, 0, 0, 0, 2, 2, 0, 0, 0, 0, 1], &length[..], content].concat();
+        frame.resize(frame.len().max(60), 0);
+        frame
+    };
+    // IP behind an access point of its own is IP whatever the control field says; two bytes of 0xff are IPX without LLC.
+    let points = (0..=254).filter(|point| point & 0xfe != 6);
+    let mut frames: Vec<_> =
+        points.flat_map(|point| [llc(&[point, point, 1, 2]), llc(&[point, point, 0x7f])]).collect();
+    for control in 0..=255 {
+        frames.push(llc(&[0xf0, 0x81, control, 0x13, 0x81, 1, 2]));
+        frames.push(llc(&[0xbc, 0xbd, control, 0x12, 1]));
+    }
+    for (version, kind) in (0..6).flat_map(|version| [0, 2, 0x80, 3].map(|kind| (version, kind))) {
+        let unit = [&[0, 0, version, kind, 0x72][..], &[1; 30], &[0, 0, 64], &[1; 80]].concat();
+        // The bytes behind instances of IEEE 802.1aq have to be there.
+        let lengths = [0, 3, 4, 5, 34, 35, 36, 101, 102, 110];
+        let lengths = lengths.iter().filter(|length| version != 4 || **length < 102);
+        frames.extend(lengths.map(|length| llc(&[&[0x42, 0x42, 3][..], &unit[..*length]].concat())));
+        frames.push(llc(&[&[0x42, 0x43, 3, 1][..], &unit[1..36]].concat()));
+    }
+    let message = [0x12, 0x34, 1, 0, 0, 1, 0, 0, 0, 0, 0, 0];
+    for (ports, length) in
+        [[40_000u16, 53], [53, 40_000], [5353, 5353]].into_iter().flat_map(|ports| (0..12).map(move |n| (ports, n)))
+    {
+        let [total, said] = [28 + length as u16, 8 + length as u16].map(u16::to_be_bytes);
+        let ip = [&[0x45, 0], &total[..], &[0, 1, 0, 0, 64, 17, 0, 0, 10, 0, 0, 1, 10, 0, 0, 2]].concat();
+        let udp = [&ports.map(u16::to_be_bytes).concat()[..], &said, &[0, 0]].concat();
+        frames.push([&[2, 0, 0, 0, 0, 2, 2, 0, 0, 0, 0, 1, 8, 0], &ip[..], &udp, &message[..length]].concat());
+    }
+    frames
 }
 
 #[derive(Default)]

@@ -260,7 +260,7 @@ const LINKS: &[(&str, &str)] = &[
     ),
     (
         "eth/llc(dsap=0x42,ssap=0x42,control=3)/payload(hex=0000000001800000112233445500000000800000112233445580010000140002000f00)",
-        "02:00:00:00:00:01 > 02:00:00:00:00:02, 802.3, length 52: LLC, dsap STP (0x42), ssap (0x42): STP 802.1d, Config, Flags [Topology change], bridge-id 8000.00:11:22:33:44:55.8001, length 35",
+        "02:00:00:00:00:01 > 02:00:00:00:00:02, 802.3, length 38: LLC, dsap STP (0x42) Individual, ssap STP (0x42) Command, ctrl 0x03: STP 802.1d, Config, Flags [Topology change], bridge-id 8000.00:11:22:33:44:55.8001, length 35",
     ),
     (
         "sll/ip(src=10.0.0.1,dst=10.0.0.2)/udp(sport=1,dport=2)/payload(hex=01)",
@@ -284,11 +284,11 @@ const DETAILS: &[(&str, &str)] = &[
     ),
     (
         "ip(src=10.0.0.1,dst=10.0.0.2)/icmp(type=3,code=3)/payload(hex=4500001d0001000040110000c0000201c0000202109200350009000078)",
-        "IP (tos 0x0, ttl 64, id 0, offset 0, flags [none], proto ICMP (1), length 57) 10.0.0.1 > 10.0.0.2: ICMP 192.0.2.2 udp port 53 unreachable, length 37: IP 192.0.2.1.4242 > 192.0.2.2.53: UDP, length 1",
+        "IP (tos 0x0, ttl 64, id 0, offset 0, flags [none], proto ICMP (1), length 57) 10.0.0.1 > 10.0.0.2: ICMP 192.0.2.2 udp port 53 unreachable, length 37: IP 192.0.2.1.4242 > 192.0.2.2.53: domain [length 1 < 12] (invalid)",
     ),
     (
         "ip6(src=2001:db8::1,dst=2001:db8::2)/icmp6(type=1,code=4)/payload(hex=00000000600000000009114020010db800000000000000000000000120010db8000000000000000000000002109200350009000078)",
-        "IP6 (hlim 64, next-header ICMPv6 (58), payload length 57) 2001:db8::1 > 2001:db8::2: ICMP6, destination unreachable, unreachable port, 2001:db8::2 udp port 53, length 57: IP6 2001:db8::1.4242 > 2001:db8::2.53: UDP, length 1",
+        "IP6 (hlim 64, next-header ICMPv6 (58), payload length 57) 2001:db8::1 > 2001:db8::2: ICMP6, destination unreachable, unreachable port, 2001:db8::2 udp port 53, length 57: IP6 2001:db8::1.4242 > 2001:db8::2.53: domain [length 1 < 12] (invalid)",
     ),
 ];
 

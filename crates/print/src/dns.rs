@@ -3,7 +3,7 @@
 use crate::read::{part, take, u16_at};
 use crate::text::{Text, put};
 
-const HEADER: usize = 12;
+pub(crate) const HEADER: usize = 12;
 /// A name has at most so many labels, and needs no more pointers.
 const MOST_POINTERS: u32 = 127;
 /// The most bytes of a name, and of a text in an answer.

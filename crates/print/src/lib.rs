@@ -33,6 +33,7 @@ mod icmpv6;
 mod igmp;
 mod ip;
 mod link;
+mod llc;
 mod names;
 mod ntp;
 mod quic;

@@ -1,39 +1,9 @@
 //! Ethernet and what stands between it and the packet.
 
-use crate::names;
-use crate::read::{part, u16_at};
 use crate::text::{Text, put};
 use crate::walk::Walk;
-use linerate_wire::llc::Header;
-use linerate_wire::{Layer, Layers, Number, Protocol, Stop, ethernet, llc, mpls, pppoe, sll, sll2, vlan};
-
-/// The access point of spanning trees.
-const STP: u8 = 0x42;
-
-/// Its unit that says nothing more (IEEE 802.1D, 9.3.2), and flags of the others; the port's role (two bits) has no name.
-const TOPOLOGY_CHANGE: u8 = 0x80;
-const STP_FLAGS: [(u8, &str); 6] = [
-    (0x01, "Topology change"),
-    (0x02, "Proposal"),
-    (0x10, "Learn"),
-    (0x20, "Forward"),
-    (0x40, "Agreement"),
-    (0x80, "Topology change ACK"),
-];
-const STP_FLAG_BITS: u8 = 0xf3;
-
-/// Access points (IEEE).
-const SAPS: [(u8, &str); 9] = [
-    (0x00, "Null"),
-    (0x06, "IP"),
-    (0x42, "STP"),
-    (0x4e, "EIA-RS511"),
-    (0xaa, "SNAP"),
-    (0xe0, "IPX"),
-    (0xf0, "NetBeui"),
-    (0xfe, "OSI"),
-    (0xff, "Global"),
-];
+use crate::{llc, names};
+use linerate_wire::{Layer, Layers, Number, Protocol, Stop, ethernet, mpls, pppoe, sll, sll2, vlan};
 
 /// Where the link header of a frame ends, its tags with it.
 pub(crate) fn end(layers: &Layers) -> usize {
@@ -45,7 +15,7 @@ pub(crate) fn end(layers: &Layers) -> usize {
 
 pub(crate) fn ethernet(walk: &mut Walk<'_, '_>, index: usize, layer: &Layer) {
     let Ok(view) = ethernet::View::parse(walk.from(layer)) else { return };
-    if walk.options.link || is_last(walk.layers, index) {
+    if walk.options.link || is_last(walk, index) {
         header(walk, layer, &view);
     }
     bound(walk, layer, view.ether_type());
@@ -64,15 +34,18 @@ fn header(walk: &mut Walk<'_, '_>, layer: &Layer, view: &ethernet::View<'_>) {
     walk.text.mac(&view.destination().0);
     kind(&mut walk.text, view.ether_type());
     walk.text.str(", length ");
-    walk.text.dec(walk.end.saturating_sub(layer.offset as usize) as u64);
+    let said = Some(usize::from(view.ether_type())).filter(|said| *said <= usize::from(ethernet::MAX_LENGTH));
+    walk.text.dec(said.unwrap_or(walk.end.saturating_sub(layer.offset as usize)) as u64);
     walk.text.gap(": ");
 }
 
 /// Whether nothing that can be named is behind this link header and its tags.
-fn is_last(layers: &Layers, index: usize) -> bool {
+fn is_last(walk: &Walk<'_, '_>, index: usize) -> bool {
+    let layers = walk.layers;
     let mut behind = layers.as_slice().iter().skip(index + 1);
     let is_named = match layers.stop() {
-        Stop::Unknown(Number::Sap(sap)) => sap == STP,
+        // A header of LLC that is printed has the addresses with it.
+        Stop::Unknown(Number::Sap(sap)) => llc::has_name(walk, sap),
         Stop::Unknown(number) => names::of(number).is_some(),
         _ => false,
     };
@@ -99,77 +72,6 @@ pub(crate) fn vlan(walk: &mut Walk<'_, '_>, layer: &Layer) {
     }
     kind(&mut walk.text, view.ether_type());
     walk.text.gap(", ");
-}
-
-pub(crate) fn llc(walk: &mut Walk<'_, '_>, layer: &Layer) {
-    if !walk.options.link {
-        return;
-    }
-    let Ok(view) = llc::View::parse(walk.from(layer)) else { return };
-    match view.header() {
-        Header::Snap(snap) => {
-            let [a, b, c] = snap.organization;
-            put!(walk.text, "LLC, SNAP, oui {a:02x}:{b:02x}:{c:02x}, pid {:#06x}", snap.protocol);
-        }
-        Header::Plain(plain) => {
-            put!(walk.text, "LLC, dsap {} ", sap(plain.destination_sap));
-            put!(walk.text, "({:#04x}), ssap ({:#04x})", plain.destination_sap, plain.source_sap);
-        }
-    }
-    walk.text.gap(": ");
-}
-
-fn sap(number: u8) -> &'static str {
-    SAPS.iter().find(|row| row.0 == number & 0xfe || row.0 == number).map_or("Unknown", |row| row.1)
-}
-
-/// What has no number but that of its access point.
-pub(crate) fn behind_llc(walk: &mut Walk<'_, '_>) {
-    let last = walk.layers.as_slice().last().map(|layer| walk.from(layer)).unwrap_or_default();
-    let point = last.first().copied().unwrap_or_default();
-    let body = walk.remaining();
-    if point == STP {
-        return stp(walk, body);
-    }
-    // The address header says the rest.
-    put!(walk.text, "LLC, dsap {} ({point:#04x}), length {}", sap(point), walk.length());
-}
-
-/// A bridge protocol data unit (IEEE 802.1D, 802.1Q).
-fn stp(walk: &mut Walk<'_, '_>, unit: &[u8]) {
-    let name = match unit.get(2) {
-        Some(0) => "802.1d",
-        Some(2) => "802.1w",
-        Some(3) => "802.1s",
-        Some(4) => "802.1aq",
-        _ => "version unknown",
-    };
-    let kind = match unit.get(3) {
-        Some(0) => "Config",
-        Some(2) => "Rapid STP",
-        Some(&TOPOLOGY_CHANGE) => "Topology Change",
-        _ => "type unknown",
-    };
-    put!(walk.text, "STP {name}, {kind}");
-    if unit.get(3) == Some(&TOPOLOGY_CHANGE) {
-        // It has four bytes.
-        return;
-    }
-    if let Some([flags]) = part(unit, 4) {
-        let set = STP_FLAGS.iter().filter(|(bit, _)| flags & bit != 0).map(|(_, name)| *name);
-        let mut separator = ", Flags [";
-        for name in set.chain((flags & STP_FLAG_BITS == 0).then_some("none")) {
-            put!(walk.text, "{separator}{name}");
-            separator = ", ";
-        }
-        walk.text.str("]");
-    }
-    if let (Some(priority), Some(mac), Some(port)) = (u16_at(unit, 17), part::<6>(unit, 19), u16_at(unit, 25)) {
-        put!(walk.text, ", bridge-id {priority:04x}.");
-        walk.text.mac(&mac);
-        put!(walk.text, ".{port:04x}");
-    }
-    put!(walk.text, ", length {}", walk.length());
 }
 
 pub(crate) fn mpls(walk: &mut Walk<'_, '_>, layer: &Layer) {
@@ -229,39 +131,4 @@ pub(crate) fn cooked(walk: &mut Walk<'_, '_>, layer: &Layer) {
     kind(&mut walk.text, protocol);
     put!(walk.text, ", length {}", walk.end);
     walk.text.gap(": ");
-}
-
-#[cfg(test)]
-mod tests {
-    use crate::{Frame, Options, Printer, Time};
-
-    fn line(link: bool, bytes: &[u8]) -> String {
-        let mut out = Vec::new();
-        let frame = Frame { time: 0, interface: "", link: 1, bytes, wire: bytes.len() as u32 };
-        Printer::new(Options { link, time: Time::None, ..Options::default() }).line(&frame, &mut out);
-        String::from_utf8(out).unwrap()
-    }
-
-    #[test]
-    fn padding_behind_an_802_3_length_is_no_payload() {
-        let padded = |tag: &[u8], unit: &[u8]| {
-            let length = (unit.len() as u16).to_be_bytes();
-            let mut frame = [&[2; 12], tag, &length[..], unit].concat();
-            frame.resize(60, 0);
-            frame
-        };
-        let config = [&[0x42, 0x42, 3, 0, 0, 0, 0, 0x31, 0x80][..], &[0; 30]].concat();
-        let expected = "Flags [Topology change, Learn, Forward], bridge-id 0000.00:00:00:00:00:00.0000, length 36\n";
-        let config = config.iter().enumerate().map(|(at, byte)| if at == 6 { 2 } else { *byte }).collect::<Vec<_>>();
-        for tag in [&[][..], &[0x81, 0, 0, 7]] {
-            assert_eq!(line(false, &padded(tag, &config)), format!("STP 802.1d, Rapid STP, {expected}"));
-            let change = padded(tag, &[0x42, 0x42, 3, 0, 0, 0, 0x80]);
-            assert_eq!(line(false, &change), "STP 802.1d, Topology Change\n");
-            // By access point, by SNAP: CDP.
-            let other = line(true, &padded(tag, &[0xfe, 0xfe, 3, 0x83, 1, 2]));
-            assert!(other.ends_with("LLC, dsap OSI (0xfe), length 3\n"), "{other}");
-            let snap = line(false, &padded(tag, &[0xaa, 0xaa, 3, 0, 0, 0x0c, 0x20, 0, 1, 2, 3]));
-            assert!(snap.ends_with(", length 3\n"), "{snap}");
-        }
-    }
 }

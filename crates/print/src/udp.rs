@@ -67,6 +67,10 @@ fn carried(walk: &mut Walk<'_, '_>, ports: (u16, u16), length: usize, payload: &
     let is = |port: u16| ports.0 == port || ports.1 == port;
     let is_multicast = is(MDNS);
     match () {
+        () if length < dns::HEADER && (is(DNS) || is_multicast) => {
+            put!(walk.text, "domain [length {length} < {}] (invalid)", dns::HEADER);
+            true
+        }
         () if is(DNS) || is_multicast || is(LLMNR) => dns::write(&mut walk.text, payload, length, is_multicast),
         () if DHCP.contains(&ports.0) && DHCP.contains(&ports.1) => dhcp::write(&mut walk.text, payload, length),
         () if is(NTP) => ntp::write(&mut walk.text, payload, length),
@@ -99,5 +103,20 @@ mod tests {
         let frame = Frame { time: 0, interface: "", link: 101, bytes: &packet, wire: 44 };
         Printer::new(Options { time: crate::Time::None, ..Options::default() }).line(&frame, &mut out);
         assert_eq!(String::from_utf8(out).unwrap(), "IP 10.0.0.1.53 > 10.0.0.2.256: 4660 [0q] 0/0/0 (16)\n");
+    }
+
+    /// Lines of tcpdump 4.99.
+    #[test]
+    fn a_message_of_dns_without_its_head_is_invalid() {
+        for port in [53, 5353] {
+            let ports = [port, 0x100].map(u16::to_be_bytes).concat();
+            let ip = [0x45, 0, 0, 33, 0, 1, 0, 0, 64, 17, 0, 0, 10, 0, 0, 1, 10, 0, 0, 2];
+            let packet = [&ip[..], &ports, &[0, 13, 0, 0, 1, 2, 3, 4, 5]].concat();
+            let mut out = Vec::new();
+            let frame = Frame { time: 0, interface: "", link: 101, bytes: &packet, wire: 33 };
+            Printer::new(Options { time: crate::Time::None, ..Options::default() }).line(&frame, &mut out);
+            let expected = format!("IP 10.0.0.1.{port} > 10.0.0.2.256: domain [length 5 < 12] (invalid)\n");
+            assert_eq!(String::from_utf8(out).unwrap(), expected);
+        }
     }
 }

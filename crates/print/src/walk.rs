@@ -2,7 +2,7 @@
 
 use crate::connections::Connections;
 use crate::text::Text;
-use crate::{Options, arp, icmp, icmpv6, igmp, ip, link, names, routing, sctp, tcp, tunnel, udp};
+use crate::{Options, arp, icmp, icmpv6, igmp, ip, link, llc, names, routing, sctp, tcp, tunnel, udp};
 use linerate_wire::{Layer, Layers, Link, Number, Protocol, Stop, dissect};
 
 /// The line of a frame on its way.
@@ -65,7 +65,7 @@ impl<'a, 'o> Walk<'a, 'o> {
     fn header(&mut self, index: usize, layer: &Layer) {
         match layer.protocol {
             Protocol::Ethernet => link::ethernet(self, index, layer),
-            Protocol::Llc => link::llc(self, layer),
+            Protocol::Llc => llc::header(self, layer),
             Protocol::Vlan => link::vlan(self, layer),
             Protocol::Mpls => link::mpls(self, layer),
             Protocol::Pppoe => link::pppoe(self, layer),
@@ -104,7 +104,7 @@ impl<'a, 'o> Walk<'a, 'o> {
         match self.layers.stop() {
             Stop::End => {}
             Stop::Unknown(Number::IpProtocol(number)) => routing::write(self, number),
-            Stop::Unknown(Number::Sap(_)) => link::behind_llc(self),
+            Stop::Unknown(Number::Sap(_)) => llc::rest(self),
             // Its header has said it.
             Stop::Unknown(Number::EtherType(_)) if self.layers.as_slice().len() == 1 && !self.is_named() => {}
             Stop::Unknown(number) => {
