@@ -112,13 +112,17 @@ fn an_output_that_holds_the_capture_up_is_told() {
     let (scratch, wire) = (Scratch::new(), Wire::of(&["a:eth0,b:eth0"]));
     let pipe = scratch.file("pipe");
     rustix::fs::mknodat(rustix::fs::CWD, &pipe, rustix::fs::FileType::Fifo, 0o600.into(), 0).unwrap();
-    let reader = Command::new("sh").args(["-c", "exec < $0; sleep 6; cat > /dev/null", &pipe]).spawn();
+    let gate = scratch.file("gate");
+    let script = "exec < $0; until [ -e $1 ]; do sleep 0.1; done; cat > /dev/null";
+    let reader = Command::new("sh").args(["-c", script, &pipe, &gate]).spawn();
     let port = wire.port("b", "eth0", "&ring=1MiB");
     let running = start(&["capture", &port, "-w", &pipe, "--json", "--user", "root", "udp"]);
     let to = wire.port("a", "eth0", "");
+    // Twice what the blocks of a capture hold, at a rate that it can take while it has room.
     let words =
-        ["generate", "--to", &to, "--udp", "-c", "120000", "--rate", "top", "--size", "1500", "-q", "--user", "root"];
+        ["generate", "--to", &to, "--udp", "-c", "90000", "--rate", "20kpps", "--size", "1500", "-q", "--user", "root"];
     run(&words).good();
+    std::fs::write(gate, "").unwrap();
     let json = running.interrupt().good().json();
     reader.unwrap().wait().unwrap();
     assert!(json["lost"].as_u64().unwrap() > 0 && json["balanced"] == true, "{json}");

@@ -30,7 +30,7 @@ fn rules_by_the_thousand_are_replaced_and_no_frame_is_lost() {
     let (wire, scratch) = (Wire::of(&links), Scratch::new());
     let [socket, file] = ["control", "came.pcap"].map(|name| scratch.file(name));
     let sets = ["tp_dst", "tp_src"].map(|field| rules(&scratch, field));
-    let port = |host, interface| wire.port(host, interface, "&ring=32MiB&timeout=1");
+    let port = |host, interface| wire.port(host, interface, "&ring=32MiB&block=64KiB&timeout=1");
     let switch =
         start(&["switch", &port("mid", "p0"), &port("mid", "p1"), "--rules", &sets[0], "--control", &socket, "--json"]);
     wait_until("the switch listens", || Path::new(&socket).exists() && ctl(&socket, &["dump-ports"]).is_ok());

@@ -41,6 +41,8 @@ const AHEAD: usize = 8;
 const BUSY_NAP: Duration = Duration::from_micros(50);
 /// How long what is to be sent may stay at the end.
 const STOP_LIMIT: Duration = Duration::from_secs(1);
+/// Time for peers to acknowledge the ends of their streams, once as many have ended as were asked for.
+const CLOSING_LIMIT: Duration = Duration::from_secs(10);
 
 /// Receives streams, as a consumer that is alone.
 pub struct Reception {
@@ -53,6 +55,9 @@ pub struct Reception {
     watch: ReceptionWatch,
     /// Ends the run once so many streams have ended.
     streams: Option<u64>,
+    /// When these had ended, and whether their peers know.
+    ended_at: Option<Nanos>,
+    is_over: bool,
     /// What is read in front of the payload, and frames brought into one piece.
     headers: Vec<u8>,
     whole: Vec<u8>,
@@ -70,6 +75,8 @@ impl Reception {
             delivery: Delivery::here(destination),
             watch: ReceptionWatch::default(),
             streams: None,
+            ended_at: None,
+            is_over: false,
             headers: vec![0; HEADERS],
             whole: Vec::new(),
         }
@@ -218,6 +225,11 @@ impl Reception {
         self.delivery.tick();
         let is_done = self.hand_on(now);
         self.watch.settle(&self.protocol);
+        if self.streams.is_some_and(|most| self.watch.totals().ended >= most) {
+            // A peer whose end was acknowledged by a segment that got lost would send it again, to nobody.
+            let ended_at = *self.ended_at.get_or_insert(now);
+            self.is_over = !self.protocol.is_closing() || now.since(ended_at) > CLOSING_LIMIT;
+        }
         is_done
     }
 }
@@ -295,7 +307,7 @@ impl Consumer for Reception {
     fn demand(&self) -> Demand {
         match () {
             () if self.delivery.has_failed() || self.outlet.has_failed() => Demand::Failed,
-            () if self.streams.is_some_and(|most| self.watch.totals().ended >= most) => Demand::Enough,
+            () if self.is_over => Demand::Enough,
             () => Demand::More,
         }
     }

@@ -74,9 +74,9 @@ pub(crate) struct Sender {
     /// Interfaces may be down before anything was sent.
     stays: bool,
     shown: Sent,
-    /// The interface is down, and how often it went down.
-    down: bool,
+    /// Times that an interface went down, and the frames that had been sent when it was last found down.
     downs: u64,
+    sent_when_down: Option<u64>,
     metrics: Metrics,
     /// What went wrong after frames were taken: reported by the next call.
     failed: Option<PortError>,
@@ -109,8 +109,8 @@ impl Sender {
             nap_limit: NAP_LIMIT,
             stays: false,
             shown: Sent::default(),
-            down: false,
             downs: 0,
+            sent_when_down: None,
             metrics: Metrics::new(),
             failed: None,
         }
@@ -143,7 +143,6 @@ impl Sender {
     /// several times a second.
     pub fn run_live(&mut self, control: &dyn LiveControl, mut look: impl FnMut()) -> Result<(), PortError> {
         self.started = Instant::now();
-        let mut before = Sent::default();
         let name = self.queues.name(0).to_owned();
         loop {
             let Sender { queues, limits, started, shown, metrics, .. } = self;
@@ -158,10 +157,6 @@ impl Sender {
             match live::run(queues.queue(0), control, || limits.are_reached(*started), show) {
                 Err(PortError::Down { .. }) if self.is_over() => return Ok(()),
                 Err(error) => {
-                    // Whoever has sent since was up.
-                    let sent = self.queues.sent();
-                    self.down &= sent == before;
-                    before = sent;
                     self.wait_until_up(error)?;
                 }
                 Ok(()) => return Ok(()),
@@ -210,7 +205,7 @@ impl Sender {
             self.nap(now)?;
             return Ok(0);
         }
-        (self.stuck, self.down) = (None, false);
+        self.stuck = None;
         if now.since(self.flushed) >= FLUSH_EVERY || now < self.flushed {
             self.failed = self.flush(now).err();
         }
@@ -309,8 +304,10 @@ impl Sender {
         if !matches!(error, PortError::Down { .. }) || self.queues.sent().frames == 0 && !self.stays {
             return Err(error);
         }
-        self.downs += u64::from(!self.down);
-        self.down = true;
+        // A queue that takes frames is no sign of a link that is up: it may find out when it sends them.
+        let sent = self.queues.sent().frames;
+        self.downs += u64::from(self.sent_when_down.is_none_or(|before| sent > before));
+        self.sent_when_down = Some(sent);
         let before = Instant::now();
         std::thread::sleep(DOWN_NAP);
         Ok(before.elapsed())

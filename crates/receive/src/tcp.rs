@@ -192,6 +192,13 @@ impl Endpoint {
         self.table.len()
     }
 
+    /// Whether a peer has not acknowledged the end of a stream: it may have missed that its own end has arrived (RFC 9293 section 3.6,
+    /// LAST-ACK).
+    pub fn is_closing(&self) -> bool {
+        let is_last = |slot| self.table.get(slot).is_some_and(|one| one.state == connection::State::LastAck);
+        self.table.slots().into_iter().any(is_last)
+    }
+
     /// How many streams have begun.
     pub fn streams(&self) -> u64 {
         self.streams.into()

@@ -289,7 +289,7 @@ fn held_up((waits, waited): (u64, Duration), lost: u64) -> Vec<String> {
     let text = || {
         format!(
             "the capture waited {seconds:.2} s in all for its outputs, {waits} times: the disk, compression or a reader \
-             of a pipe was slower than frames came (bench disk measures a disk)"
+             of a pipe was slower than frames came (linerate-bench disk measures a disk)"
         )
     };
     (waits > 0 && lost > 0).then(text).into_iter().collect()

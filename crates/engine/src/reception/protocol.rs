@@ -27,6 +27,11 @@ pub enum Protocol {
 }
 
 impl Protocol {
+    /// Whether a peer may not know yet that the end of its stream has arrived.
+    pub(super) fn is_closing(&self) -> bool {
+        matches!(self, Protocol::Tcp { endpoint, .. } if endpoint.is_closing())
+    }
+
     /// Takes a frame that lies in one piece; whether it was for this.
     pub(super) fn hear(&mut self, link: Link, frame: &[u8], flags: Flags, now: Nanos) -> bool {
         match self {

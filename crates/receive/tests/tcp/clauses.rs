@@ -232,9 +232,12 @@ fn an_end_before_what_is_there_is_none() {
 fn our_end_is_not_sent_for_ever() {
     let mut rig = Rig::new(config());
     let conn = rig.connect(5, false);
+    assert!(!rig.endpoint.is_closing());
     rig.send(&conn.seg(FIN, 0, b"all"));
+    assert!(rig.endpoint.is_closing());
     let fins = rig.pass(Duration::from_secs(300)).iter().filter(|reply| reply.is(FIN)).count();
     assert_eq!((fins, rig.endpoint.connections(), rig.memory.one().ending), (5, 0, Some(Ending::Complete)));
+    assert!(!rig.endpoint.is_closing());
 }
 
 #[test]
