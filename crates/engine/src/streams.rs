@@ -87,7 +87,7 @@ pub struct StreamsReport {
     pub timing: Timing,
     /// The greatest and the mean time by which frames left later than they were due.
     pub behind: (Duration, Duration),
-    /// Frames that left more than [`LATE`](crate::replay::LATE) after they were due.
+    /// Frames that left more than [`LATE`] after they were due.
     pub late: u64,
     /// What went wrong, if anything.
     pub failure: Option<PortError>,

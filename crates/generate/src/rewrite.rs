@@ -12,7 +12,7 @@
 //! | VLAN | the outermost tag |
 //!
 //! A packet that an ICMP error quotes is changed as it was on its own way (RFC 5508 section 4.2), its time to live apart. So is one
-//! that a quoted error quotes, up to [`MOST_QUOTES`] in each other; what lies deeper becomes zeros where rules change addresses. Where a
+//! that a quoted error quotes, up to three in each other; what lies deeper becomes zeros where rules change addresses. Where a
 //! quote ends within an address, the bytes of the address that are there become zeros, and so does the checksum of the quoted
 //! IP header, which would tell the rest. What is in
 //! a tunnel stays, unless asked for; so does what a source route lists, or an application says. Lengths follow from none of it. Checksums follow each change, see `covers`.
