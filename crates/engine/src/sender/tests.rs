@@ -84,7 +84,7 @@ fn frames_that_were_taken_before_an_interface_goes_down_are_sent_once() {
 /// A queue takes frames before it finds that the interface is down still: that is no second event.
 #[test]
 fn an_interface_that_is_down_and_takes_frames_went_down_once() {
-    assert_eq!(sent_and_downs(GoesDown { taken: 0, downs: vec![96, 64], most_sent: 64 }), (320, 1));
+    assert_eq!(sent_and_downs(GoesDown { taken: 0, downs: vec![320, 32], most_sent: 32 }), (320, 1));
 }
 
 /// Sends 320 frames.
