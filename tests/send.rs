@@ -145,7 +145,9 @@ fn a_connection_that_is_reset_says_how_much_had_arrived() {
     let ended = sent(&to, &["--size", "1GiB", "--json"]).with_status(1).says("the other end has reset the connection");
     let (document, read) = (ended.json(), read.join().unwrap());
     let (acknowledged, written) = (number(&document, "acknowledged"), number(&document, "written"));
-    assert!(read as f64 <= acknowledged && acknowledged <= written && written < 1e9, "{document}");
+    // Up to two segments may have been read before they are acknowledged (RFC 9293 section 3.8.6.3); those of lo have 64 KiB.
+    let pending = f64::from(2 << 16);
+    assert!(read as f64 <= acknowledged + pending && acknowledged <= written && written < 1e9, "{document}");
     ended.says("bytes were acknowledged");
 }
 
