@@ -108,7 +108,8 @@ impl Desc {
     /// Bytes that lie in memory: the frame, and its FCS directly after it unless either is cut.
     #[inline]
     pub fn stored(&self) -> u32 {
-        if self.is_truncated() || self.flags.contains(Flags::FCS_CUT) {
+        // Most frames have none: the flags answer first.
+        if self.flags.0 & Flags::FCS.0 == 0 || self.is_truncated() || self.flags.contains(Flags::FCS_CUT) {
             self.captured
         } else {
             self.captured.saturating_add(self.fcs())
