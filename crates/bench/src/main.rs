@@ -1,7 +1,7 @@
 //! `linerate-bench`: figures of linerate compared with those of peers and the limits of this machine in the same run.
 //!
 //! A program of its own (`make bench`): the one that is installed has no benchmarks. Where a benchmark needs `linerate` itself it starts
-//! the one beside this program, or `LINERATE_PROGRAM`.
+//! `LINERATE_PROGRAM`, or the program of that name in its own folder.
 #![forbid(unsafe_code)]
 
 mod bridged;
@@ -215,7 +215,7 @@ fn main() -> ExitCode {
     terminal::end(exit).into()
 }
 
-/// The program that is measured: `LINERATE_PROGRAM`, else the one beside this.
+/// Path of the measured program: `LINERATE_PROGRAM`, else `linerate` in the folder of this program.
 fn linerate() -> anyhow::Result<PathBuf> {
     if let Some(program) = std::env::var_os("LINERATE_PROGRAM") {
         return Ok(program.into());

@@ -108,7 +108,7 @@ impl Desc {
     /// Bytes that lie in memory: the frame, and its FCS directly after it unless either is cut.
     #[inline]
     pub fn stored(&self) -> u32 {
-        // Most frames have none: the flags answer first.
+        // Most frames have no FCS: test the flags first.
         if self.flags.0 & Flags::FCS.0 == 0 || self.is_truncated() || self.flags.contains(Flags::FCS_CUT) {
             self.captured
         } else {

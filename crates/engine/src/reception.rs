@@ -55,8 +55,9 @@ pub struct Reception {
     watch: ReceptionWatch,
     /// Ends the run once so many streams have ended.
     streams: Option<u64>,
-    /// When these had ended, and whether their peers know.
+    /// Time when that many streams had ended.
     ended_at: Option<Nanos>,
+    /// Whether the peers have acknowledged these ends, or the time for that is over.
     is_over: bool,
     /// What is read in front of the payload, and frames brought into one piece.
     headers: Vec<u8>,
@@ -226,7 +227,7 @@ impl Reception {
         let is_done = self.hand_on(now);
         self.watch.settle(&self.protocol);
         if self.streams.is_some_and(|most| self.watch.totals().ended >= most) {
-            // A peer whose end was acknowledged by a segment that got lost would send it again, to nobody.
+            // If the acknowledgement of a FIN is lost, the peer retransmits the FIN; the run must still be there to answer it.
             let ended_at = *self.ended_at.get_or_insert(now);
             self.is_over = !self.protocol.is_closing() || now.since(ended_at) > CLOSING_LIMIT;
         }

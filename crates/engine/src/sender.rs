@@ -304,7 +304,7 @@ impl Sender {
         if !matches!(error, PortError::Down { .. }) || self.queues.sent().frames == 0 && !self.stays {
             return Err(error);
         }
-        // A queue that takes frames is no sign of a link that is up: it may find out when it sends them.
+        // A queue can accept frames while the link is still down and fail when it sends them; only sent frames start a new event.
         let sent = self.queues.sent().frames;
         self.downs += u64::from(self.sent_when_down.is_none_or(|before| sent > before));
         self.sent_when_down = Some(sent);

@@ -192,8 +192,7 @@ impl Endpoint {
         self.table.len()
     }
 
-    /// Whether a peer has not acknowledged the end of a stream: it may have missed that its own end has arrived (RFC 9293 section 3.6,
-    /// LAST-ACK).
+    /// Whether a connection waits for the acknowledgement of its FIN (LAST-ACK, RFC 9293 section 3.3.2).
     pub fn is_closing(&self) -> bool {
         let is_last = |slot| self.table.get(slot).is_some_and(|one| one.state == connection::State::LastAck);
         self.table.slots().into_iter().any(is_last)

@@ -1,4 +1,4 @@
-//! Whoever comes and goes, and however: no descriptor and no mapping stays behind. In a process of its own, to count them.
+//! No descriptor and no mapping leaks, however readers attach and leave. The test counts them in a process of its own.
 
 use crate::raw::{self, RawWriter};
 use crate::support::{Ring, drain, unique};

@@ -27,7 +27,7 @@ pub enum Protocol {
 }
 
 impl Protocol {
-    /// Whether a peer may not know yet that the end of its stream has arrived.
+    /// Whether a connection waits for the acknowledgement of its FIN.
     pub(super) fn is_closing(&self) -> bool {
         matches!(self, Protocol::Tcp { endpoint, .. } if endpoint.is_closing())
     }

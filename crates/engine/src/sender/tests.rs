@@ -81,7 +81,7 @@ fn frames_that_were_taken_before_an_interface_goes_down_are_sent_once() {
     assert_eq!(sent_and_downs(GoesDown { taken: 0, downs: vec![320, 32], most_sent: 320 }), (320, 2));
 }
 
-/// A queue takes frames before it finds that the interface is down still: that is no second event.
+/// A queue accepts frames and then finds the interface still down: one event.
 #[test]
 fn an_interface_that_is_down_and_takes_frames_went_down_once() {
     assert_eq!(sent_and_downs(GoesDown { taken: 0, downs: vec![320, 32], most_sent: 32 }), (320, 1));
