@@ -62,7 +62,7 @@ fn files_say_what_frames_begin_with_and_other_ports_take_ethernet() {
             let file = scratch.file(&format!("{link}.{ending}"));
             run(&["generate", "-q", "--to", &format!("pcap:{file}"), "-k", text, "-c", "3"]).good();
             let mut reader = Reader::open(&file).unwrap();
-            assert_eq!(reader.look().unwrap().len(), 3, "{text}");
+            assert_eq!(reader.look().unwrap(), 3, "{text}");
             assert_eq!(reader.interfaces()[0].link, LinkType(link), "{text} as {ending}");
         }
     }

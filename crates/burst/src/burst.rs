@@ -6,7 +6,7 @@
 //! owns become slices.
 #![allow(unsafe_code)]
 
-use crate::{Desc, TAIL};
+use crate::{Desc, Flags, TAIL};
 use std::fmt;
 use std::marker::PhantomData;
 use std::ops::Range;
@@ -51,13 +51,18 @@ impl<'a> Burst<'a> {
 
     /// Frames in plain memory; checks that each lies inside with [`TAIL`] bytes behind it.
     pub fn over(memory: &'a [u8], descs: &'a [Desc]) -> Result<Self, Misplaced> {
-        let fits = |desc: &Desc| fits(desc, memory.len());
-        if descs.iter().all(fits) {
-            return Ok(Burst { base: memory.as_ptr(), descs, memory: PhantomData });
+        // One pass without branches: where the frame that reaches farthest ends, and whether any has an FCS.
+        let (mut end, mut flags) = (0, Flags::NONE);
+        for desc in descs {
+            end = end.max(u64::from(desc.offset) + u64::from(desc.captured));
+            flags |= desc.flags;
         }
-        // Looked for only now: where all is well nothing is counted.
-        let index = descs.iter().position(|desc| !fits(desc)).unwrap_or_default();
-        Err(Misplaced { index })
+        // An FCS lies behind its frame; and what does not fit is to be named.
+        let is_to_be_looked_at = flags.intersects(Flags::FCS) || end + TAIL as u64 > memory.len() as u64;
+        if is_to_be_looked_at && let Some(index) = descs.iter().position(|desc| !fits(desc, memory.len())) {
+            return Err(Misplaced { index });
+        }
+        Ok(Burst { base: memory.as_ptr(), descs, memory: PhantomData })
     }
 
     /// Frames in memory that others may be writing outside these frames.

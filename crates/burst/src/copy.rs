@@ -8,7 +8,7 @@
 
 use crate::memory::Stretch;
 use crate::slot::{Layout, RECORD_HEADER};
-use crate::{Burst, Desc, Pick, TAIL};
+use crate::{Burst, Desc, Flags, Nanos, Pick, TAIL};
 
 /// Completes descs while their frames are copied.
 pub trait Finish {
@@ -110,7 +110,8 @@ fn gather_anywhere<const PREFETCH: bool, C: Copying>(
         }
         let burst = &lanes[pick.lane()];
         let source = &burst.descs()[pick.index()];
-        if at + RECORD_HEADER + source.stored() as usize > end || frames == most {
+        let present = source.stored();
+        if at + RECORD_HEADER + present as usize > end || frames == most {
             return Copied { picks: index, frames, next: at };
         }
         let frame = burst.frame(pick.index());
@@ -128,9 +129,13 @@ fn gather_anywhere<const PREFETCH: bool, C: Copying>(
         }
         let captured = desc.captured.min(source.captured);
         (desc.captured, desc.offset) = (captured, (at + RECORD_HEADER) as u32);
-        // No more than there is, whatever was done with the flags.
-        let stored = desc.stored().min(source.stored()) as usize;
-        let header = clock.header(desc);
+        let (stored, wire) = match desc.flags.intersects(Flags::FCS) {
+            // No more than there is, whatever was done with the flags.
+            true => (desc.stored().min(present), desc.wire.saturating_add(desc.fcs())),
+            false => (captured, desc.wire),
+        };
+        let header = clock.header(desc.time, stored, wire);
+        let stored = stored as usize;
         // SAFETY: there is room for a record with all of the frame and TAIL bytes behind it; the frame lies elsewhere, since
         // what is handed out of this memory cannot live beside `&mut`.
         unsafe {
@@ -281,24 +286,19 @@ struct Clock {
 }
 
 impl Clock {
-    /// A record's header: seconds, nanoseconds, captured and wire length. Its 32-bit seconds end in 2106.
+    /// A record's header: seconds, nanoseconds, stored and wire length. Its 32-bit seconds end in 2106.
     #[inline(always)]
-    fn header(&mut self, desc: &Desc) -> [u8; RECORD_HEADER] {
+    fn header(&mut self, time: Nanos, stored: u32, wire: u32) -> [u8; RECORD_HEADER] {
         const SECOND: u64 = 1_000_000_000;
-        let mut within = desc.time.0.wrapping_sub(self.begins);
+        let mut within = time.0.wrapping_sub(self.begins);
         if within >= SECOND {
-            let second = desc.time.0 / SECOND;
-            within = desc.time.0 - second * SECOND;
+            let second = time.0 / SECOND;
+            within = time.0 - second * SECOND;
             self.second = second.min(u32::MAX.into());
             // In 2106 at the latest: the last second of all is a short one, which the difference to 0 would fall into.
             self.begins = self.second * SECOND;
         }
-        crate::slot::record_header(
-            self.second as u32,
-            within as u32,
-            desc.stored(),
-            desc.wire.saturating_add(desc.fcs()),
-        )
+        crate::slot::record_header(self.second as u32, within as u32, stored, wire)
     }
 }
 

@@ -109,7 +109,7 @@ impl Desc {
     #[inline]
     pub fn stored(&self) -> u32 {
         // Most frames have no FCS: test the flags first.
-        if self.flags.0 & Flags::FCS.0 == 0 || self.is_truncated() || self.flags.contains(Flags::FCS_CUT) {
+        if !self.flags.intersects(Flags::FCS) || self.is_truncated() || self.flags.contains(Flags::FCS_CUT) {
             self.captured
         } else {
             self.captured.saturating_add(self.fcs())
@@ -179,6 +179,12 @@ impl Flags {
     #[inline]
     pub fn contains(self, other: Flags) -> bool {
         self.0 & other.0 == other.0
+    }
+
+    /// Whether any bit of `other` is set.
+    #[inline]
+    pub fn intersects(self, other: Flags) -> bool {
+        self.0 & other.0 != 0
     }
 
     /// These flags without those of `other`.

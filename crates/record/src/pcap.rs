@@ -118,8 +118,8 @@ impl FileHeader {
         descs: &mut Vec<Desc>,
     ) -> Step {
         let header_length = if MODIFIED { LONG_RECORD } else { SHORT_RECORD };
-        let unit = u64::from(self.unit);
-        let mut at = *cursor;
+        let (unit, fcs) = (u64::from(self.unit), self.fcs);
+        let (mut at, mut times_changed) = (*cursor, 0);
         let step = loop {
             if descs.len() == descs.capacity() {
                 break Step::Full;
@@ -141,20 +141,21 @@ impl FileHeader {
             let mut time = seconds + u64::from(fraction) * unit;
             if u64::from(fraction) * unit >= 1_000_000_000 {
                 time = carried(seconds, fraction, unit);
-                self.times_changed += 1;
+                times_changed += 1;
             }
             let mut desc = Desc::new(Nanos(time), (at + header_length) as u32, captured);
             desc.wire = wire;
             if MODIFIED && rest[22] == PACKET_OUTGOING {
                 desc.flags = Flags::OUTGOING;
             }
-            if self.fcs != 0 {
-                desc.take_fcs_off(self.fcs);
+            if fcs != 0 {
+                desc.take_fcs_off(fcs);
             }
             descs.push(desc);
             at += length;
         };
         *cursor = at;
+        self.times_changed += times_changed;
         step
     }
 

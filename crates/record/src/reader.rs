@@ -156,13 +156,14 @@ impl Reader {
     /// ended. The exception is [`ReadError::Io`]: the next call tries to read again from the same place,
     /// as is right for a source that does not block.
     pub fn fill(&mut self) -> Result<Burst<'_>, ReadError> {
-        while self.look()?.is_empty() && self.is_at_work() {}
+        while self.look()? == 0 && self.at_work {}
         Ok(self.shown())
     }
 
-    /// As [`fill`](Reader::fill), but comes back empty after some milliseconds of input without a frame, as
-    /// [`is_at_work`](Reader::is_at_work) then says: the next call goes on from there.
-    pub fn look(&mut self) -> Result<Burst<'_>, ReadError> {
+    /// As [`fill`](Reader::fill), but comes back after some milliseconds of input without a frame, as
+    /// [`is_at_work`](Reader::is_at_work) then says: the next call goes on from there. Returns the number of frames that
+    /// [`shown`](Reader::shown) has.
+    pub fn look(&mut self) -> Result<usize, ReadError> {
         self.at_work = false;
         if self.held() < FEW_FRAMES && self.over.is_none() {
             let mut patience = PATIENCE;
@@ -172,13 +173,10 @@ impl Reader {
                 Ok(()) => {}
             }
         }
-        if self.held() == 0 {
-            return match self.over.as_mut().and_then(Option::take) {
-                Some(error) => Err(error),
-                None => Ok(Burst::EMPTY),
-            };
+        if self.held() > 0 {
+            return Ok(self.held());
         }
-        Ok(self.shown())
+        self.over.as_mut().and_then(Option::take).map_or(Ok(0), Err)
     }
 
     /// Whether the last [`look`](Reader::look) found neither a frame nor the end, with more to be read.
@@ -186,7 +184,7 @@ impl Reader {
         self.at_work
     }
 
-    /// The frames that the last [`fill`](Reader::fill) showed and that were not consumed since, for
+    /// The frames that the last [`fill`](Reader::fill) or [`look`](Reader::look) came to and that were not consumed since, for
     /// callers that need [`interfaces`](Reader::interfaces) at the same time.
     pub fn shown(&self) -> Burst<'_> {
         let burst = Burst::over(self.input.memory(), &self.descs[self.consumed..]);

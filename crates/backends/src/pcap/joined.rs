@@ -104,13 +104,13 @@ impl Joined {
                 (*done, queue.shown) = (*done + 1, queue.shown + 1);
             }
             queue.reader.consume(std::mem::take(done));
-            match queue.reader.look().map(|shown| shown.is_empty()) {
-                Ok(false) => {}
-                Ok(_) if queue.reader.is_at_work() => {
+            match queue.reader.look() {
+                Ok(0) if queue.reader.is_at_work() => {
                     self.is_at_work = true;
                     return Ok(Stopped::Pause);
                 }
-                Ok(_) => return Ok(Stopped::Ended),
+                Ok(0) => return Ok(Stopped::Ended),
+                Ok(_) => {}
                 Err(error) => {
                     self.failure.get_or_insert(broken(error));
                     return Ok(Stopped::Ended);

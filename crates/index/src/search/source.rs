@@ -214,14 +214,13 @@ impl Search {
                 *done += 1;
             }
             reader.consume(std::mem::take(done));
-            let result = reader.look().map(|burst| burst.is_empty());
-            match result {
-                Ok(true) if reader.is_at_work() => return Ok(Next::Full(*time)),
-                Ok(true) => {
+            match reader.look() {
+                Ok(0) if reader.is_at_work() => return Ok(Next::Full(*time)),
+                Ok(0) => {
                     self.note_changes(reader, path);
                     return Ok(Next::Ended);
                 }
-                Ok(false) => {}
+                Ok(_) => {}
                 Err(error) => {
                     self.note_changes(reader, path);
                     let error = placed(error, &self.sources[number].parts, reader.compression().is_some());

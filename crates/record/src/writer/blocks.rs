@@ -109,13 +109,14 @@ impl Blocks {
         }
         self.push_interfaces_of_files(output, counts, view.interfaces)?;
         self.push_tables(output, counts)?;
-        for (index, desc) in view.burst().descs().iter().enumerate() {
-            let stored = view.burst().stored(index);
+        for (index, (desc, frame)) in view.burst().iter().enumerate() {
+            let has_fcs = desc.flags.intersects(Flags::FCS);
+            let stored = if has_fcs { view.burst().stored(index) } else { frame };
             let id = self.id(view.interfaces, desc.interface);
             let seen = &mut self.seen[id as usize];
             seen.first = seen.first.min(desc.time);
             seen.last = seen.last.max(desc.time);
-            let fcs = if desc.fcs() == seen.fcs { 0 } else { desc.fcs() };
+            let fcs = if has_fcs && desc.fcs() != seen.fcs { desc.fcs() } else { 0 };
             if desc.note != 0 || desc.flags.contains(Flags::LATE) {
                 counts.forgotten += u64::from(!self.push_special(id, desc, stored, fcs));
             } else {

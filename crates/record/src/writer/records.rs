@@ -6,7 +6,7 @@ use crate::file::Output;
 use crate::origin::Origin;
 use crate::pcap;
 use linerate_burst::block::{RECORD_HEADER, View};
-use linerate_burst::{Desc, Interface, LinkType, Nanos};
+use linerate_burst::{Desc, Flags, Interface, LinkType, Nanos};
 use std::ops::Range;
 
 /// The last second that a pcap file can hold, to its end.
@@ -95,7 +95,10 @@ impl Records {
         let descs = view.burst().descs();
         self.kinds.extend(view.interfaces.iter().skip(self.kinds.len()).map(Kind::of));
         let Some(kind) = self.kind.or_else(|| descs.first().map(|desc| self.kind_of(desc))) else { return Ok(()) };
-        let fitting = descs.iter().take_while(|desc| self.fits(kind, desc)).count();
+        let fitting = match self.all_fit(kind, descs) {
+            true => descs.len(),
+            false => descs.iter().take_while(|desc| self.fits(kind, desc)).count(),
+        };
         let other = descs.get(fitting).map(|desc| self.kind_of(desc));
         if other.is_none() || self.begun {
             self.begin(output, counts, kind)?;
@@ -109,6 +112,12 @@ impl Records {
             output.remove_new();
         }
         Err(Failure::of_kind(kind, other, counts.written))
+    }
+
+    /// Whether that is plain for all frames together: interfaces of one kind, and no frame with an FCS of its own.
+    fn all_fit(&self, kind: Kind, descs: &[Desc]) -> bool {
+        let flags = descs.iter().fold(Flags::NONE, |flags, desc| flags | desc.flags);
+        kind.is_held() && !flags.intersects(Flags::FCS) && self.kinds.iter().all(|own| *own == kind)
     }
 
     /// Whether a file of a kind holds a frame. One that is shorter than an FCS has none.
@@ -138,7 +147,7 @@ impl Records {
             Some(last) => (last.offset + last.stored() - first) as usize + RECORD_HEADER,
             None => 0,
         };
-        counts.beyond += descs.iter().filter(|desc| desc.time > LAST_TIME).count() as u64;
+        counts.beyond += descs.iter().map(|desc| u64::from(desc.time > LAST_TIME)).sum::<u64>();
         let records = view.records(run.clone());
         if !self.micros {
             return put(output, records, counts, descs.len(), end_of);
