@@ -26,7 +26,9 @@ pub fn join(to: [TxPort; 2], ring: &str) -> Inline {
     let ring = linerate_share::Options { slots: 16, slot_bytes: 512 << 10, huge: false, ..Default::default() };
     let access = Access { engine: Some(String::new()), ..Access::default() };
     let options = SharingOptions { name, ring, access, wait_for: 0, patience: None };
-    let policy = InlinePolicy { on_death: Fail::Open, ..InlinePolicy::default() };
+    // However long another program keeps the engine from the processor: no frame is overload.
+    let patience = Duration::from_secs(60);
+    let policy = InlinePolicy { on_death: Fail::Open, hold: patience, budget: patience, ..InlinePolicy::default() };
     Inline::new(["one", "other"], to, Sharing::create(options).unwrap(), policy, Progress::new())
 }
 
