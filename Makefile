@@ -1,5 +1,5 @@
 # What people type. Each target installs what it needs (as root on Debian; else it says how).
-.PHONY: demo test quiet bench lint features fuzz asan loom book build dpdk daq fleet clean install uninstall deb
+.PHONY: demo test test-peers soak quiet bench lint features fuzz asan loom book build dpdk daq fleet clean install uninstall deb
 
 CARGO = cargo
 # Another one is installed, or packed, with LINERATE=...; this one is built where it is missing.
@@ -21,11 +21,25 @@ demo:
 	target/release/linerate demo
 	@echo "make builds the whole program, target/dist/linerate"
 
-# Formatting, lints, and every test. As root nothing is skipped; else what is skipped is said.
+# Every test but those of the next two targets. What is left out for want of root or of a program is said.
+# Most tests wait more than they work.
+export RUST_TEST_THREADS ?= $(shell expr 2 '*' "$$(nproc)")
+TESTED = LINERATE_PROGRAM=$(CURDIR)/target/debug/linerate $(CARGO) test --workspace --locked
 test:
 	@scripts/setup test
-	$(MAKE) lint
-	$(CARGO) test --workspace --locked
+	$(TESTED)
+
+# All tests, beside each program that they compare with: tshark, Open vSwitch, DPDK, DuckDB, Chromium. PART=3/8 runs an eighth.
+test-peers:
+	@scripts/setup peers
+	scripts/test-peers
+
+# What takes hours: all pairs of options, 20,000 broken captures, 10,000 readers that are killed, each fuzz target for ten minutes.
+soak:
+	@scripts/setup peers
+	$(CARGO) build --workspace --locked --bins
+	LINERATE_PAIRS=all LINERATE_MUTANTS=20000 LINERATE_KILLS=10000 $(TESTED) --test soak --test processes
+	$(MAKE) fuzz FUZZ_SECONDS=600
 
 # The plugin for DPDK, beside the program: ports dpdk:DEVICE. make install takes it along.
 dpdk:
@@ -42,7 +56,7 @@ fleet: build
 
 # What only a machine that does nothing else can judge: waits of milliseconds, no loss at full speed.
 quiet: build
-	@scripts/setup test
+	@scripts/setup peers
 	LINERATE_QUIET=1 LINERATE_PROGRAM=$(CURDIR)/$(LINERATE) $(CARGO) test --workspace --locked --test offline --test online -- --test-threads=1 flows:: generate:: inline:: live:: memif:: network:: share::
 
 # Lints that need nothing but cargo.

@@ -1,11 +1,10 @@
 //! `capture --from FILE --write FILE` as a converter between all formats that are read and written, beside
 //! what `tshark` and `capinfos` say of both sides.
 
-pub mod generated;
 mod outputs;
 
-use generated::everything;
 use linerate::record::Reader;
+use linerate_tests::support::pcapng::everything;
 use linerate_tests::support::program::{linerate, run};
 use linerate_tests::support::{Scratch, corpus, has_tools, tool, wait_until};
 use rustix::process::{Pid, Signal, kill_process};

@@ -10,7 +10,7 @@ pub mod store;
 
 use broker::{Broker, Message};
 use linerate_tests::support::program::{Ended, linerate, program, run, spawn};
-use linerate_tests::support::{Scratch, corpus, files, has_tools, is_root, skip, wait_until};
+use linerate_tests::support::{Scratch, corpus, files, has_tools, is_root, lack, skip, wait_until};
 use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
 use rustix::process::Signal;
 use serde_json::Value;
@@ -372,7 +372,7 @@ fn a_batch_is_a_file_of_parquet() {
     let Some(capture) = corpus("real-mix.pcap") else { return };
     let python = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../target/python/bin/python");
     if !python.exists() {
-        return skip("scripts/setup test has not installed DuckDB and ClickHouse; nobody read a spool");
+        return lack("there are no DuckDB and ClickHouse in target/python");
     }
     let (scratch, mut in_messages) = (Scratch::new(), 0);
     let spool = scratch.file("spool");

@@ -13,7 +13,7 @@ mod generate;
 mod golden;
 mod install;
 mod layers;
-mod mutants;
+mod links;
 mod names;
 mod packets;
 mod printing;

@@ -1,6 +1,5 @@
 //! Tests with ports: network namespaces, rings, sockets of this machine.
 
-mod book;
 mod bounds;
 mod conformance;
 mod inline;

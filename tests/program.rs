@@ -1,6 +1,5 @@
 //! The program as its user runs it, without a network: files, pipes, errors, JSON, exit statuses.
 
-mod bench;
 mod doctor;
 mod endings;
 mod failures;
@@ -10,7 +9,6 @@ mod flows;
 mod hangup;
 mod metrics;
 mod odd;
-mod pairs;
 mod printed;
 mod rights;
 mod selection;

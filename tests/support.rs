@@ -5,9 +5,12 @@ pub mod dpdk;
 pub mod filters;
 pub mod flows;
 pub mod frames;
+pub mod pages;
+pub mod pcapng;
 pub mod program;
 pub mod records;
 pub mod schema;
+pub mod terminal;
 pub mod wire;
 
 use std::io::Write;
@@ -92,12 +95,24 @@ pub fn tool(name: &str, arguments: &[&str]) -> String {
 }
 
 /// Whether these programs are installed; says so if not.
+///
+/// # Panics
+/// As [`lack`] does.
 pub fn has_tools(names: &[&str]) -> bool {
     let missing = names.iter().find(|name| !is_in_path(name));
     if let Some(name) = missing {
-        skip(&format!("{name} is not installed"));
+        lack(&format!("{name} is not installed"));
     }
     missing.is_none()
+}
+
+/// Says on the terminal that a test was left out for want of a program that `scripts/setup peers` installs.
+///
+/// # Panics
+/// Where all have to be there: `make test-peers` sets `LINERATE_PEERS`.
+pub fn lack(what: &str) {
+    assert!(std::env::var_os("LINERATE_PEERS").is_none(), "{what}: scripts/setup peers installs it");
+    say_skipped(&format!("{what}: make test-peers installs it"));
 }
 
 /// The same for one that tests can do without everywhere.

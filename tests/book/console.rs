@@ -16,10 +16,10 @@
 //! A block of another kind with a second word, as in ```` ```toml mix.toml ````, is a file of that name in the folder.
 
 use super::compare::difference;
-use super::pages::{self, Block, Page, root};
 use linerate_tests::support::dpdk::plugin;
+use linerate_tests::support::pages::{self, Block, Page, root};
 use linerate_tests::support::program::program;
-use linerate_tests::support::{Scratch, has_tools, is_root, skip};
+use linerate_tests::support::{Scratch, has_tools, is_root, lack, skip};
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::process::Command;
 use std::sync::Mutex;
@@ -120,7 +120,7 @@ fn can_run(block: &Block) -> bool {
         "duckdb" => {
             let is_there = root().join("target/python/bin/python").exists();
             if !is_there {
-                skip("no DuckDB: scripts/setup test installs it in target/python");
+                lack("there is no DuckDB in target/python");
             }
             is_there
         }

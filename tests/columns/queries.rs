@@ -2,7 +2,7 @@
 
 use super::places::MIX;
 use linerate_tests::support::program::run;
-use linerate_tests::support::{Scratch, corpus, skip};
+use linerate_tests::support::{Scratch, corpus, lack};
 use serde_json::Value;
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -14,11 +14,11 @@ struct Query {
     text: String,
 }
 
-/// The Python in which DuckDB and ClickHouse are; says so if there is none. scripts/setup test makes it.
+/// The Python in which DuckDB and ClickHouse are; says so if there is none. scripts/setup peers makes it.
 fn python() -> Option<PathBuf> {
     let python = Path::new(env!("CARGO_MANIFEST_DIR")).join("../target/python/bin/python");
     if !python.exists() {
-        skip("no DuckDB and ClickHouse to ask: scripts/setup test installs them in target/python");
+        lack("there are no DuckDB and ClickHouse in target/python");
         return None;
     }
     Some(python)

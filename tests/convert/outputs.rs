@@ -1,8 +1,8 @@
 //! What becomes of the file that is written: of one that is there already, of frames that it cannot hold, of none.
 
-use super::generated::{Blocks, udp};
 use super::{ETHERNET, RAW, frames};
 use linerate::record::Reader;
+use linerate_tests::support::pcapng::{Blocks, udp};
 use linerate_tests::support::program::{launch, run};
 use linerate_tests::support::records::{self, Record};
 use linerate_tests::support::{Scratch, has_tools, wait_until};

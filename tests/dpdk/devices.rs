@@ -4,7 +4,7 @@
 use linerate_tests::support::dpdk::plugin;
 use linerate_tests::support::program::{Ended, program};
 use linerate_tests::support::wire::Wire;
-use linerate_tests::support::{may_make_labs, skip, tool};
+use linerate_tests::support::{lack, may_make_labs, skip, tool};
 use std::path::Path;
 use std::process::Command;
 
@@ -25,7 +25,7 @@ fn has_driver(name: &str) -> bool {
     let drivers = std::fs::read_dir(Path::new(folder.trim()).join("dpdk")).into_iter().flatten().flatten();
     let has = drivers.into_iter().any(|one| one.path().join(format!("librte_net_{name}.so")).exists());
     if !has {
-        skip(&format!("DPDK has no driver net_{name}: on Debian, apt-get install librte-meta-net"));
+        lack(&format!("DPDK has no driver net_{name}"));
     }
     has
 }

@@ -1,7 +1,7 @@
 //! What mutants are made of: files made here, and captures of the corpus where there is one.
 
 use super::pieces::Pieces;
-use linerate_tests::support::{files, frames, records};
+use linerate_tests::support::{files, frames, pcapng, records};
 use std::fs::File;
 use std::io::Read;
 use std::path::PathBuf;
@@ -62,7 +62,7 @@ pub fn captures() -> Vec<PathBuf> {
 fn built() -> Vec<(&'static str, Vec<u8>)> {
     let sample: Vec<_> = frames::sample().into_iter().step_by(3).collect();
     let little = [records::header(), records::body(&sample)].concat();
-    let mut blocks = crate::convert::generated::Blocks::new(false);
+    let mut blocks = pcapng::Blocks::new(false);
     blocks.section(&[]);
     blocks.interface(1, 0, &[(2, b"eth0"), (9, &[9])]);
     for record in &sample {
@@ -72,8 +72,8 @@ fn built() -> Vec<(&'static str, Vec<u8>)> {
         ("a pcap file", little.clone()),
         ("a big-endian pcap file of microseconds", big(&little)),
         ("a pcapng file", blocks.done()),
-        ("a pcapng file with everything", crate::convert::generated::everything(false, 1)),
-        ("a big-endian pcapng file of many links", crate::convert::generated::everything(true, 101)),
+        ("a pcapng file with everything", pcapng::everything(false, 1)),
+        ("a big-endian pcapng file of many links", pcapng::everything(true, 101)),
     ]
 }
 

@@ -1,29 +1,10 @@
 //! What people see in terminals of 80 columns and of 200: no line is wider, and no column is missing.
 
 use linerate_tests::support::program::{linerate, program};
+use linerate_tests::support::terminal::{assert_fits, in_terminal, plain};
 use linerate_tests::support::wire::Wire;
-use linerate_tests::support::{Scratch, frames, has_tools, may_make_labs, records, tool};
+use linerate_tests::support::{Scratch, frames, has_tools, may_make_labs, records};
 use std::net::TcpListener;
-use std::path::Path;
-
-/// Runs the program with its output and its errors on a terminal of so many columns, and returns what that shows.
-fn in_terminal(columns: u16, program: &Path, arguments: &[&str]) -> String {
-    let quoted: Vec<String> = arguments.iter().map(|argument| format!("'{argument}'")).collect();
-    let line = format!("stty cols {columns} rows 40; exec {} {}", program.display(), quoted.join(" "));
-    tool("script", &["-qec", &line, "/dev/null"]).replace('\r', "")
-}
-
-/// Text without what moves the cursor.
-fn plain(text: &str) -> String {
-    let mut plain = String::new();
-    let mut rest = text;
-    while let Some((before, escape)) = rest.split_once('\x1b') {
-        plain += before;
-        let end = escape.find(|c: char| c.is_ascii_alphabetic()).map_or(escape.len(), |end| end + 1);
-        rest = &escape[end..];
-    }
-    plain + rest
-}
 
 #[test]
 fn nothing_is_wider_than_the_terminal_and_no_column_is_missing() {
@@ -95,20 +76,6 @@ fn nothing_is_wider_than_the_terminal_and_no_column_is_missing() {
         for columns in [80, 200] {
             assert_fits(program(), arguments, columns, words);
         }
-    }
-}
-
-/// Fails if a line is wider than the terminal, or a word is missing.
-pub fn assert_fits(program: &Path, arguments: &[&str], columns: u16, words: &[&str]) {
-    let text = plain(&in_terminal(columns, program, arguments));
-    for line in text.lines() {
-        let wide = line.chars().count();
-        // What cannot be parted, as a path, is left to the terminal.
-        let is_one = line.split_whitespace().any(|word| word.chars().count() + 8 > usize::from(columns));
-        assert!(wide <= usize::from(columns) || is_one, "{wide} of {columns}: {line}\n{arguments:?}\n{text}");
-    }
-    for word in words {
-        assert!(text.contains(word), "{word:?} at {columns}: {arguments:?}\n{text}");
     }
 }
 

@@ -1,7 +1,7 @@
 //! The program: answers of stored records beside DuckDB's, of captures beside stored ones, in every form.
 
 use linerate_tests::support::program::run;
-use linerate_tests::support::{Scratch, corpus, files, frames, records, skip};
+use linerate_tests::support::{Scratch, corpus, files, frames, lack, records};
 use serde_json::Value;
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -14,7 +14,7 @@ const MIX: &str = "real-mix.pcap";
 fn duckdb(folder: &str, queries: &[&str]) -> Option<Vec<Vec<Value>>> {
     let python = Path::new(env!("CARGO_MANIFEST_DIR")).join("../target/python/bin/python");
     if !python.exists() {
-        skip("no DuckDB to ask: scripts/setup test installs it in target/python");
+        lack("there is no DuckDB in target/python");
         return None;
     }
     let view = "CREATE VIEW flows AS SELECT * FROM read_parquet('flows/**/*.parquet', hive_partitioning = true)";

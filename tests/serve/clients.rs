@@ -2,7 +2,7 @@
 
 use super::flip::{Choose, relay};
 use super::stage::Server;
-use linerate_tests::support::skip;
+use linerate_tests::support::lack;
 use serde_json::json;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -11,7 +11,7 @@ use std::process::Command;
 fn python() -> Option<PathBuf> {
     let python = Path::new(env!("CARGO_MANIFEST_DIR")).join("../target/snappi/bin/python");
     if !python.exists() {
-        skip("no snappi to drive the server: scripts/setup test installs it in target/snappi");
+        lack("there is no snappi in target/snappi");
         return None;
     }
     Some(python)

@@ -1,7 +1,7 @@
 //! The page: in a headless Chromium, and as bytes.
 
 use super::stage::Server;
-use linerate_tests::support::{judge, skip};
+use linerate_tests::support::{judge, lack};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -9,7 +9,7 @@ fn chromium() -> Option<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let found = std::env::split_paths(&path).map(|folder| folder.join("chromium")).find(|program| program.exists());
     if found.is_none() {
-        skip("no chromium to open the page in: scripts/setup test installs it");
+        lack("there is no chromium to open the page in");
     }
     found
 }

@@ -2,7 +2,7 @@
 
 use linerate_tests::support::program::{Ended, Running, launch, linerate, spawn, start};
 use linerate_tests::support::records::{self, Record};
-use linerate_tests::support::{Scratch, has_tools, skip, wait_until};
+use linerate_tests::support::{Scratch, has_tools, lack, wait_until};
 use serde_json::Value;
 use std::fs::File;
 use std::io::Write;
@@ -211,11 +211,11 @@ pub fn python_cat(numpy: bool) -> Option<Command> {
     Some(command)
 }
 
-/// Python with the package of this repository, with what scripts/setup test installs beside it or with nothing.
+/// Python with the package of this repository, with what scripts/setup peers installs beside it or with nothing.
 pub fn python(numpy: bool) -> Option<Command> {
     let own = root().join("target/python/bin/python");
     if numpy && !own.exists() {
-        skip("no NumPy: scripts/setup test installs it in target/python");
+        lack("there is no NumPy in target/python");
         return None;
     }
     if !numpy && !has_tools(&["python3"]) {

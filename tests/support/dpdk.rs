@@ -1,6 +1,6 @@
 //! The plugin for DPDK, built from these sources.
 
-use super::{has_tools, skip};
+use super::{has_tools, lack};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
@@ -16,7 +16,7 @@ pub fn plugin() -> Option<&'static Path> {
         let there = has_tools(&["pkg-config", "cc"])
             && Command::new("pkg-config").args(["--exists", "libdpdk"]).status().is_ok_and(|status| status.success());
         if !there {
-            skip("no DPDK to compile against: on Debian, apt-get install dpdk-dev dpdk");
+            lack("DPDK is not there to compile against");
             return None;
         }
         let program = std::env::current_exe().expect("this test");

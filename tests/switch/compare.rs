@@ -17,7 +17,7 @@ use super::random::{frame, rules};
 use linerate::switch::text::{numbered, parse_rule};
 use linerate::switch::{Options, Outputs, PortNo, PortVlans, Reason, Switch};
 use linerate_burst::{Burst, Desc, Nanos, TAIL};
-use linerate_tests::support::skip;
+use linerate_tests::support::lack;
 use proptest::prelude::*;
 use proptest::test_runner::{Config, RngAlgorithm, TestCaseError, TestRng, TestRunner};
 use std::cell::RefCell;
@@ -121,7 +121,7 @@ fn said_of(rules: &[String]) -> Switch {
 
 #[test]
 fn rules_do_what_they_do_in_open_vswitch() {
-    let Some(ovs) = Ovs::start() else { return skip("Open vSwitch is not there (openvswitch-switch)") };
+    let Some(ovs) = Ovs::start() else { return lack("Open vSwitch is not installed") };
     let ovs = RefCell::new(ovs);
     let frames = prop::collection::vec(prop::collection::vec(frame(), 1..24), usize::from(PORTS));
     let done = runner().run(&(rules(), frames), |(rules, frames)| {
@@ -136,7 +136,7 @@ fn rules_do_what_they_do_in_open_vswitch() {
 /// A bridge with VLANs, frame by frame: what was learned from one is asked for the next.
 #[test]
 fn a_bridge_does_what_that_of_open_vswitch_does() {
-    let Some(ovs) = Ovs::start() else { return skip("Open vSwitch is not there (openvswitch-switch)") };
+    let Some(ovs) = Ovs::start() else { return lack("Open vSwitch is not installed") };
     let ovs = RefCell::new(ovs);
     let vlans = prop::sample::select(vec![
         ("", ""),

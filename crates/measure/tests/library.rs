@@ -184,10 +184,9 @@ fn compare(run: &Run) -> (usize, usize) {
 #[test]
 fn it_finds_what_the_library_finds() {
     let Some(python) = python() else {
-        let must = std::env::var("CI").is_ok_and(|ci| ci == "true");
-        eprintln!("SKIPPED: {PACKAGE} cannot be had from PyPI; python3 with venv and a network are needed");
+        let must = std::env::var_os("LINERATE_PEERS").is_some();
         assert!(!must, "nothing may be left out here: {PACKAGE} cannot be installed");
-        return;
+        return eprintln!("SKIPPED: {PACKAGE} cannot be had from PyPI; python3 with venv and a network are needed");
     };
     let runs = runs(&python);
     assert_eq!(runs.len(), 48);

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 pub struct Page {
     /// From the root of the repository.
     pub name: String,
+    /// The whole of it.
     pub text: String,
 }
 
@@ -14,18 +15,20 @@ pub struct Page {
 pub struct Block {
     /// The words behind the fence.
     pub words: Vec<String>,
+    /// Between the fences.
     pub lines: Vec<String>,
     /// Where its first line stands in the page, from 1.
     pub line: usize,
 }
 
+/// The root of the repository.
 pub fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the workspace").to_path_buf()
 }
 
 /// All pages: those below `docs`, and the front page.
 pub fn all() -> Vec<Page> {
-    let docs = linerate_tests::support::files(&root().join("docs"));
+    let docs = super::files(&root().join("docs"));
     let found: Vec<Page> = docs
         .into_iter()
         .chain([root().join("README.md")])

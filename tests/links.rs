@@ -1,6 +1,6 @@
 //! The pages are one book: all of them are in its table of contents, and what they lead to is there.
 
-use super::pages::{self, Page, root};
+use linerate_tests::support::pages::{self, Page, root};
 use std::collections::BTreeSet;
 use std::path::{Component, Path, PathBuf};
 

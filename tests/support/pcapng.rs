@@ -12,18 +12,22 @@ impl Blocks {
         Blocks { big, bytes: Vec::new() }
     }
 
+    /// The file so far.
     pub fn done(self) -> Vec<u8> {
         self.bytes
     }
 
+    /// In the byte order of the file.
     pub fn u16(&self, value: u16) -> [u8; 2] {
         if self.big { value.to_be_bytes() } else { value.to_le_bytes() }
     }
 
+    /// In the byte order of the file.
     pub fn u32(&self, value: u32) -> [u8; 4] {
         if self.big { value.to_be_bytes() } else { value.to_le_bytes() }
     }
 
+    /// In the byte order of the file.
     pub fn u64(&self, value: u64) -> [u8; 8] {
         if self.big { value.to_be_bytes() } else { value.to_le_bytes() }
     }
@@ -41,6 +45,7 @@ impl Blocks {
         bytes
     }
 
+    /// A block of any type.
     pub fn block(&mut self, kind: u32, body: &[u8]) {
         let padded = body.len().next_multiple_of(4);
         let length = self.u32(padded as u32 + 12);
@@ -50,11 +55,13 @@ impl Blocks {
         self.bytes.extend(block);
     }
 
+    /// A section header block.
     pub fn section(&mut self, options: &[(u16, &[u8])]) {
         let head = [&self.u32(0x1a2b_3c4d)[..], &self.u16(1), &self.u16(0), &[0xff; 8]].concat();
         self.block(0x0a0d_0d0a, &[head, self.options(options)].concat());
     }
 
+    /// An interface description block.
     pub fn interface(&mut self, link: u16, snap: u32, options: &[(u16, &[u8])]) {
         let head = [&self.u16(link)[..], &[0; 2], &self.u32(snap)].concat();
         self.block(1, &[head, self.options(options)].concat());
@@ -81,6 +88,7 @@ impl Blocks {
         self.block(2, &body);
     }
 
+    /// A simple packet block.
     pub fn simple_frame(&mut self, frame: &[u8]) {
         let body = [&self.u32(frame.len() as u32)[..], frame].concat();
         self.block(3, &body);

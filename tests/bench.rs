@@ -1,7 +1,7 @@
 //! The benchmarks, in their shortest form: each table has its rows, and fits a terminal.
 
-use super::terminals::assert_fits;
 use linerate_tests::support::program::{Ended, Running, bench, spawn};
+use linerate_tests::support::terminal::assert_fits;
 use linerate_tests::support::{Scratch, has_tools, is_root, may_make_labs, wait_until};
 use rustix::process::Signal;
 use serde_json::Value;
