@@ -22,7 +22,7 @@ use std::sync::mpsc::Sender;
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Bytes of a read of the kernel's receiver.
+/// The most bytes that one read of the kernel's receiver asks for.
 const READ: usize = 4 << 20;
 /// Frames that bytes are put into, and small ones.
 const FRAME: usize = 64 << 20;
@@ -76,7 +76,8 @@ pub(super) struct Receiving {
 }
 
 enum How {
-    Kernel(TcpListener),
+    /// And the memory that it reads into, frame after frame.
+    Kernel(TcpListener, Vec<u8>),
     Ours(Box<(RxPort, Reception, ReceptionWatch)>),
 }
 
@@ -138,7 +139,7 @@ impl Receiver {
             let namespace = stage.lab.plan().namespace("rx");
             let listener = within(Some(&namespace), || TcpListener::bind(to))?;
             listener.set_nonblocking(true)?;
-            How::Kernel(listener)
+            How::Kernel(listener, self.memory(stage))
         } else {
             How::Ours(Box::new(self.reception(stage, to)?))
         };
@@ -178,9 +179,19 @@ impl Receiver {
         Ok((from, reception.streams(Some(1)).watch(watch.clone()), watch))
     }
 
-    fn frames(&self, stage: &Stage) -> anyhow::Result<Frames> {
+    fn config(&self, stage: &Stage) -> Config {
         let size = if stage.is_quick { QUICK_FRAME } else { FRAME };
-        let mut frames = Frames::new(&Config { size, crc: self.crc, ..Config::default() })?;
+        Config { size, crc: self.crc, ..Config::default() }
+    }
+
+    /// As much memory as all frames together, touched.
+    fn memory(&self, stage: &Stage) -> Vec<u8> {
+        let Config { size, frames, .. } = self.config(stage);
+        vec![1; size * frames]
+    }
+
+    fn frames(&self, stage: &Stage) -> anyhow::Result<Frames> {
+        let mut frames = Frames::new(&self.config(stage))?;
         if !stage.is_quick {
             let began = Instant::now();
             frames.calibrate(stage.way.segment() as usize, &|| began.elapsed().as_nanos() as u64);
@@ -200,7 +211,7 @@ impl Receiving {
         // Whoever started this waits for it.
         let _ = thread.send(gettid().as_raw_nonzero().get());
         match self.how {
-            How::Kernel(listener) => read(&accept(&listener, stop)?),
+            How::Kernel(listener, memory) => read(&accept(&listener, stop)?, memory),
             How::Ours(ours) => {
                 let (from, mut reception, watch) = *ours;
                 let run = Receive { stop: stop.clone(), ..Receive::all(vec![from]) };
@@ -226,15 +237,16 @@ fn accept(listener: &TcpListener, stop: &Stop) -> anyhow::Result<TcpStream> {
     }
 }
 
-/// Reads to the end.
-fn read(mut stream: &TcpStream) -> anyhow::Result<u64> {
+/// Reads to the end, through all of the memory again and again.
+fn read(mut stream: &TcpStream, mut memory: Vec<u8>) -> anyhow::Result<u64> {
     stream.set_nonblocking(false)?;
     stream.set_read_timeout(Some(PATIENCE))?;
-    let (mut buffer, mut bytes) = (vec![0; READ], 0);
+    let (mut at, mut bytes) = (0, 0);
     loop {
-        match stream.read(&mut buffer)? {
+        let end = memory.len().min(at + READ);
+        match stream.read(&mut memory[at..end])? {
             0 => return Ok(bytes),
-            more => bytes += more as u64,
+            more => (at, bytes) = ((at + more) % memory.len(), bytes + more as u64),
         }
     }
 }
