@@ -292,9 +292,10 @@ impl Writing<'_> {
         }
     }
 
-    /// Whether addresses of packets may change.
+    /// Whether addresses of packets may change: a shift changes none in the first loop.
     fn changes_addresses(&self) -> bool {
-        self.rewriting.shift.is_some() || self.rewriting.rules.iter().any(|rule| matches!(rule, Rule::Ip(..)))
+        self.turn > 0 && self.rewriting.shift.is_some()
+            || self.rewriting.rules.iter().any(|rule| matches!(rule, Rule::Ip(..)))
     }
 
     /// Writes zeros.

@@ -182,3 +182,15 @@ fn what_an_icmpv6_redirect_quotes_follows() {
     let odd = rewritten(&mut rewriter(&rules), &redirect(&values, 0));
     assert_ne!(odd, redirect(&moved, 0));
 }
+
+/// The first loop is the recording as it is, though others shift its addresses.
+#[test]
+fn a_quote_that_ends_within_its_header_stays_in_the_first_loop() {
+    let shape = Shape { is_v6: true, transport: 0, tagged: false, in_tunnel: false };
+    let (values, _) = quoted_values();
+    for quoted in 1..60 {
+        let frame = error_about(&values, shape, quoted);
+        let rewriting = Rewriting { shift: Some("77/20".parse().unwrap()), inner: true, ..Rewriting::default() };
+        assert_eq!(rewritten(&mut Rewriter::new(rewriting), &frame), frame, "{quoted}");
+    }
+}
