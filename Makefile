@@ -21,10 +21,11 @@ demo:
 	target/release/linerate demo
 	@echo "make builds the whole program, target/dist/linerate"
 
-# Every test but those of the next two targets. What is left out for want of root or of a program is said.
 # Most tests wait more than they work.
 export RUST_TEST_THREADS ?= $(shell expr 2 '*' "$$(nproc)")
 TESTED = LINERATE_PROGRAM=$(CURDIR)/target/debug/linerate $(CARGO) test --workspace --locked
+
+# Every test but those of the next two targets. What is left out for want of root or of a program is said.
 test:
 	@scripts/setup test
 	$(TESTED)
@@ -59,8 +60,9 @@ quiet: build
 	@scripts/setup peers
 	LINERATE_QUIET=1 LINERATE_PROGRAM=$(CURDIR)/$(LINERATE) $(CARGO) test --workspace --locked --test offline --test online -- --test-threads=1 flows:: generate:: inline:: live:: memif:: network:: share::
 
-# Lints that need nothing but cargo.
+# Formatting, lints, documentation.
 lint:
+	@scripts/setup test
 	$(CARGO) fmt --all -- --check
 	$(CARGO) fmt --manifest-path fuzz/Cargo.toml -- --check
 	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
