@@ -25,17 +25,17 @@ demo:
 export RUST_TEST_THREADS ?= $(shell expr 2 '*' "$$(nproc)")
 TESTED = LINERATE_PROGRAM=$(CURDIR)/target/debug/linerate $(CARGO) test --workspace --locked
 
-# Every test but those of the next two targets. What is left out for want of root or of a program is said.
+# All tests except those of the next two targets. A test that needs root or a missing program reports SKIPPED.
 test:
 	@scripts/setup test
 	$(TESTED)
 
-# All tests, beside each program that they compare with: tshark, Open vSwitch, DPDK, DuckDB, Chromium. PART=3/8 runs an eighth.
+# Integration tests with all programs that they compare with: tshark, Open vSwitch, DPDK, DuckDB, Chromium. PART=3/8 runs an eighth.
 test-peers:
 	@scripts/setup peers
 	scripts/test-peers
 
-# What takes hours: all pairs of options, 20,000 broken captures, 10,000 readers that are killed, each fuzz target for ten minutes.
+# Hours: all pairs of options, 20,000 broken captures, 10,000 killed readers, each fuzz target for ten minutes.
 soak:
 	@scripts/setup peers
 	$(CARGO) build --workspace --locked --bins

@@ -372,7 +372,7 @@ fn a_batch_is_a_file_of_parquet() {
     let Some(capture) = corpus("real-mix.pcap") else { return };
     let python = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../target/python/bin/python");
     if !python.exists() {
-        return lack("there are no DuckDB and ClickHouse in target/python");
+        return lack("target/python has no DuckDB and ClickHouse");
     }
     let (scratch, mut in_messages) = (Scratch::new(), 0);
     let spool = scratch.file("spool");

@@ -1,4 +1,4 @@
-//! What takes long for what it finds: every example of the pages, pairs of options, broken captures, each benchmark once.
+//! Long tests: every example of the pages, pairs of options, broken captures, each benchmark once.
 
 mod bench;
 mod book;

@@ -106,7 +106,7 @@ pub fn has_tools(names: &[&str]) -> bool {
     missing.is_none()
 }
 
-/// Says on the terminal that a test was left out for want of a program that `scripts/setup peers` installs.
+/// Reports a test as skipped because a program is missing that `scripts/setup peers` installs.
 ///
 /// # Panics
 /// Where all have to be there: `make test-peers` sets `LINERATE_PEERS`.

@@ -120,7 +120,7 @@ fn can_run(block: &Block) -> bool {
         "duckdb" => {
             let is_there = root().join("target/python/bin/python").exists();
             if !is_there {
-                lack("there is no DuckDB in target/python");
+                lack("target/python has no DuckDB");
             }
             is_there
         }

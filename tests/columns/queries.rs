@@ -18,7 +18,7 @@ struct Query {
 fn python() -> Option<PathBuf> {
     let python = Path::new(env!("CARGO_MANIFEST_DIR")).join("../target/python/bin/python");
     if !python.exists() {
-        lack("there are no DuckDB and ClickHouse in target/python");
+        lack("target/python has no DuckDB and ClickHouse");
         return None;
     }
     Some(python)

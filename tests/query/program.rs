@@ -14,7 +14,7 @@ const MIX: &str = "real-mix.pcap";
 fn duckdb(folder: &str, queries: &[&str]) -> Option<Vec<Vec<Value>>> {
     let python = Path::new(env!("CARGO_MANIFEST_DIR")).join("../target/python/bin/python");
     if !python.exists() {
-        lack("there is no DuckDB in target/python");
+        lack("target/python has no DuckDB");
         return None;
     }
     let view = "CREATE VIEW flows AS SELECT * FROM read_parquet('flows/**/*.parquet', hive_partitioning = true)";

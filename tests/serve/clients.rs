@@ -11,7 +11,7 @@ use std::process::Command;
 fn python() -> Option<PathBuf> {
     let python = Path::new(env!("CARGO_MANIFEST_DIR")).join("../target/snappi/bin/python");
     if !python.exists() {
-        lack("there is no snappi in target/snappi");
+        lack("target/snappi has no snappi");
         return None;
     }
     Some(python)

@@ -9,7 +9,7 @@ fn chromium() -> Option<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let found = std::env::split_paths(&path).map(|folder| folder.join("chromium")).find(|program| program.exists());
     if found.is_none() {
-        lack("there is no chromium to open the page in");
+        lack("chromium is not installed");
     }
     found
 }

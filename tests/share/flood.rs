@@ -27,7 +27,7 @@ impl Flood {
         if !has_tools(&["setpriv"]) {
             return None;
         }
-        // What is judged is how long the flood is served, not which of them gets a processor.
+        // The test judges how long the acceptor serves the flood, not which process gets a processor.
         let mut command = Command::new("nice");
         command.args(["-n", "19", "setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"]);
         command.arg(std::env::current_exe().unwrap());
@@ -104,6 +104,6 @@ fn strangers_do_not_slow_a_sender_down() {
     let Some(mut flood) = Flood::start(&name) else { return };
     let json = sender.end().good().json();
     assert!(flood.goes_on(), "the run has waited for the end of the flood");
-    // 3,000 were due: a third of them on a machine that does much else.
-    assert!(json["frames"].as_u64().is_some_and(|frames| frames > 1000), "{json:#}");
+    // As many as were due, but for what a busy machine costs.
+    assert!(json["frames"].as_u64().is_some_and(|frames| frames > 2000), "{json:#}");
 }

@@ -211,11 +211,11 @@ pub fn python_cat(numpy: bool) -> Option<Command> {
     Some(command)
 }
 
-/// Python with the package of this repository, with what scripts/setup peers installs beside it or with nothing.
+/// Python with the package of this repository, and with NumPy from scripts/setup peers if asked for.
 pub fn python(numpy: bool) -> Option<Command> {
     let own = root().join("target/python/bin/python");
     if numpy && !own.exists() {
-        lack("there is no NumPy in target/python");
+        lack("target/python has no NumPy");
         return None;
     }
     if !numpy && !has_tools(&["python3"]) {

@@ -16,7 +16,7 @@ pub fn plugin() -> Option<&'static Path> {
         let there = has_tools(&["pkg-config", "cc"])
             && Command::new("pkg-config").args(["--exists", "libdpdk"]).status().is_ok_and(|status| status.success());
         if !there {
-            lack("DPDK is not there to compile against");
+            lack("libdpdk is not installed");
             return None;
         }
         let program = std::env::current_exe().expect("this test");

@@ -3,14 +3,14 @@
 use super::tool;
 use std::path::Path;
 
-/// Runs the program with its output and its errors on a terminal of so many columns, and returns what that shows.
+/// Runs a program on a terminal with this number of columns; returns what the terminal shows.
 pub fn in_terminal(columns: u16, program: &Path, arguments: &[&str]) -> String {
     let quoted: Vec<String> = arguments.iter().map(|argument| format!("'{argument}'")).collect();
     let line = format!("stty cols {columns} rows 40; exec {} {}", program.display(), quoted.join(" "));
     tool("script", &["-qec", &line, "/dev/null"]).replace('\r', "")
 }
 
-/// Text without what moves the cursor.
+/// Text without escape sequences.
 pub fn plain(text: &str) -> String {
     let mut plain = String::new();
     let mut rest = text;
@@ -22,7 +22,7 @@ pub fn plain(text: &str) -> String {
     plain + rest
 }
 
-/// Runs a program in a terminal of so many columns.
+/// Runs a program on a terminal with this number of columns.
 ///
 /// # Panics
 /// If a line is wider than the terminal, or a word is missing.
