@@ -9,11 +9,11 @@
 //!
 //! The corpus is found through `LINERATE_CORPUS`; without it, or without tshark, the test says that it is skipped.
 
-pub mod compare;
+pub(crate) mod compare;
 mod differences;
-pub mod frames;
-pub mod names;
-pub mod tshark;
+pub(crate) mod frames;
+pub(crate) mod names;
+pub(crate) mod tshark;
 
 use compare::{compare, describe};
 use differences::{ROWS, Row};

@@ -17,7 +17,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// A field of a conversation, by its ports, the lower one first: what it is, and its value.
-pub type Told = (u64, u64, &'static str, String);
+pub(crate) type Told = (u64, u64, &'static str, String);
 
 /// Fields of our records, and what they are called here.
 const FIELDS: [(&str, &str, &str); 9] = [

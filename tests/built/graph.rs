@@ -5,14 +5,14 @@ use linerate::wire::{Link, Protocol, Role};
 use std::collections::{BTreeSet, VecDeque};
 
 /// Which header can carry which, by their indices.
-pub struct Graph<'a> {
+pub(super) struct Graph<'a> {
     samples: &'a [Sample],
     inner: Vec<Vec<usize>>,
 }
 
 impl<'a> Graph<'a> {
     /// Asks each header whether it can carry each other.
-    pub fn of(samples: &'a [Sample]) -> Self {
+    pub(super) fn of(samples: &'a [Sample]) -> Self {
         let carried = |outer: usize| {
             let able = |inner: &usize| can_carry(samples[outer].0.as_ref(), samples[*inner].0.as_ref());
             (0..samples.len()).filter(able).filter(|inner| !is_odd(samples, outer, *inner)).collect()
@@ -21,7 +21,7 @@ impl<'a> Graph<'a> {
     }
 
     /// A stack for every three headers of which each carries the next, with the link that it begins with.
-    pub fn stacks(&self) -> Vec<(Link, Vec<usize>)> {
+    pub(super) fn stacks(&self) -> Vec<(Link, Vec<usize>)> {
         let mut stacks = Vec::new();
         for outer in 0..self.samples.len() {
             let (link, front) = self.way_to(outer).expect("a stack that leads to the header");

@@ -1,6 +1,6 @@
 //! Any flow -> Parquet -> the same flow; any flow -> JSON, which says the same.
 
-pub use super::rows::flat;
+pub(super) use super::rows::flat;
 use super::rows::{Row, read};
 use linerate_burst::Nanos;
 use linerate_meter::names::http::Request;

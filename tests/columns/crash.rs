@@ -13,7 +13,7 @@ use std::process::{Command, Stdio};
 const HEADER: [u32; 6] = [0xa1b2_c3d4, 0x0004_0002, 0, 0, 65_535, 1];
 
 /// Writes flows of one packet, a millisecond apart, to a program, until it is gone or there are so many.
-pub fn feed(mut to: impl Write, count: u32) {
+pub(super) fn feed(mut to: impl Write, count: u32) {
     let mut bytes: Vec<u8> = HEADER.iter().flat_map(|word| word.to_le_bytes()).collect();
     for number in 0..count {
         let ends = [10u32 << 24 | number, 11 << 24].map(u32::to_be_bytes).concat();

@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 /// Real traffic of many protocols.
-pub const MIX: &str = "real-mix.pcap";
+pub(super) const MIX: &str = "real-mix.pcap";
 
 /// Everything of a row, to sort by.
 fn text(row: &Row) -> String {
@@ -20,7 +20,7 @@ fn text(row: &Row) -> String {
 }
 
 /// Rows in an order of their own.
-pub fn sorted(mut rows: Vec<Row>) -> Vec<Row> {
+pub(super) fn sorted(mut rows: Vec<Row>) -> Vec<Row> {
     rows.iter_mut().for_each(round);
     rows.sort_by_cached_key(text);
     rows
@@ -34,7 +34,7 @@ fn round(row: &mut Row) {
 }
 
 /// All complete files in a folder, which the program may not have made yet.
-pub fn parquet_files(folder: &str) -> Vec<PathBuf> {
+pub(super) fn parquet_files(folder: &str) -> Vec<PathBuf> {
     if !Path::new(folder).exists() {
         return Vec::new();
     }

@@ -12,10 +12,10 @@ use std::fs::File;
 use std::path::Path;
 
 /// What is not null of a row.
-pub type Row = BTreeMap<String, Value>;
+pub(super) type Row = BTreeMap<String, Value>;
 
 /// All rows of a file.
-pub fn read(path: &Path) -> Vec<Row> {
+pub(super) fn read(path: &Path) -> Vec<Row> {
     let file = File::open(path).unwrap();
     let reader = ParquetRecordBatchReaderBuilder::try_new(file).unwrap_or_else(|error| panic!("{path:?}: {error}"));
     let batches = reader.build().unwrap().map(|batch| batch.unwrap_or_else(|error| panic!("{path:?}: {error}")));
@@ -23,20 +23,20 @@ pub fn read(path: &Path) -> Vec<Row> {
 }
 
 /// How many rows there are, all of which can be read.
-pub fn count(path: &Path) -> usize {
+pub(super) fn count(path: &Path) -> usize {
     let reader = ParquetRecordBatchReaderBuilder::try_new(File::open(path).unwrap());
     let reader = reader.unwrap_or_else(|error| panic!("{path:?}: {error}")).build().unwrap();
     reader.map(|batch| batch.unwrap_or_else(|error| panic!("{path:?}: {error}")).num_rows()).sum()
 }
 
 /// How many rows each row group has.
-pub fn groups(path: &Path) -> Vec<i64> {
+pub(super) fn groups(path: &Path) -> Vec<i64> {
     let reader = ParquetRecordBatchReaderBuilder::try_new(File::open(path).unwrap()).unwrap();
     reader.metadata().row_groups().iter().map(|group| group.num_rows()).collect()
 }
 
 /// A line of JSON as the row that says the same.
-pub fn flat(line: &Value) -> Row {
+pub(super) fn flat(line: &Value) -> Row {
     let mut row = Row::new();
     flatten("", line, &mut row);
     assert_eq!(row.remove("schema"), Some("linerate/flow/1".into()));

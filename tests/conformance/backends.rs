@@ -12,7 +12,7 @@ use std::thread;
 
 /// What a backend can do.
 #[derive(Clone, Copy, Debug)]
-pub struct Can {
+pub(super) struct Can {
     /// Senders that keep their order each, and queues to send with.
     pub senders: usize,
     /// Frames keep the time they were sent with.
@@ -36,7 +36,7 @@ pub struct Can {
 }
 
 /// A way to open a matched sender and receiver.
-pub trait Harness {
+pub(super) trait Harness {
     fn name(&self) -> &str;
     fn can(&self) -> Can;
     /// A wire that nobody else uses.
@@ -52,29 +52,29 @@ pub trait Harness {
 }
 
 /// A number that no other test of this process has.
-pub fn unique() -> u32 {
+pub(super) fn unique() -> u32 {
     static USED: AtomicU32 = AtomicU32::new(0);
     USED.fetch_add(1, Ordering::Relaxed)
 }
 
-pub fn receive(text: &str, options: &RxOptions) -> RxPort {
+pub(super) fn receive(text: &str, options: &RxOptions) -> RxPort {
     open_rx(&Spec::parse(text).unwrap(), options).unwrap_or_else(|error| panic!("{error}"))
 }
 
-pub fn transmit(text: &str, queues: usize) -> TxPort {
+pub(super) fn transmit(text: &str, queues: usize) -> TxPort {
     open_tx(&Spec::parse(text).unwrap(), &TxOptions { queues, ..TxOptions::default() })
         .unwrap_or_else(|error| panic!("{error}"))
 }
 
 /// `mem:`.
-pub struct MemWire {
+pub(super) struct MemWire {
     name: String,
     suffix: &'static str,
 }
 
 impl MemWire {
     /// With what stands behind the name: queues and options.
-    pub fn new(suffix: &'static str) -> Self {
+    pub(super) fn new(suffix: &'static str) -> Self {
         MemWire { name: format!("mem:{}{suffix}", unique()), suffix }
     }
 }
@@ -110,14 +110,14 @@ impl Harness for MemWire {
 }
 
 /// `pcap:` with a file in between.
-pub struct FileWire {
+pub(super) struct FileWire {
     name: String,
     format: &'static str,
 }
 
 impl FileWire {
     /// Of a format, by the ending of its files.
-    pub fn new(format: &'static str) -> Self {
+    pub(super) fn new(format: &'static str) -> Self {
         FileWire { name: format!("pcap file.{format}"), format }
     }
 }
@@ -154,14 +154,14 @@ impl Harness for FileWire {
 }
 
 /// `pcap:` with a named pipe in between.
-pub struct Fifo {
+pub(super) struct Fifo {
     name: String,
     format: &'static str,
 }
 
 impl Fifo {
     /// Of a format, by the ending of its name.
-    pub fn new(format: &'static str) -> Self {
+    pub(super) fn new(format: &'static str) -> Self {
         Fifo { name: format!("pcap pipe.{format}"), format }
     }
 }
@@ -189,22 +189,22 @@ impl Harness for Fifo {
 }
 
 /// A folder of its own, removed when dropped.
-pub struct Folder(PathBuf);
+pub(super) struct Folder(PathBuf);
 
 impl Folder {
-    pub fn new() -> Self {
+    pub(super) fn new() -> Self {
         let path = std::env::temp_dir().join(format!("linerate-conformance-{}-{}", std::process::id(), unique()));
         std::fs::create_dir_all(&path).unwrap();
         Folder(path)
     }
 
     /// A file in it.
-    pub fn path(&self, name: &str) -> String {
+    pub(super) fn path(&self, name: &str) -> String {
         self.0.join(name).to_str().unwrap().to_owned()
     }
 
     /// A file in it as a port.
-    pub fn port(&self, name: &str) -> String {
+    pub(super) fn port(&self, name: &str) -> String {
         format!("pcap:{}", self.path(name))
     }
 }
@@ -216,7 +216,7 @@ impl Drop for Folder {
 }
 
 /// A veth pair between two hosts, `left` and `right`, with an `eth0` each, and the backends at its ends.
-pub struct Veth {
+pub(super) struct Veth {
     name: String,
     queues: usize,
     lanes: Option<usize>,
@@ -233,19 +233,19 @@ const XDP_RING: &str = "ring=2048";
 /// Frames that wait for others to be merged stay where the program wrote them; AF_XDP has chunks beyond its ring for them.
 const WRITTEN_RING: &str = "ring=4096";
 /// Overrides it for `packet`: the last of two options counts.
-pub const SMALL: &str = "&ring=256KiB&block=64KiB";
+pub(super) const SMALL: &str = "&ring=256KiB&block=64KiB";
 /// Enough blocks for this many frames, however few the kernel puts in each.
 const WINDOW: usize = 1024;
 
 impl Veth {
     /// A silent pair that takes the longest frames, with `packet` at both ends; `None`, said aloud, where labs
     /// cannot be made.
-    pub fn up(queues: u32, lanes: Option<usize>) -> Option<Self> {
+    pub(super) fn up(queues: u32, lanes: Option<usize>) -> Option<Self> {
         Self::with(&format!("left:eth0,right:eth0,queues={queues},mtu=65535"), lanes)
     }
 
     /// A pair with a link as the lab takes it.
-    pub fn with(link: &str, lanes: Option<usize>) -> Option<Self> {
+    pub(super) fn with(link: &str, lanes: Option<usize>) -> Option<Self> {
         let root = rustix::process::geteuid().is_root();
         let possible =
             root && Command::new("ip").args(["netns", "list"]).output().is_ok_and(|run| run.status.success());
@@ -264,7 +264,7 @@ impl Veth {
     }
 
     /// The same pair with other backends.
-    pub fn using(mut self, sender: &'static str, receiver: &'static str, options: &'static str) -> Self {
+    pub(super) fn using(mut self, sender: &'static str, receiver: &'static str, options: &'static str) -> Self {
         self.name = format!("{sender} to {receiver}{options}, {}", self.name.trim_start_matches("packet, "));
         if (sender, receiver) == ("xdp-live", "packet") {
             // A veth takes XDP frames only if the other end makes packets of them, or has a program.
@@ -274,17 +274,17 @@ impl Veth {
         Veth { sender, receiver, options, ..self }
     }
 
-    pub fn lab(&self) -> &TemporaryLab {
+    pub(super) fn lab(&self) -> &TemporaryLab {
         &self.lab
     }
 
     /// A host's interface as a port to send to.
-    pub fn sender(&self, host: &str) -> String {
+    pub(super) fn sender(&self, host: &str) -> String {
         format!("{}:eth0?netns={}", self.sender, self.lab.host(host).unwrap())
     }
 
     /// A host's interface as a port to receive from, with more options as in `&ring=1MiB`.
-    pub fn receiver(&self, host: &str, more: &str) -> String {
+    pub(super) fn receiver(&self, host: &str, more: &str) -> String {
         let lanes = self.lanes.map_or(String::new(), |lanes| format!("&lanes={lanes}"));
         let options = match self.receiver {
             "packet" => format!("{PACKET_RING}{lanes}{more}"),
@@ -298,13 +298,13 @@ impl Veth {
     }
 
     /// Sends from left to right, with more options for the receiver.
-    pub fn open_with(&self, options: &RxOptions, more: &str) -> Wire {
+    pub(super) fn open_with(&self, options: &RxOptions, more: &str) -> Wire {
         let rx = receive(&self.receiver("right", more), options);
         Wire::live(transmit(&self.sender("left"), self.can().senders), rx).with_window(WINDOW)
     }
 
     /// Runs `ip` in a host.
-    pub fn ip(&self, host: &str, arguments: &str) -> String {
+    pub(super) fn ip(&self, host: &str, arguments: &str) -> String {
         let run = self.lab.exec(host, "ip").unwrap().args(arguments.split(' ')).output().unwrap();
         assert!(run.status.success(), "ip {arguments}: {}", String::from_utf8_lossy(&run.stderr));
         String::from_utf8_lossy(&run.stdout).into_owned()

@@ -37,7 +37,7 @@ const REOPENED: u32 = 50;
 const REPLACED: u32 = 12;
 
 /// Runs every check and names those that failed.
-pub fn run(harness: &dyn Harness) {
+pub(super) fn run(harness: &dyn Harness) {
     let failed = CHECKS.iter().filter(|(name, check)| {
         let started = Instant::now();
         let failed = catch_unwind(AssertUnwindSafe(|| check(harness))).is_err();
@@ -71,7 +71,7 @@ fn assert_sound(harness: &dyn Harness, sent: &[Vec<Frame>], outcome: &Outcome) {
 }
 
 /// Sent is received is delivered, without loss, in each account and over all.
-pub fn assert_ledger(name: &str, sent: usize, delivered: usize, ledger: &Ledger) {
+pub(super) fn assert_ledger(name: &str, sent: usize, delivered: usize, ledger: &Ledger) {
     assert_eq!(ledger.imbalances(), [], "{name}: {ledger:#?}");
     assert_eq!(ledger.lost(), 0, "{name}: {:?}", ledger.losses());
     let count = |stage, kind| ledger.sum(stage, kind) as usize;

@@ -12,7 +12,7 @@ use std::fs;
 use std::thread;
 
 /// Opens a port that cannot be opened, and returns what is said, without the parts it must have.
-pub fn assert_refused(text: &str, send: bool, parts: &[&str]) {
+pub(super) fn assert_refused(text: &str, send: bool, parts: &[&str]) {
     let opened = Spec::parse(text).and_then(|spec| {
         if send {
             open_tx(&spec, &TxOptions::default()).map(drop)

@@ -14,7 +14,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 /// Any harness with a line of these faults behind its receiver, in front of its sender, or both.
-pub struct Faulty<H> {
+pub(super) struct Faulty<H> {
     name: String,
     inner: H,
     rx: Faults,
@@ -22,7 +22,7 @@ pub struct Faulty<H> {
 }
 
 impl<H: Harness> Faulty<H> {
-    pub fn new(inner: H, rx: &str, tx: &str) -> Self {
+    pub(super) fn new(inner: H, rx: &str, tx: &str) -> Self {
         let (rx, tx) = (Faults::parse(rx).unwrap(), Faults::parse(tx).unwrap());
         Faulty { name: format!("{} and faulty", inner.name()), inner, rx, tx }
     }
@@ -59,7 +59,7 @@ impl<H: Harness> Harness for Faulty<H> {
 }
 
 /// The suite without faults, then with faults on the one side and on the other.
-pub fn run_faulty<H: Harness>(new: impl Fn() -> Option<H>) {
+pub(super) fn run_faulty<H: Harness>(new: impl Fn() -> Option<H>) {
     let Some(harness) = new() else { return };
     run(&Faulty::new(harness, "", ""));
     exact(new);

@@ -10,24 +10,24 @@ const DESTINATION: [u8; 6] = [0x02, 0x4c, 0x52, 0, 0, 1];
 const EXPERIMENT: u16 = 0x88b5;
 
 /// An 802.1Q tag, an 802.1ad tag.
-pub const CUSTOMER: u16 = 0x8100;
-pub const SERVICE: u16 = 0x88a8;
+pub(super) const CUSTOMER: u16 = 0x8100;
+pub(super) const SERVICE: u16 = 0x88a8;
 
 /// A frame to send.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Frame {
+pub(super) struct Frame {
     pub time: Nanos,
     pub bytes: Vec<u8>,
 }
 
 /// A frame of `length` bytes (14 or more). Sender and number are in its source address, so that the
 /// shortest frame has them; the bytes behind the header follow from both and from their place.
-pub fn frame(sender: u8, number: u32, length: usize) -> Frame {
+pub(super) fn frame(sender: u8, number: u32, length: usize) -> Frame {
     tagged(sender, number, length, &[])
 }
 
 /// The same with VLAN tags (TPID, TCI), outermost first; `length` counts them.
-pub fn tagged(sender: u8, number: u32, length: usize, tags: &[(u16, u16)]) -> Frame {
+pub(super) fn tagged(sender: u8, number: u32, length: usize, tags: &[(u16, u16)]) -> Frame {
     let mut bytes = DESTINATION.to_vec();
     bytes.extend([0x02, sender]);
     bytes.extend(number.to_be_bytes());
@@ -45,12 +45,12 @@ pub fn tagged(sender: u8, number: u32, length: usize, tags: &[(u16, u16)]) -> Fr
 }
 
 /// `count` frames of one sender, of these lengths in turn.
-pub fn frames(sender: u8, count: u32, lengths: &[usize]) -> Vec<Frame> {
+pub(super) fn frames(sender: u8, count: u32, lengths: &[usize]) -> Vec<Frame> {
     (0..count).map(|number| frame(sender, number, lengths[number as usize % lengths.len()])).collect()
 }
 
 /// Sender and number of a test frame; `None` for what is none.
-pub fn origin(frame: &[u8]) -> Option<(u8, u32)> {
+pub(super) fn origin(frame: &[u8]) -> Option<(u8, u32)> {
     let (destination, source) = frame.get(..12)?.split_at(6);
     let number = source[2..].try_into().ok().map(u32::from_be_bytes)?;
     (destination == DESTINATION && source[0] == 0x02).then_some((source[1], number))
@@ -58,7 +58,7 @@ pub fn origin(frame: &[u8]) -> Option<(u8, u32)> {
 
 /// Each frame sent arrived once, with its own bytes and lengths, those of a sender in their order, and
 /// nothing else arrived.
-pub fn assert_all_arrived(name: &str, sent: &[Vec<Frame>], got: &[Got]) {
+pub(super) fn assert_all_arrived(name: &str, sent: &[Vec<Frame>], got: &[Got]) {
     let mut missing: HashMap<(u8, u32), &Frame> =
         sent.iter().flatten().map(|frame| (origin(&frame.bytes).expect("a test frame"), frame)).collect();
     let mut last: HashMap<u8, u32> = HashMap::new();

@@ -10,7 +10,7 @@ use linerate_port::{RxOptions, RxPort, TxPort};
 use std::time::Duration;
 
 /// Both ends in this process.
-pub struct Memif {
+pub(super) struct Memif {
     name: String,
     receives: &'static str,
     rings: usize,
@@ -19,7 +19,7 @@ pub struct Memif {
 
 impl Memif {
     /// With the receiver in this role, so many rings to it, and what else both ends say.
-    pub fn new(receives: &'static str, rings: usize, options: &'static str) -> Self {
+    pub(super) fn new(receives: &'static str, rings: usize, options: &'static str) -> Self {
         Memif { name: format!("memif, {receives} receives, {rings} rings{options}"), receives, rings, options }
     }
 }

@@ -1,7 +1,7 @@
 //! What a faulty port does to a list of frames, told a second time, in the plainest way: no code of the port.
 
 /// Faults of the checks: fixed numbers, so that the model stays plain.
-pub const FAULTS: &str = "drop=3%&burst=1/500x7&repeat=2%&reorder=1/25x4&hold=60s&corrupt=2%x3@20-40&truncate=20000ppm\
+pub(super) const FAULTS: &str = "drop=3%&burst=1/500x7&repeat=2%&reorder=1/25x4&hold=60s&corrupt=2%x3@20-40&truncate=20000ppm\
                           x60&pad=1/50x8&seed=";
 /// In the order of the keys: what draws are made for.
 const DROP: (u64, f64) = (0, 0.03);
@@ -14,7 +14,7 @@ const PAD: (u64, f64) = (6, 0.02);
 
 /// What is to come out.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub struct Expected {
+pub(super) struct Expected {
     /// Number of the frame, length, and bits turned over, in the order of leaving.
     pub out: Vec<(u32, usize, u32)>,
     /// Of those, the last that nothing passes any more: they leave when the input has ended.
@@ -28,7 +28,7 @@ pub struct Expected {
 }
 
 /// Of frames with these lengths, through queue 0.
-pub fn expect(seed: u64, lengths: &[usize]) -> Expected {
+pub(super) fn expect(seed: u64, lengths: &[usize]) -> Expected {
     let mut expected = Expected::default();
     // Where each frame leaves: behind so many others, those held back behind those that pass.
     let mut leaving: Vec<(u64, bool, u32, usize, u32, bool)> = Vec::new();

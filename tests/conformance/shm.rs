@@ -95,7 +95,7 @@ impl Drop for ShmTx {
 }
 
 /// A ring made anew for each wire.
-pub struct ShmWire {
+pub(super) struct ShmWire {
     name: String,
     options: &'static str,
     slots: u32,
@@ -105,12 +105,12 @@ pub struct ShmWire {
 
 impl ShmWire {
     /// A reader that the writer waits for.
-    pub fn lossless() -> Self {
+    pub(super) fn lossless() -> Self {
         Self::new("?mode=lossless", 4)
     }
 
     /// One that it does not wait for, with room for all that one check sends.
-    pub fn lossy() -> Self {
+    pub(super) fn lossy() -> Self {
         Self::new("?slots=16", 32)
     }
 

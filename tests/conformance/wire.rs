@@ -11,14 +11,14 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 /// How long anything may take that is certain to happen.
-pub const PATIENCE: Duration = Duration::from_secs(10);
+pub(super) const PATIENCE: Duration = Duration::from_secs(10);
 /// Between two looks.
-pub const PAUSE: Duration = Duration::from_micros(100);
+pub(super) const PAUSE: Duration = Duration::from_micros(100);
 /// Frames offered at a time.
 const OFFER: usize = 64;
 
 /// An open sender and receiver of one backend.
-pub struct Wire {
+pub(super) struct Wire {
     pub tx: Option<TxPort>,
     rx: Option<RxPort>,
     /// Opens the receiver where that is only possible when the sender has closed.
@@ -33,13 +33,13 @@ pub struct Wire {
 
 /// A frame as it came out of the merge.
 #[derive(Clone, Debug)]
-pub struct Got {
+pub(super) struct Got {
     pub desc: Desc,
     pub bytes: Vec<u8>,
 }
 
 /// What came of an exchange.
-pub struct Outcome {
+pub(super) struct Outcome {
     pub got: Vec<Got>,
     pub watches: Vec<Watch>,
     pub ledger: Ledger,
@@ -49,11 +49,11 @@ pub struct Outcome {
 }
 
 impl Wire {
-    pub fn live(tx: TxPort, rx: RxPort) -> Self {
+    pub(super) fn live(tx: TxPort, rx: RxPort) -> Self {
         Wire { tx: Some(tx), rx: Some(rx), open_late: None, sent: Ledger::new(), window: usize::MAX, _keep: None }
     }
 
-    pub fn late(tx: TxPort, open: impl FnOnce() -> RxPort + 'static) -> Self {
+    pub(super) fn late(tx: TxPort, open: impl FnOnce() -> RxPort + 'static) -> Self {
         Wire {
             tx: Some(tx),
             rx: None,
@@ -65,24 +65,28 @@ impl Wire {
     }
 
     /// Lets senders of an exchange be this many frames ahead of the receiver.
-    pub fn with_window(mut self, frames: usize) -> Self {
+    pub(super) fn with_window(mut self, frames: usize) -> Self {
         self.window = frames;
         self
     }
 
-    pub fn keeping(mut self, keep: impl Any) -> Self {
+    pub(super) fn keeping(mut self, keep: impl Any) -> Self {
         self._keep = Some(Box::new(keep));
         self
     }
 
     /// Sends all of it through one queue.
-    pub fn send(&mut self, sender: usize, frames: &[Frame]) {
+    pub(super) fn send(&mut self, sender: usize, frames: &[Frame]) {
         let tx = self.tx.as_mut().expect("the sender is open");
         send_all(tx.queues[sender].as_mut(), frames);
     }
 
     /// The same wire with something around its ports.
-    pub fn map(mut self, tx: impl FnOnce(TxPort) -> TxPort, rx: impl FnOnce(RxPort) -> RxPort + 'static) -> Self {
+    pub(super) fn map(
+        mut self,
+        tx: impl FnOnce(TxPort) -> TxPort,
+        rx: impl FnOnce(RxPort) -> RxPort + 'static,
+    ) -> Self {
         self.tx = self.tx.map(tx);
         match self.open_late.take() {
             Some(open) => self.open_late = Some(Box::new(|| rx(open()))),
@@ -92,19 +96,19 @@ impl Wire {
     }
 
     /// Whether the receiver opens only when the sender has closed.
-    pub fn is_late(&self) -> bool {
+    pub(super) fn is_late(&self) -> bool {
         self.open_late.is_some()
     }
 
     /// Closes the sender, keeping its counters.
-    pub fn hang_up(&mut self) {
+    pub(super) fn hang_up(&mut self) {
         for queue in self.tx.take().into_iter().flat_map(|tx| tx.queues) {
             queue.counters(&mut self.sent);
         }
     }
 
     /// The receiving queues.
-    pub fn queues(&mut self) -> &mut Vec<Box<dyn RxQueue>> {
+    pub(super) fn queues(&mut self) -> &mut Vec<Box<dyn RxQueue>> {
         if let Some(open) = self.open_late.take() {
             self.hang_up();
             self.rx = Some(open());
@@ -113,7 +117,7 @@ impl Wire {
     }
 
     /// Fills every queue until at least `frames` are shown by all together; consumes nothing.
-    pub fn wait_for(&mut self, frames: usize) {
+    pub(super) fn wait_for(&mut self, frames: usize) {
         let deadline = Instant::now() + PATIENCE;
         loop {
             let fill = |queue: &mut Box<dyn RxQueue>| queue.fill(now()).unwrap().burst.len();
@@ -136,13 +140,13 @@ impl Wire {
 
     /// Sends each list of frames through a queue of its own, each from a thread of its own, while what
     /// arrives is merged; then detaches and drains the receiver.
-    pub fn exchange(self, lists: &[Vec<Frame>]) -> Outcome {
+    pub(super) fn exchange(self, lists: &[Vec<Frame>]) -> Outcome {
         let expected = lists.iter().map(Vec::len).sum();
         self.exchange_until(lists, expected)
     }
 
     /// The same where another number of frames arrives than is sent.
-    pub fn exchange_until(mut self, lists: &[Vec<Frame>], expected: usize) -> Outcome {
+    pub(super) fn exchange_until(mut self, lists: &[Vec<Frame>], expected: usize) -> Outcome {
         let late = self.open_late.is_some();
         let queues = self.tx.take().expect("the sender is open").queues;
         assert!(lists.len() <= queues.len(), "{} senders, {} queues", lists.len(), queues.len());
@@ -191,7 +195,7 @@ impl Wire {
 }
 
 /// Adds the accounts of one ledger to another.
-pub fn add(into: &mut Ledger, from: &Ledger) {
+pub(super) fn add(into: &mut Ledger, from: &Ledger) {
     for account in from.accounts() {
         for (count, frames) in account.counts() {
             into.account(account.stage, &account.subject).add(count, frames);
@@ -200,7 +204,7 @@ pub fn add(into: &mut Ledger, from: &Ledger) {
 }
 
 /// Puts frames into a block.
-pub fn block_of(frames: &[Frame]) -> Block {
+pub(super) fn block_of(frames: &[Frame]) -> Block {
     let bytes = frames.iter().map(|frame| frame.bytes.len() + 16).sum();
     let mut block = Block::new(bytes, frames.len().max(1));
     for frame in frames {
@@ -210,7 +214,7 @@ pub fn block_of(frames: &[Frame]) -> Block {
 }
 
 /// Sends and flushes until all was taken.
-pub fn send_all(queue: &mut dyn TxQueue, frames: &[Frame]) {
+pub(super) fn send_all(queue: &mut dyn TxQueue, frames: &[Frame]) {
     let deadline = Instant::now() + PATIENCE;
     for chunk in frames.chunks(OFFER) {
         let block = block_of(chunk);
@@ -236,7 +240,7 @@ fn whole(frame: &Frame) -> Desc {
 
 /// What one lane has promised, and how it kept it.
 #[derive(Clone, Debug, Default)]
-pub struct Watch {
+pub(super) struct Watch {
     /// Frames shown and not consumed.
     shown: usize,
     /// The furthest horizon.
@@ -275,7 +279,7 @@ impl Watch {
 }
 
 /// Takes frames from all lanes of a port through the merge, as the engine does, and keeps them.
-pub struct Receiver {
+pub(super) struct Receiver {
     queues: Vec<Box<dyn RxQueue>>,
     merge: Merge,
     watches: Vec<Watch>,
@@ -284,31 +288,31 @@ pub struct Receiver {
 }
 
 impl Receiver {
-    pub fn new(queues: Vec<Box<dyn RxQueue>>) -> Self {
+    pub(super) fn new(queues: Vec<Box<dyn RxQueue>>) -> Self {
         let lanes = queues.len();
         let watches = vec![Watch::default(); lanes];
         Receiver { queues, merge: Merge::new(lanes), watches, interfaces: Vec::new(), got: Vec::new() }
     }
 
-    pub fn queues_mut(&mut self) -> &mut [Box<dyn RxQueue>] {
+    pub(super) fn queues_mut(&mut self) -> &mut [Box<dyn RxQueue>] {
         &mut self.queues
     }
 
-    pub fn got(&self) -> &[Got] {
+    pub(super) fn got(&self) -> &[Got] {
         &self.got
     }
 
     /// Frames that the lanes have shown so far.
-    pub fn arrived(&self) -> usize {
+    pub(super) fn arrived(&self) -> usize {
         self.watches.iter().map(|watch| watch.frames as usize).sum()
     }
 
-    pub fn is_over(&self) -> bool {
+    pub(super) fn is_over(&self) -> bool {
         self.watches.iter().all(|watch| watch.ended)
     }
 
     /// Rounds until `done`, at most for [`PATIENCE`].
-    pub fn run_until(&mut self, done: impl Fn(&Self) -> bool) {
+    pub(super) fn run_until(&mut self, done: impl Fn(&Self) -> bool) {
         let deadline = Instant::now() + PATIENCE;
         while !done(self) && Instant::now() < deadline {
             if !self.round() {
@@ -318,7 +322,7 @@ impl Receiver {
     }
 
     /// Takes what the merge lets through; false if that is nothing.
-    pub fn round(&mut self) -> bool {
+    pub(super) fn round(&mut self) -> bool {
         let Receiver { queues, merge, watches, interfaces, got } = self;
         let time = now();
         let mut heads = Vec::new();
@@ -347,7 +351,7 @@ impl Receiver {
     }
 
     /// Detaches and drains every lane, and reads the counters, those of the senders being `sent`.
-    pub fn finish(mut self, sent: Ledger) -> Outcome {
+    pub(super) fn finish(mut self, sent: Ledger) -> Outcome {
         self.queues.iter_mut().for_each(|queue| queue.detach());
         let started = Instant::now();
         self.run_until(Receiver::is_over);

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 /// Names of what is counted, in the order of [`Counts`].
-pub const NAMES: [&str; 10] = [
+pub(super) const NAMES: [&str; 10] = [
     "packets",
     "retransmitted",
     "fast",
@@ -20,14 +20,14 @@ pub const NAMES: [&str; 10] = [
 ];
 
 /// How often each of [`NAMES`] was seen; `retransmitted` in all, fast and spurious ones included.
-pub type Counts = [u64; NAMES.len()];
+pub(super) type Counts = [u64; NAMES.len()];
 
 /// Addresses and ports, of who sent first.
-pub type Way = [(String, u64); 2];
+pub(super) type Way = [(String, u64); 2];
 
 /// What there is to say of a capture.
 #[derive(Debug, Default, PartialEq)]
-pub struct Analysis {
+pub(super) struct Analysis {
     pub counts: Counts,
     /// From SYN to ACK, µs, in order of size.
     pub handshakes: Vec<u64>,
@@ -37,7 +37,7 @@ pub struct Analysis {
 
 /// Times in units of 1,024 ns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct RoundTrips {
+pub(super) struct RoundTrips {
     pub count: u64,
     pub min: u64,
     pub max: u64,
@@ -77,7 +77,7 @@ const RST: u64 = 4;
 const ACK: u64 = 16;
 
 /// Asks tshark; of several headers in a frame the innermost counts.
-pub fn analyse(capture: &Path) -> Analysis {
+pub(super) fn analyse(capture: &Path) -> Analysis {
     let output = Command::new("tshark")
         .args(["-n", "-o", "tcp.check_checksum:FALSE", "-o", "ip.defragment:FALSE", "-o", "ipv6.defragment:FALSE"])
         .args(["-T", "fields", "-E", "occurrence=l", "-r"])
@@ -114,7 +114,7 @@ pub fn analyse(capture: &Path) -> Analysis {
 
 impl RoundTrips {
     /// Adds others.
-    pub fn add(&mut self, other: RoundTrips) {
+    pub(super) fn add(&mut self, other: RoundTrips) {
         let (min, max) = (self.min.min(other.min), self.max.max(other.max));
         *self = RoundTrips { count: self.count + other.count, min, max, sum: self.sum + other.sum };
     }

@@ -9,7 +9,7 @@ use serde_json::Value;
 use std::process::Stdio;
 
 /// What the clients on a host did.
-pub struct Clients {
+pub(super) struct Clients {
     pub datagrams: Datagrams,
     pub downloads: Vec<Download>,
     /// Bytes of each answer to a DNS query.
@@ -20,7 +20,7 @@ pub struct Clients {
 
 /// What iperf3 says that it sent over UDP.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Datagrams {
+pub(super) struct Datagrams {
     pub local_port: u64,
     pub count: u64,
     pub bytes: u64,
@@ -28,7 +28,7 @@ pub struct Datagrams {
 
 /// What curl says of one file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Download {
+pub(super) struct Download {
     /// The port of its connection.
     pub local_port: u64,
     /// Bytes of the request, and of headers and content of the answer.
@@ -43,7 +43,7 @@ const RATE: &str = "100M";
 
 impl Clients {
     /// Runs them one after the other; the connections of the last one are open and quiet when this returns.
-    pub fn run(stage: &Stage) -> Self {
+    pub(super) fn run(stage: &Stage) -> Self {
         let datagrams = send_datagrams(stage);
         let downloads = download(stage);
         let answers = (0..QUERIES).map(|number| query(stage, number)).collect();

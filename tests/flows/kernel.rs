@@ -5,7 +5,7 @@ use serde_json::Value;
 use std::collections::HashMap;
 
 /// Counts of one host.
-pub struct Host {
+pub(super) struct Host {
     /// Connections that are open.
     pub sockets: Vec<Socket>,
     /// `/proc/net/snmp` and `/proc/net/netstat`, as `Tcp.InSegs`.
@@ -17,18 +17,18 @@ pub struct Host {
 
 /// A connection, as `ss -ti` shows it (`struct tcp_info`, linux/tcp.h).
 #[derive(Debug)]
-pub struct Socket {
+pub(super) struct Socket {
     pub local_port: u64,
     pub peer_port: u64,
     values: HashMap<String, String>,
 }
 
 /// What `ss` is asked for [`Socket::all`].
-pub const SHOW: [&str; 3] = ["-HtienO", "state", "established"];
+pub(super) const SHOW: [&str; 3] = ["-HtienO", "state", "established"];
 
 impl Host {
     /// Asks the kernel.
-    pub fn look(stage: &Stage, host: &str) -> Self {
+    pub(super) fn look(stage: &Stage, host: &str) -> Self {
         let shown = stage.ask(host, "ss", &SHOW);
         let counters = ["/proc/net/snmp", "/proc/net/netstat"].map(|path| stage.ask(host, "cat", &[path]));
         let shown_link = stage.ask(host, "ip", &["-s", "-j", "link", "show", "eth0"]);
@@ -47,27 +47,27 @@ impl Host {
     }
 
     /// A counter of a protocol.
-    pub fn count(&self, name: &str) -> u64 {
+    pub(super) fn count(&self, name: &str) -> u64 {
         *self.counters.get(name).unwrap_or_else(|| panic!("the kernel does not count {name}"))
     }
 
     /// What a counter has grown by.
-    pub fn since(&self, before: &Host, name: &str) -> u64 {
+    pub(super) fn since(&self, before: &Host, name: &str) -> u64 {
         self.count(name) - before.count(name)
     }
 
     /// Segments sent, those sent again included, which `Tcp.OutSegs` leaves out (RFC 4022).
-    pub fn segments_sent(&self, before: &Host) -> u64 {
+    pub(super) fn segments_sent(&self, before: &Host) -> u64 {
         self.since(before, "Tcp.OutSegs") + self.since(before, "Tcp.RetransSegs")
     }
 
     /// Segments sent again by connections that are closed.
-    pub fn sent_again_by_closed(&self, before: &Host) -> u64 {
+    pub(super) fn sent_again_by_closed(&self, before: &Host) -> u64 {
         self.since(before, "Tcp.RetransSegs") - self.sockets.iter().map(Socket::retransmissions).sum::<u64>()
     }
 
     /// The open connection between these ports.
-    pub fn socket(&self, local_port: u64, peer_port: u64) -> &Socket {
+    pub(super) fn socket(&self, local_port: u64, peer_port: u64) -> &Socket {
         let found = self.sockets.iter().find(|socket| (socket.local_port, socket.peer_port) == (local_port, peer_port));
         found.unwrap_or_else(|| panic!("no connection from {local_port} to {peer_port}: {:?}", self.sockets))
     }
@@ -75,34 +75,34 @@ impl Host {
 
 impl Socket {
     /// A number; 0 where `ss` leaves it out.
-    pub fn number(&self, name: &str) -> u64 {
+    pub(super) fn number(&self, name: &str) -> u64 {
         self.values.get(name).map_or(0, |value| value.parse().unwrap_or_else(|_| panic!("{name}: {value}")))
     }
 
     /// Whether `ss` says this word of it, or a value of this name.
-    pub fn says(&self, name: &str) -> bool {
+    pub(super) fn says(&self, name: &str) -> bool {
         self.values.contains_key(name)
     }
 
     /// The two numbers of `NAME:ONE,OTHER`.
-    pub fn pair(&self, name: &str) -> Option<[u64; 2]> {
+    pub(super) fn pair(&self, name: &str) -> Option<[u64; 2]> {
         let (one, other) = self.values.get(name)?.split_once(',')?;
         Some([one, other].map(|number| number.parse().unwrap_or_else(|_| panic!("{name}: {self:?}"))))
     }
 
     /// A number of milliseconds, in ns.
-    pub fn milliseconds(&self, name: &str) -> Option<u64> {
+    pub(super) fn milliseconds(&self, name: &str) -> Option<u64> {
         let value = self.values.get(name)?;
         Some((value.parse::<f64>().unwrap_or_else(|_| panic!("{name}: {value}")) * 1e6) as u64)
     }
 
     /// The connections that `ss` shows if asked for [`SHOW`].
-    pub fn all(shown: &str) -> Vec<Self> {
+    pub(super) fn all(shown: &str) -> Vec<Self> {
         shown.lines().map(Socket::parse).collect()
     }
 
     /// Segments sent again so far: `retrans:NOW/ALL`.
-    pub fn retransmissions(&self) -> u64 {
+    pub(super) fn retransmissions(&self) -> u64 {
         self.values.get("retrans").map_or(0, |value| value.rsplit('/').next().unwrap().parse().unwrap())
     }
 

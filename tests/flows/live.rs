@@ -66,19 +66,19 @@ fn super_frames_have_the_bytes_of_their_segments() {
 }
 
 /// What both kernels have counted.
-pub struct Hosts {
+pub(super) struct Hosts {
     pub client: Host,
     pub server: Host,
 }
 
 impl Hosts {
-    pub fn look(stage: &Stage) -> Self {
+    pub(super) fn look(stage: &Stage) -> Self {
         Hosts { client: Host::look(stage, "client"), server: Host::look(stage, "server") }
     }
 }
 
 /// The records of the hosts are all between them, and of connections that the client began.
-pub fn of_hosts(metered: &Metered) -> Vec<&Record> {
+pub(super) fn of_hosts(metered: &Metered) -> Vec<&Record> {
     let of_them = |record: &&Record| record.resp.0 == SERVER || record.resp.0 == CLIENT;
     let records: Vec<&Record> = metered.records.iter().filter(of_them).collect();
     for record in &records {
@@ -103,7 +103,7 @@ fn check_interface(metered: &Metered, before: &Hosts, after: &Hosts) {
 }
 
 /// What IP, TCP and UDP of both hosts have counted.
-pub fn check_protocols(metered: &Metered, before: &Hosts, after: &Hosts) {
+pub(super) fn check_protocols(metered: &Metered, before: &Hosts, after: &Hosts) {
     let records = of_hosts(metered);
     let (client, server) = (&after.client, &after.server);
     let of = |protocol: u64| sums(records.iter().copied().filter(|record| record.protocol == protocol));
@@ -124,7 +124,7 @@ pub fn check_protocols(metered: &Metered, before: &Hosts, after: &Hosts) {
 }
 
 /// Open connections, segment by segment and byte by byte.
-pub fn check_sockets(metered: &Metered, after: &Hosts) {
+pub(super) fn check_sockets(metered: &Metered, after: &Hosts) {
     for (record, client, server) in connections(metered, after) {
         let [orig, resp] = record.sides;
         let what = format!("{record:?}\n{client:?}\n{server:?}");
@@ -155,7 +155,7 @@ fn connections<'a>(metered: &'a Metered, after: &'a Hosts) -> Vec<(&'a Record, &
 }
 
 /// What the clients say of themselves.
-pub fn check_clients(metered: &Metered, clients: &Clients, before: &Hosts, after: &Hosts) {
+pub(super) fn check_clients(metered: &Metered, clients: &Clients, before: &Hosts, after: &Hosts) {
     let datagrams = &clients.datagrams;
     let record = metered.only(UDP, datagrams.local_port, IPERF_UDP.into());
     let sides = record.sides.map(|side| [side.packets, side.payload_bytes]);

@@ -5,7 +5,7 @@ use linerate_tests::support::judge;
 use serde_json::Value;
 
 /// Records and the summary of a run that lost nothing of what passed between the hosts.
-pub struct Metered {
+pub(super) struct Metered {
     pub summary: Value,
     /// Frames that the port lost at which the flood arrives.
     pub lost_beside: u64,
@@ -14,7 +14,7 @@ pub struct Metered {
 
 /// One record, as far as it can be compared.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Record {
+pub(super) struct Record {
     pub orig: (String, u64),
     pub resp: (String, u64),
     pub protocol: u64,
@@ -29,20 +29,20 @@ pub struct Record {
 
 /// What went one way.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Side {
+pub(super) struct Side {
     pub packets: u64,
     pub frame_bytes: u64,
     pub packet_bytes: u64,
     pub payload_bytes: u64,
 }
 
-pub const TCP: u64 = 6;
-pub const UDP: u64 = 17;
+pub(super) const TCP: u64 = 6;
+pub(super) const UDP: u64 = 17;
 
 impl Metered {
     /// Reads the records of a run; it and who shared its frames must have proven that nothing else was lost. `None` where a
     /// busy machine lost frames: then there is nothing to compare.
-    pub fn new(summary: Value, shared: Option<Value>, file: &str) -> Option<Self> {
+    pub(super) fn new(summary: Value, shared: Option<Value>, file: &str) -> Option<Self> {
         let mut lost_beside = 0;
         for summary in [Some(&summary), shared.as_ref()].into_iter().flatten() {
             let accounts = summary["accounts"].as_array().expect("accounts");
@@ -64,19 +64,19 @@ impl Metered {
     }
 
     /// A number of the summary.
-    pub fn number(&self, name: &str) -> u64 {
+    pub(super) fn number(&self, name: &str) -> u64 {
         self.summary[name].as_u64().unwrap_or_else(|| panic!("no {name}: {:#}", self.summary))
     }
 
     /// The only record of a port to a port of the server.
-    pub fn only(&self, protocol: u64, from: u64, to: u64) -> &Record {
+    pub(super) fn only(&self, protocol: u64, from: u64, to: u64) -> &Record {
         let found: Vec<&Record> = self.to(protocol, to).filter(|record| record.orig.1 == from).collect();
         assert_eq!(found.len(), 1, "records of protocol {protocol}, {from} to {to}: {found:#?}");
         found[0]
     }
 
     /// Records of a protocol to a port of the server.
-    pub fn to(&self, protocol: u64, port: u64) -> impl Iterator<Item = &Record> {
+    pub(super) fn to(&self, protocol: u64, port: u64) -> impl Iterator<Item = &Record> {
         let is_it =
             move |record: &&Record| (record.protocol, record.resp.1, &*record.resp.0) == (protocol, port, SERVER);
         self.records.iter().filter(is_it)
@@ -116,7 +116,7 @@ impl Side {
 }
 
 /// Sums of each way over records.
-pub fn sums<'a>(records: impl IntoIterator<Item = &'a Record>) -> [Side; 2] {
+pub(super) fn sums<'a>(records: impl IntoIterator<Item = &'a Record>) -> [Side; 2] {
     let mut sums = [Side::default(); 2];
     for record in records {
         for (sum, side) in sums.iter_mut().zip(record.sides) {

@@ -8,7 +8,7 @@ use serde_json::Value;
 const TIMESTAMPS: u64 = 12;
 
 /// What both ends offered is what their sockets use.
-pub fn check_negotiated(record: &Record, client: &Socket, server: &Socket) {
+pub(super) fn check_negotiated(record: &Record, client: &Socket, server: &Socket) {
     let sides = sides(record);
     let what = format!("{:#}\n{client:?}\n{server:?}", record.json);
     // The client always offers both.
@@ -36,7 +36,7 @@ pub fn check_negotiated(record: &Record, client: &Socket, server: &Socket) {
 }
 
 /// Segments and bytes sent again, and all bytes, are those that the socket counts: for a sensor that sees all it sends.
-pub fn check_sent_again(record: &Record, side: usize, socket: &Socket) {
+pub(super) fn check_sent_again(record: &Record, side: usize, socket: &Socket) {
     let (tcp, what) = (sides(record)[side], format!("side {side}: {:#}\n{socket:?}", record.json));
     assert_eq!([number(tcp, "gaps"), number(tcp, "gap_bytes"), number(tcp, "out_of_order")], [0; 3], "{what}");
     assert_eq!(seen_again(record, side), socket.retransmissions(), "segments: {what}");
@@ -46,7 +46,7 @@ pub fn check_sent_again(record: &Record, side: usize, socket: &Socket) {
 
 /// Segments that are not the first ones with their bytes, or late. The last byte sent again alone looks like a keep-alive, of which there
 /// are none here.
-pub fn seen_again(record: &Record, side: usize) -> u64 {
+pub(super) fn seen_again(record: &Record, side: usize) -> u64 {
     let (tcp, again) = (sides(record)[side], &sides(record)[side]["retransmitted"]);
     let classes = ["timeout", "fast", "spurious", "unseen"].map(|name| number(again, name));
     classes.iter().sum::<u64>()
@@ -54,11 +54,11 @@ pub fn seen_again(record: &Record, side: usize) -> u64 {
 }
 
 /// Level `tcp` of the originator and the responder.
-pub fn sides(record: &Record) -> [&Value; 2] {
+pub(super) fn sides(record: &Record) -> [&Value; 2] {
     ["orig", "resp"].map(|name| &record.json[name]["tcp"])
 }
 
 /// A number of them.
-pub fn number(tcp: &Value, name: &str) -> u64 {
+pub(super) fn number(tcp: &Value, name: &str) -> u64 {
     tcp[name].as_u64().unwrap_or_else(|| panic!("no {name}: {tcp}"))
 }

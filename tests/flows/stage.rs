@@ -10,19 +10,19 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-pub const CLIENT: &str = "10.7.0.1";
-pub const SERVER: &str = "10.7.0.2";
+pub(super) const CLIENT: &str = "10.7.0.1";
+pub(super) const SERVER: &str = "10.7.0.2";
 /// What the flood is sent to; nobody has this address.
-pub const TARGET: &str = "10.9.0.1";
+pub(super) const TARGET: &str = "10.9.0.1";
 
 /// Ports of the servers: two of iperf3, which serves one client at a time.
-pub const IPERF_UDP: u16 = 5201;
-pub const IPERF_TCP: u16 = 5202;
-pub const HTTP: u16 = 80;
-pub const DNS: u16 = 53;
+pub(super) const IPERF_UDP: u16 = 5201;
+pub(super) const IPERF_TCP: u16 = 5202;
+pub(super) const HTTP: u16 = 80;
+pub(super) const DNS: u16 = 53;
 
 /// Files of the web server, by length.
-pub const FILES: [usize; 6] = [0, 1, 1460, 4097, 100_000, 3_000_000];
+pub(super) const FILES: [usize; 6] = [0, 1, 1460, 4097, 100_000, 3_000_000];
 
 /// What these tests run.
 const TOOLS: [&str; 8] = ["ip", "tc", "ss", "iperf3", "curl", "dnsmasq", "drill", "python3"];
@@ -33,7 +33,7 @@ const SILENCE: Duration = Duration::from_millis(300);
 
 /// Hosts `client` and `server`, joined by `eth0`; `client:tap` repeats what passes to `sensor:mon`; `flood:eth0` leads to
 /// `sensor:beside`. Removed when this is dropped, servers first.
-pub struct Stage {
+pub(super) struct Stage {
     servers: Vec<Running>,
     pub wire: Wire,
     pub scratch: Scratch,
@@ -41,7 +41,7 @@ pub struct Stage {
 
 /// How a meter gets the frames between the hosts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Way {
+pub(super) enum Way {
     /// From the client's own interface, both directions.
     Packet,
     /// From the sensor's interface.
@@ -52,7 +52,7 @@ pub enum Way {
 
 impl Stage {
     /// `None`, said aloud, where hosts cannot be made or a program is missing.
-    pub fn up(offloads: bool) -> Option<Self> {
+    pub(super) fn up(offloads: bool) -> Option<Self> {
         if !may_make_labs() || !has_tools(&TOOLS) {
             return None;
         }
@@ -69,7 +69,7 @@ impl Stage {
     }
 
     /// A command in a host.
-    pub fn exec(&self, host: &str, program: &str, arguments: &[&str]) -> Command {
+    pub(super) fn exec(&self, host: &str, program: &str, arguments: &[&str]) -> Command {
         let mut command = Command::new("ip");
         command.args(["netns", "exec", &self.wire.namespace(host), program]).args(arguments);
         command.stdin(Stdio::null()).stdout(Stdio::null());
@@ -77,12 +77,12 @@ impl Stage {
     }
 
     /// What a command in a host prints; it fails if it takes longer than any here should.
-    pub fn ask(&self, host: &str, program: &str, arguments: &[&str]) -> String {
+    pub(super) fn ask(&self, host: &str, program: &str, arguments: &[&str]) -> String {
         tool("timeout", &[&["20", "ip", "netns", "exec", &self.wire.namespace(host), program], arguments].concat())
     }
 
     /// Waits until neither host has anything to say any more.
-    pub fn settle(&self) {
+    pub(super) fn settle(&self) {
         let (started, mut since, mut last) = (Instant::now(), Instant::now(), String::new());
         while since.elapsed() < SILENCE {
             assert!(started.elapsed() < Duration::from_secs(15), "the hosts do not fall silent: {last}");
@@ -96,7 +96,7 @@ impl Stage {
     }
 
     /// The port of one of the sensor's interfaces, or of the client's.
-    pub fn port(&self, way: Way) -> String {
+    pub(super) fn port(&self, way: Way) -> String {
         let packet = self.wire.port("client", "eth0", PATIENT);
         match way {
             Way::Packet | Way::Shm => packet,
@@ -105,12 +105,12 @@ impl Stage {
     }
 
     /// The port that the flood arrives at, with room for half a second of it.
-    pub fn beside(&self) -> String {
+    pub(super) fn beside(&self) -> String {
         self.wire.port("sensor", "beside", "&ring=65536").replace("packet:", "xdp:")
     }
 
     /// Frames that have arrived where the flood does.
-    pub fn frames_beside(&self) -> u64 {
+    pub(super) fn frames_beside(&self) -> u64 {
         let shown = self.ask("flood", "ip", &["-s", "-j", "link", "show", "eth0"]);
         let link: Value = serde_json::from_str(&shown).expect("JSON of ip");
         link[0]["stats64"]["tx"]["packets"].as_u64().expect("a count")
@@ -164,7 +164,7 @@ impl Stage {
 }
 
 /// `linerate flows` on the wire between the hosts.
-pub struct Meter {
+pub(super) struct Meter {
     /// Who shares the frames, if somebody does.
     sharer: Option<Running>,
     flows: Running,
@@ -173,7 +173,7 @@ pub struct Meter {
 
 impl Meter {
     /// Returns when frames are taken.
-    pub fn start(stage: &Stage, way: Way, more: &[&str]) -> Self {
+    pub(super) fn start(stage: &Stage, way: Way, more: &[&str]) -> Self {
         static MADE: AtomicU32 = AtomicU32::new(0);
         let number = MADE.fetch_add(1, Ordering::Relaxed);
         let file = stage.scratch.file(&format!("{number}.jsonl"));
@@ -189,7 +189,7 @@ impl Meter {
     }
 
     /// Ends it; what came by now is in the records.
-    pub fn end(self) -> Option<crate::flows::metered::Metered> {
+    pub(super) fn end(self) -> Option<crate::flows::metered::Metered> {
         let shared = self.sharer.map(|sharer| sharer.interrupt().good().json());
         // Who reads a ring ends with it.
         let ended = if shared.is_some() { self.flows.end() } else { self.flows.interrupt() };
@@ -198,10 +198,10 @@ impl Meter {
 }
 
 /// SYNs from made-up addresses to one target, thrown at the sensor's other interface until told to stop.
-pub struct Flood(Running);
+pub(super) struct Flood(Running);
 
 impl Flood {
-    pub fn start(stage: &Stage, rate: &str) -> Self {
+    pub(super) fn start(stage: &Stage, rate: &str) -> Self {
         let to = format!("xdp-live:eth0?netns={}", stage.wire.namespace("flood"));
         let packet = format!("ip(src=random, dst={TARGET})/tcp(sport=random, dport=80, flags=syn)");
         let arguments = ["generate", "--json", "--to", &to, "-k", &packet, "--rate", rate, "--seconds", "60"];
@@ -209,7 +209,7 @@ impl Flood {
     }
 
     /// How many were sent.
-    pub fn end(self) -> u64 {
+    pub(super) fn end(self) -> u64 {
         self.0.signal(Signal::INT);
         let json = self.0.end().good().json();
         assert_eq!((&json["lost"], &json["balanced"]), (&0.into(), &true.into()), "{json}");

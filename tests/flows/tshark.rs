@@ -130,7 +130,7 @@ fn name_of(root: &Path, path: &Path) -> String {
 }
 
 /// The same of our records, if there is one of TCP.
-pub fn metered(path: &Path) -> Option<Analysis> {
+pub(super) fn metered(path: &Path) -> Option<Analysis> {
     let path = path.to_str().expect("a path in UTF-8");
     let ended = run(&["flows", "-r", path, "--level", "tcp", "--max-flows", "16384", "--write", "-"]).good();
     let (mut analysis, mut has_tcp) = (Analysis::default(), false);
@@ -181,7 +181,7 @@ fn add(record: &Value, analysis: &mut Analysis) {
 }
 
 /// Each in words.
-pub fn differences(ours: &Analysis, theirs: &Analysis) -> Vec<String> {
+pub(super) fn differences(ours: &Analysis, theirs: &Analysis) -> Vec<String> {
     let mut found = Vec::new();
     for ((name, ours), theirs) in NAMES.iter().zip(ours.counts).zip(theirs.counts) {
         if ours != theirs {

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::net::{Ipv4Addr, Ipv6Addr};
 
 /// A TCP segment behind Ethernet, tags, IPv4 or IPv6; nothing else is looked at.
-pub struct Segment<'a> {
+pub(super) struct Segment<'a> {
     pub pair: Pair,
     pub sequence: u32,
     pub acknowledgement: u32,
@@ -28,7 +28,7 @@ fn word(bytes: &[u8], at: usize) -> Option<usize> {
 }
 
 /// Nothing of fragments, tunnels and what is broken.
-pub fn segment(record: &Record) -> Option<Segment<'_>> {
+pub(super) fn segment(record: &Record) -> Option<Segment<'_>> {
     let frame = &record.bytes[..];
     let mut at = 12;
     while matches!(word(frame, at)?, 0x8100 | 0x88a8 | 0x9100) {
@@ -96,7 +96,7 @@ impl Side {
 }
 
 /// Streams by who sends to whom, with zeros for what is missing; those without a byte are left out.
-pub fn streams(records: &[Record]) -> BTreeMap<Pair, Vec<Vec<u8>>> {
+pub(super) fn streams(records: &[Record]) -> BTreeMap<Pair, Vec<Vec<u8>>> {
     let mut open: HashMap<Pair, [Side; 2]> = HashMap::new();
     let mut done: BTreeMap<Pair, Vec<Vec<u8>>> = BTreeMap::new();
     for record in records {

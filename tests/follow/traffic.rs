@@ -9,7 +9,14 @@ const SYN: u16 = 2;
 const ACK: u16 = 16;
 
 /// One segment between a client and 10.0.0.2:80.
-pub fn segment(time: u64, port: u16, is_answer: bool, (seq, ack): (u32, u32), flags: u16, data: &[u8]) -> Record {
+pub(super) fn segment(
+    time: u64,
+    port: u16,
+    is_answer: bool,
+    (seq, ack): (u32, u32),
+    flags: u16,
+    data: &[u8],
+) -> Record {
     let (client, server) = ([10, 0, 0, 1].into(), [10, 0, 0, 2].into());
     let (source, destination) = if is_answer { (server, client) } else { (client, server) };
     let (source_port, destination_port) = if is_answer { (80, port) } else { (port, 80) };
@@ -30,7 +37,7 @@ pub fn segment(time: u64, port: u16, is_answer: bool, (seq, ack): (u32, u32), fl
 }
 
 /// A question and an answer, of which bytes 6 to 11 were not captured.
-pub fn conversation(port: u16) -> Vec<Record> {
+pub(super) fn conversation(port: u16) -> Vec<Record> {
     let at = |time: u64| time + u64::from(port) * 10;
     vec![
         segment(at(0), port, false, (99, 0), SYN, b""),

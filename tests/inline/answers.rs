@@ -21,7 +21,7 @@ fn made(of: u32, mark: u8) -> Vec<u8> {
 }
 
 /// Both directions, and what came of the run.
-pub struct Through {
+pub(super) struct Through {
     pub run: Received,
     pub there: Vec<Vec<u8>>,
     pub back: Vec<Vec<u8>>,
@@ -34,7 +34,7 @@ fn through(policy: InlinePolicy, decide: impl FnOnce(Engine) + Send) -> Through 
 }
 
 /// The same with these frames, sent so many at a time.
-pub fn frames_through(
+pub(super) fn frames_through(
     policy: InlinePolicy,
     frames: Vec<Vec<u8>>,
     at_once: usize,
@@ -55,7 +55,7 @@ static NEWS: LazyLock<&Mutex<Vec<String>>> = LazyLock::new(|| {
 });
 
 /// The same with an engine that `attach` attaches, by the name of the ring, and that then decides. It is called so, or as the ring.
-pub fn through_any<D: FnOnce() + Send>(
+pub(super) fn through_any<D: FnOnce() + Send>(
     policy: InlinePolicy,
     (frames, at_once): (Vec<Vec<u8>>, usize),
     called: &str,
@@ -158,7 +158,7 @@ fn decide_by(
     assert_eq!(engine.ended(), Some(End::InOrder));
 }
 
-pub fn patient() -> InlinePolicy {
+pub(super) fn patient() -> InlinePolicy {
     let (hold, budget) = (Duration::from_secs(20), Duration::from_secs(20));
     InlinePolicy { on_death: Fail::Closed, on_overload: Fail::Closed, hold, budget, ..InlinePolicy::default() }
 }

@@ -11,19 +11,19 @@ use serde_json::json;
 
 /// Frames, and what becomes of one by its port.
 const FRAMES: u32 = 2000;
-pub const PASS: u16 = 10;
-pub const BLOCK: u16 = 11;
-pub const REPLACE: u16 = 12;
+pub(super) const PASS: u16 = 10;
+pub(super) const BLOCK: u16 = 11;
+pub(super) const REPLACE: u16 = 12;
 const WHITELIST: u16 = 13;
 const BLACKLIST: u16 = 14;
 const IGNORE: u16 = 15;
-pub const INJECT: u16 = 16;
-pub const INJECT_BACK: u16 = 17;
-pub const HOLD: u16 = 18;
-pub const NO_VERDICT: u16 = 19;
+pub(super) const INJECT: u16 = 16;
+pub(super) const INJECT_BACK: u16 = 17;
+pub(super) const HOLD: u16 = 18;
+pub(super) const NO_VERDICT: u16 = 19;
 
 /// A UDP frame with its number in it, to one of these ports.
-pub fn frame(number: u32) -> Record {
+pub(super) fn frame(number: u32) -> Record {
     let (port, payload) = (PASS + (number % 10) as u16, 18 + (number % 700) as u16);
     let mut bytes = [[2, 0, 0, 0, 0, 0x0b], [2, 0, 0, 0, 0, 0x0a]].concat();
     bytes.extend([8, 0, 0x45, 0]);
@@ -35,7 +35,7 @@ pub fn frame(number: u32) -> Record {
     Record { time: u64::from(number), wire: bytes.len() as u32, bytes }
 }
 
-pub fn port(record: &Record) -> u16 {
+pub(super) fn port(record: &Record) -> u16 {
     u16::from_be_bytes(record.bytes[36..38].try_into().unwrap())
 }
 
@@ -47,7 +47,7 @@ fn ending(record: &Record, last: u8) -> Record {
 }
 
 /// What comes out on the other side of a frame, and back where it came from.
-pub fn expected(record: &Record) -> (Option<Record>, Option<Record>) {
+pub(super) fn expected(record: &Record) -> (Option<Record>, Option<Record>) {
     match port(record) {
         BLOCK | BLACKLIST => (None, None),
         REPLACE => (Some(ending(record, 0x5a)), None),

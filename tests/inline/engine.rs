@@ -17,15 +17,15 @@ const KILLS: u32 = 20;
 const ROOMY: &str = "&ring=32MiB&timeout=1";
 
 /// Host `a`, two ports in host `mid`, host `b`.
-pub struct Scene(pub Wire);
+pub(super) struct Scene(pub Wire);
 
 impl Scene {
-    pub fn up() -> Option<Scene> {
+    pub(super) fn up() -> Option<Scene> {
         let links = ["a:eth0=10.81.0.1/24,mid:p0,offloads=off", "b:eth0=10.81.0.2/24,mid:p1,offloads=off"];
         may_make_labs().then(|| Scene(Wire::of(&links)))
     }
 
-    pub fn inline(&self, ring: &str, options: &[&str]) -> Running {
+    pub(super) fn inline(&self, ring: &str, options: &[&str]) -> Running {
         let (one, other) = (self.0.port("mid", "p0", ROOMY), self.0.port("mid", "p1", ROOMY));
         start(&[&["inline", &one, &other, "--share", ring, "--json"], options].concat())
     }
@@ -37,7 +37,7 @@ impl Scene {
     }
 }
 
-pub fn ring_name() -> String {
+pub(super) fn ring_name() -> String {
     static MADE: AtomicU32 = AtomicU32::new(0);
     format!("inline-{}-{}", std::process::id(), MADE.fetch_add(1, Ordering::Relaxed))
 }
@@ -51,7 +51,7 @@ fn attached(engine: &Running) {
     engine.wait_until_open();
 }
 
-pub fn number(json: &Value, name: &str) -> u64 {
+pub(super) fn number(json: &Value, name: &str) -> u64 {
     json[name].as_u64().unwrap_or_else(|| panic!("no {name} in {json:#}"))
 }
 

@@ -15,13 +15,13 @@ use std::time::{Duration, Instant};
 const FRAMES: u32 = 500;
 
 /// Memory that what is sent into can be received from.
-pub fn port(queues: &str) -> (TxPort, RxPort) {
+pub(super) fn port(queues: &str) -> (TxPort, RxPort) {
     let spec = Spec::parse(&format!("mem:{}{queues}", ring_name())).unwrap();
     (REGISTRY.open_tx(&spec, &TxOptions::default()).unwrap(), open_rx(&spec, &RxOptions::default()).unwrap())
 }
 
 /// Joins two ports by the ring of this name; without an engine all passes.
-pub fn join(to: [TxPort; 2], ring: &str) -> Inline {
+pub(super) fn join(to: [TxPort; 2], ring: &str) -> Inline {
     let name = ring.to_owned();
     let ring = linerate_share::Options { slots: 16, slot_bytes: 512 << 10, huge: false, ..Default::default() };
     let access = Access { engine: Some(String::new()), ..Access::default() };

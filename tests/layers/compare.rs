@@ -8,7 +8,7 @@ use linerate::wire::{Layer, Layers, Stop};
 const SHORT: [&str; 2] = ["_ws.short", "_ws.malformed"];
 
 /// What both say at the first place where they differ.
-pub fn compare(layers: &Layers, theirs: &[Found]) -> Option<(String, String)> {
+pub(crate) fn compare(layers: &Layers, theirs: &[Found]) -> Option<(String, String)> {
     let mut found = theirs.iter().peekable();
     for ours in layers.as_slice() {
         match found.next() {
@@ -27,7 +27,7 @@ pub fn compare(layers: &Layers, theirs: &[Found]) -> Option<(String, String)> {
 }
 
 /// Both lists of layers, with offsets and lengths.
-pub fn describe(layers: &Layers, theirs: &[Found]) -> String {
+pub(crate) fn describe(layers: &Layers, theirs: &[Found]) -> String {
     let ours =
         layers.as_slice().iter().map(|layer| format!("{}@{}+{}", layer.protocol.name(), layer.offset, layer.length));
     let theirs = theirs.iter().map(|found| format!("{}@{}+{}", found.name, found.offset, found.size));

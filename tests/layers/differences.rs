@@ -1,7 +1,7 @@
 //! Where tshark and we differ, and why. Each row must be met by some frame of the corpus.
 
 /// One kind of difference.
-pub struct Row {
+pub(super) struct Row {
     /// How the paths of the captures in the corpus begin.
     pub captures: &'static str,
     /// What we say at the first place where we differ: a layer, or why there is none.
@@ -13,7 +13,7 @@ pub struct Row {
 }
 
 /// All of them, by capture.
-pub const ROWS: &[Row] = &[
+pub(super) const ROWS: &[Row] = &[
     Row {
         captures: "",
         ours: "understood to the payload",

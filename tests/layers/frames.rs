@@ -11,7 +11,7 @@ use std::path::Path;
 const MOST_FRAMES: usize = 20_000;
 
 /// One frame of the corpus.
-pub struct Frame {
+pub(crate) struct Frame {
     /// The capture it is from, by its path in the corpus.
     pub capture: String,
     /// Its number in there, from 1.
@@ -23,7 +23,7 @@ pub struct Frame {
 }
 
 /// Frames of one link type.
-pub struct Batch {
+pub(crate) struct Batch {
     /// The number of the link type.
     pub linktype: u16,
     /// What that is to us.
@@ -33,7 +33,7 @@ pub struct Batch {
 }
 
 /// Every frame of the corpus whose link type is known.
-pub fn batches(corpus: &Path) -> Vec<Batch> {
+pub(crate) fn batches(corpus: &Path) -> Vec<Batch> {
     let mut batches: Vec<Batch> = Vec::new();
     let mut open: BTreeMap<u16, usize> = BTreeMap::new();
     for path in files(corpus) {

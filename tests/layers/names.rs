@@ -2,7 +2,7 @@
 
 /// What the item of a protocol in tshark's tree covers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Covers {
+pub(crate) enum Covers {
     /// The header, as our layers do.
     Header,
     /// The whole message, so that only its start can be compared.
@@ -12,7 +12,7 @@ pub enum Covers {
 use Covers::{Header, Message};
 
 /// tshark's name, our name, and what the item covers.
-pub const NAMES: &[(&str, &str, Covers)] = &[
+pub(crate) const NAMES: &[(&str, &str, Covers)] = &[
     ("eth", "ethernet", Header),
     ("llc", "llc", Header),
     ("vlan", "vlan", Header),
@@ -57,10 +57,10 @@ pub const NAMES: &[(&str, &str, Covers)] = &[
 ];
 
 /// Protocols of which tshark shows an item for each part of what is one header to us.
-pub const PARTS: &[&str] = &["mpls", "sctp"];
+pub(crate) const PARTS: &[&str] = &["mpls", "sctp"];
 
 /// Parts of tshark that the above need, or that choose between them; they have no header of their own.
-pub const HELPERS: &[&str] = &[
+pub(crate) const HELPERS: &[&str] = &[
     "frame",
     "eth_maybefcs",
     "eth_withoutfcs",

@@ -11,7 +11,7 @@ use std::process::{Command, Stdio};
 
 /// A protocol that tshark found.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Found {
+pub(crate) struct Found {
     /// Its name in tshark's words.
     pub name: String,
     /// Where it starts, in bytes from the start of the frame.
@@ -36,19 +36,19 @@ const PREFERENCES: [&str; 11] = [
 ];
 
 /// The arguments for what [`parse`] reads.
-pub const LAYERS: [&str; 4] = ["-T", "pdml", "-j", "none"];
+pub(crate) const LAYERS: [&str; 4] = ["-T", "pdml", "-j", "none"];
 
 /// Longer frames tshark does not read.
-pub const MOST_BYTES: usize = 262_144;
+pub(crate) const MOST_BYTES: usize = 262_144;
 
 /// tshark with its configuration.
-pub struct Tshark {
+pub(crate) struct Tshark {
     folder: Scratch,
 }
 
 impl Tshark {
     /// Disables what we do not know.
-    pub fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let folder = Scratch::new();
         let known: BTreeSet<&str> = NAMES.iter().map(|(name, ..)| *name).chain(HELPERS.iter().copied()).collect();
         let all = tool("tshark", &["-G", "protocols"]);
@@ -60,7 +60,7 @@ impl Tshark {
     }
 
     /// What it prints of a capture file, which is written under this name.
-    pub fn run(&self, name: &str, capture: &[u8], arguments: &[&str]) -> String {
+    pub(crate) fn run(&self, name: &str, capture: &[u8], arguments: &[&str]) -> String {
         let path = self.folder.file(name);
         std::fs::write(&path, capture).expect("a file can be written");
         let output = Command::new("tshark")
@@ -78,7 +78,7 @@ impl Tshark {
 }
 
 /// Frames (wire length and bytes) as a capture file.
-pub fn pcap<'a>(linktype: u16, frames: impl Iterator<Item = (u32, &'a [u8])>) -> Vec<u8> {
+pub(crate) fn pcap<'a>(linktype: u16, frames: impl Iterator<Item = (u32, &'a [u8])>) -> Vec<u8> {
     let mut file = Vec::new();
     for word in [0xa1b2_c3d4, 4 << 16 | 2, 0, 0, MOST_BYTES as u32, linktype.into()] {
         file.extend(u32::to_le_bytes(word));
@@ -93,7 +93,7 @@ pub fn pcap<'a>(linktype: u16, frames: impl Iterator<Item = (u32, &'a [u8])>) ->
 }
 
 /// Reads PDML as tshark writes it: a line a protocol.
-pub fn parse(pdml: &str) -> Vec<Vec<Found>> {
+pub(crate) fn parse(pdml: &str) -> Vec<Vec<Found>> {
     let mut frames = Vec::new();
     for line in pdml.lines().map(str::trim_start) {
         if line == "<packet>" {

@@ -18,70 +18,70 @@ use std::time::{Duration, Instant};
 /// UDP over IPv4: where the headers and the payload begin.
 const IP: usize = 14;
 const UDP: usize = 34;
-pub const PAYLOAD: usize = 42;
+pub(super) const PAYLOAD: usize = 42;
 
 /// Hosts `a` and `b`, joined by `eth0`.
-pub struct Stage {
+pub(super) struct Stage {
     pub lab: TemporaryLab,
 }
 
 impl Stage {
     /// `None`, said aloud, where labs cannot be made. The receiving end takes XDP frames as packets.
-    pub fn up() -> Option<Self> {
+    pub(super) fn up() -> Option<Self> {
         let stage = Self::plain("a:eth0,b:eth0")?;
         stage.take_packets(true);
         Some(stage)
     }
 
     /// As the lab makes it.
-    pub fn plain(link: &str) -> Option<Self> {
+    pub(super) fn plain(link: &str) -> Option<Self> {
         let plan = Plan::from_links("live", vec![link.parse().unwrap()]).unwrap();
         may_make_labs().then(|| Stage { lab: TemporaryLab::up(&plan).unwrap() })
     }
 
     /// Has `b` take XDP frames as packets, or no longer.
-    pub fn take_packets(&self, take: bool) {
+    pub(super) fn take_packets(&self, take: bool) {
         let gro = if take { "on" } else { "off" };
         let run = self.lab.exec("b", "ethtool").unwrap().args(["-K", "eth0", "gro", gro]).status();
         assert!(run.unwrap().success());
     }
 
-    pub fn namespace(&self, host: &str) -> &str {
+    pub(super) fn namespace(&self, host: &str) -> &str {
         self.lab.host(host).unwrap()
     }
 
-    pub fn ip(&self, host: &str, arguments: &[&str]) {
+    pub(super) fn ip(&self, host: &str, arguments: &[&str]) {
         tool("ip", &[&["-n", self.namespace(host)], arguments].concat());
     }
 
     /// Counts what arrives at `b`.
-    pub fn counting(&self, then: Then) -> Counting {
+    pub(super) fn counting(&self, then: Then) -> Counting {
         Counting::attach(Some(self.namespace("b")), "eth0", then).unwrap()
     }
 
-    pub fn sender(&self) -> TxPort {
+    pub(super) fn sender(&self) -> TxPort {
         let spec = format!("xdp-live:eth0?netns={}", self.namespace("a"));
         open_tx(&Spec::parse(&spec).unwrap(), &TxOptions::default()).unwrap_or_else(|error| panic!("{error}"))
     }
 
     /// Sends streams to their end, or as long as it may.
-    pub fn send(&self, set: &StreamSet, duration: Option<Duration>) -> StreamsReport {
+    pub(super) fn send(&self, set: &StreamSet, duration: Option<Duration>) -> StreamsReport {
         self.transmit(set, duration, Stop::new())
     }
 
-    pub fn transmit(&self, set: &StreamSet, duration: Option<Duration>, stop: Stop) -> StreamsReport {
+    pub(super) fn transmit(&self, set: &StreamSet, duration: Option<Duration>, stop: Stop) -> StreamsReport {
         let streams = Streams::new(set, self.sender()).unwrap();
         assert!(streams.is_live(), "the port makes frames itself: {:?}", streams.note());
         streams.run(&Run { duration, stop, ..Run::default() })
     }
 
     /// Sends streams while `b` captures, and returns what `b` captured: bytes and arrival times.
-    pub fn send_and_capture(&self, set: &StreamSet) -> Vec<(Vec<u8>, u64)> {
+    pub(super) fn send_and_capture(&self, set: &StreamSet) -> Vec<(Vec<u8>, u64)> {
         self.send_and_capture_by("packet", "&lanes=1&ring=64MiB&block=256KiB", set)
     }
 
     /// The same with a receiver.
-    pub fn send_and_capture_by(&self, scheme: &str, options: &str, set: &StreamSet) -> Vec<(Vec<u8>, u64)> {
+    pub(super) fn send_and_capture_by(&self, scheme: &str, options: &str, set: &StreamSet) -> Vec<(Vec<u8>, u64)> {
         let spec = format!("{scheme}:eth0?netns={}{options}", self.namespace("b"));
         let mut port = open_rx(&Spec::parse(&spec).unwrap(), &RxOptions::default()).unwrap();
         let queue = &mut port.queues[0];
@@ -117,7 +117,7 @@ impl Stage {
 }
 
 /// So many frames were made, and the driver took each.
-pub fn assert_exact(ledger: &Ledger, frames: u64) {
+pub(super) fn assert_exact(ledger: &Ledger, frames: u64) {
     assert_eq!(ledger.imbalances(), []);
     assert_eq!(ledger.lost(), 0, "{:?}", ledger.losses());
     assert_eq!((ledger.total(Count::SendReceived), ledger.total(Count::Sent)), (frames, frames));
@@ -125,7 +125,7 @@ pub fn assert_exact(ledger: &Ledger, frames: u64) {
 
 /// A UDP frame of `length` bytes over IPv4 whose addresses and ports change, with a trailer where it has room for
 /// one, and right checksums.
-pub fn variant(length: usize) -> Variant {
+pub(super) fn variant(length: usize) -> Variant {
     let mut frame: Vec<u8> = (0..length).map(|at| at as u8).collect();
     frame[..IP].copy_from_slice(&[2, 0x4c, 0x52, 0, 0, 1, 2, 0, 0, 0, 0, 9, 8, 0]);
     let total = (length - IP) as u16;
@@ -157,7 +157,7 @@ pub fn variant(length: usize) -> Variant {
 }
 
 /// A stream of such frames, one length after the other.
-pub fn stream(lengths: &[usize], count: u64) -> Stream {
+pub(super) fn stream(lengths: &[usize], count: u64) -> Stream {
     let pick = |count, pick| Selector { count, pick };
     let in_turn = |count| pick(count, Pick::InTurn { every: 1 });
     Stream {
@@ -177,17 +177,17 @@ pub fn stream(lengths: &[usize], count: u64) -> Stream {
 }
 
 /// A set of that stream alone.
-pub fn set(lengths: &[usize], count: u64) -> StreamSet {
+pub(super) fn set(lengths: &[usize], count: u64) -> StreamSet {
     alone(stream(lengths, count))
 }
 
 /// A set of one stream.
-pub fn alone(stream: Stream) -> StreamSet {
+pub(super) fn alone(stream: Stream) -> StreamSet {
     StreamSet { streams: vec![stream], order: Order::Sequential, rate: None, key: Key::default() }
 }
 
 /// Number and time in a frame's trailer, of a frame that arrived so soon after it that the time is clear.
-pub fn marks(frame: &[u8], arrived: u64) -> (u64, u64) {
+pub(super) fn marks(frame: &[u8], arrived: u64) -> (u64, u64) {
     let word = |back: usize| u64::from_be_bytes(*frame[frame.len() - back..].first_chunk().unwrap());
     let behind = arrived.wrapping_sub(word(8) >> 24) & ((1 << trailer::TIME_BITS) - 1);
     (word(16) & ((1 << trailer::SEQUENCE_BITS) - 1), arrived - behind)

@@ -20,32 +20,32 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 /// Descriptors of the peer's rings, as a power of two; bytes of its buffers.
-pub const LOG2: u8 = 3;
-pub const SLOTS: u16 = 1 << LOG2;
-pub const BUFFER: u32 = 256;
+pub(super) const LOG2: u8 = 3;
+pub(super) const SLOTS: u16 = 1 << LOG2;
+pub(super) const BUFFER: u32 = 256;
 /// Where its rings and their buffers lie: to the server, to the client.
-pub const RINGS: [u32; 2] = [0, 128 + 16 * SLOTS as u32];
-pub const BUFFERS: [u32; 2] = [4096, 4096 + SLOTS as u32 * BUFFER];
+pub(super) const RINGS: [u32; 2] = [0, 128 + 16 * SLOTS as u32];
+pub(super) const BUFFERS: [u32; 2] = [4096, 4096 + SLOTS as u32 * BUFFER];
 /// Bytes of its region.
-pub const REGION: u64 = 16384;
+pub(super) const REGION: u64 = 16384;
 /// In the flags of a descriptor.
-pub const NEXT: u16 = 1;
+pub(super) const NEXT: u16 = 1;
 
 /// A name that no other test has.
-pub fn name() -> String {
+pub(super) fn name() -> String {
     static USED: AtomicU32 = AtomicU32::new(0);
     format!("linerate-memif-{}-{}", std::process::id(), USED.fetch_add(1, Ordering::Relaxed))
 }
 
 /// The port that is tested, both directions of it.
-pub struct Port {
+pub(super) struct Port {
     pub rx: RxPort,
     pub tx: TxPort,
     time: Nanos,
 }
 
 impl Port {
-    pub fn open(text: &str) -> Port {
+    pub(super) fn open(text: &str) -> Port {
         let spec = Spec::parse(text).unwrap();
         let rx = open_rx(&spec, &RxOptions::default()).unwrap_or_else(|error| panic!("{error}"));
         let tx = open_tx(&spec, &TxOptions::default()).unwrap_or_else(|error| panic!("{error}"));
@@ -53,7 +53,7 @@ impl Port {
     }
 
     /// A millisecond later: the frames that came, or the error.
-    pub fn step(&mut self) -> Result<Vec<Vec<u8>>, PortError> {
+    pub(super) fn step(&mut self) -> Result<Vec<Vec<u8>>, PortError> {
         self.time = self.time.after(Duration::from_millis(1));
         let mut frames: Vec<Vec<u8>> = Vec::new();
         for queue in &mut self.rx.queues {
@@ -67,18 +67,18 @@ impl Port {
     }
 
     /// Looks after the connection alone, without a look into its rings.
-    pub fn look_after(&mut self) {
+    pub(super) fn look_after(&mut self) {
         self.time = self.time.after(Duration::from_millis(1));
         self.tx.queues[0].flush(self.time).unwrap();
     }
 
     /// Some milliseconds, in which errors do not matter.
-    pub fn settle(&mut self) {
+    pub(super) fn settle(&mut self) {
         (0..4).for_each(|_| drop(self.step()));
     }
 
     /// What it has counted.
-    pub fn ledger(&self) -> Ledger {
+    pub(super) fn ledger(&self) -> Ledger {
         let mut ledger = Ledger::new();
         self.rx.queues.iter().for_each(|queue| queue.counters(&mut ledger));
         self.tx.queues[0].counters(&mut ledger);
@@ -86,24 +86,24 @@ impl Port {
         ledger
     }
 
-    pub fn count(&self, count: Count) -> u64 {
+    pub(super) fn count(&self, count: Count) -> u64 {
         self.ledger().total(count)
     }
 }
 
 /// A socket.
-pub struct Socket(OwnedFd);
+pub(super) struct Socket(OwnedFd);
 
 impl Socket {
     /// Connects to whoever listens under this abstract name.
-    pub fn connect(name: &str) -> Socket {
+    pub(super) fn connect(name: &str) -> Socket {
         let socket = seqpacket();
         connect(&socket, &SocketAddrUnix::new_abstract_name(name.as_bytes()).unwrap()).unwrap();
         Socket(socket)
     }
 
     /// Listens there.
-    pub fn listen(name: &str) -> Socket {
+    pub(super) fn listen(name: &str) -> Socket {
         let socket = seqpacket();
         bind(&socket, &SocketAddrUnix::new_abstract_name(name.as_bytes()).unwrap()).unwrap();
         listen(&socket, 4).unwrap();
@@ -111,12 +111,12 @@ impl Socket {
     }
 
     /// The next one that connects, if one has.
-    pub fn accept(&self) -> Option<Socket> {
+    pub(super) fn accept(&self) -> Option<Socket> {
         accept_with(&self.0, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK).ok().map(Socket)
     }
 
     /// Sends bytes, and descriptors.
-    pub fn say(&self, bytes: &[u8], fds: &[BorrowedFd<'_>]) {
+    pub(super) fn say(&self, bytes: &[u8], fds: &[BorrowedFd<'_>]) {
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(4))];
         let mut rights = SendAncillaryBuffer::new(&mut space);
         if !fds.is_empty() {
@@ -126,7 +126,7 @@ impl Socket {
     }
 
     /// What has come: `None` if nothing, no bytes where the other end has closed.
-    pub fn hear(&self) -> Option<(Vec<u8>, Vec<OwnedFd>)> {
+    pub(super) fn hear(&self) -> Option<(Vec<u8>, Vec<OwnedFd>)> {
         let mut bytes = [0; 256];
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(4))];
         let mut rights = RecvAncillaryBuffer::new(&mut space);
@@ -144,12 +144,12 @@ impl Socket {
     }
 
     /// The kind of the next message, having taken it.
-    pub fn kind(&self) -> Option<u16> {
+    pub(super) fn kind(&self) -> Option<u16> {
         self.hear().map(|(bytes, _)| if bytes.is_empty() { 0 } else { u16::from_ne_bytes([bytes[0], bytes[1]]) })
     }
 
     /// What the other end says as it goes; it has closed then.
-    pub fn farewell(&self) -> String {
+    pub(super) fn farewell(&self) -> String {
         let mut said = String::new();
         while let Some((bytes, _)) = self.hear() {
             if bytes.is_empty() {
@@ -168,51 +168,51 @@ fn seqpacket() -> OwnedFd {
 }
 
 /// A message of this kind, with numbers at their places.
-pub fn message(kind: u16, parts: &[(usize, &[u8])]) -> Vec<u8> {
+pub(super) fn message(kind: u16, parts: &[(usize, &[u8])]) -> Vec<u8> {
     let mut bytes = vec![0; 128];
     bytes[..2].copy_from_slice(&kind.to_ne_bytes());
     parts.iter().for_each(|(at, part)| bytes[*at..at + part.len()].copy_from_slice(part));
     bytes
 }
 
-pub fn ack() -> Vec<u8> {
+pub(super) fn ack() -> Vec<u8> {
     message(1, &[])
 }
 
 /// A server's, which takes two rings of each direction.
-pub fn hello() -> Vec<u8> {
+pub(super) fn hello() -> Vec<u8> {
     let halves: Vec<u8> = [0x200u16, 0x200, 255, 1, 1].iter().flat_map(|half| half.to_ne_bytes()).collect();
     message(2, &[(34, &halves), (44, &[14])])
 }
 
-pub fn init(version: u16, id: u32, mode: u8, secret: &[u8]) -> Vec<u8> {
+pub(super) fn init(version: u16, id: u32, mode: u8, secret: &[u8]) -> Vec<u8> {
     message(3, &[(2, &version.to_ne_bytes()), (4, &id.to_ne_bytes()), (8, &[mode]), (9, secret), (33, b"fake")])
 }
 
-pub fn add_region(index: u16, bytes: u64) -> Vec<u8> {
+pub(super) fn add_region(index: u16, bytes: u64) -> Vec<u8> {
     message(4, &[(2, &index.to_ne_bytes()), (4, &bytes.to_ne_bytes())])
 }
 
-pub fn add_ring(to_server: bool, index: u16, region: u16, offset: u32, log2: u8) -> Vec<u8> {
+pub(super) fn add_ring(to_server: bool, index: u16, region: u16, offset: u32, log2: u8) -> Vec<u8> {
     let flags = u16::from(to_server).to_ne_bytes();
     let (index, region, offset) = (index.to_ne_bytes(), region.to_ne_bytes(), offset.to_ne_bytes());
     message(5, &[(2, &flags), (4, &index), (6, &region), (8, &offset), (12, &[log2])])
 }
 
-pub fn connect_message() -> Vec<u8> {
+pub(super) fn connect_message() -> Vec<u8> {
     message(6, &[])
 }
 
-pub fn connected() -> Vec<u8> {
+pub(super) fn connected() -> Vec<u8> {
     message(7, &[(2, b"fake")])
 }
 
 /// Memory of a file.
-pub struct Memory(pub OwnedFd);
+pub(super) struct Memory(pub OwnedFd);
 
 impl Memory {
     /// A region with a ring each way; its descriptors say how long its buffers are.
-    pub fn new(sealed: bool) -> Memory {
+    pub(super) fn new(sealed: bool) -> Memory {
         let memory = Memory(memfd_create("memif of a test", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING).unwrap());
         ftruncate(&memory.0, REGION).unwrap();
         if sealed {
@@ -225,48 +225,48 @@ impl Memory {
         memory
     }
 
-    pub fn put(&self, at: u32, bytes: &[u8]) {
+    pub(super) fn put(&self, at: u32, bytes: &[u8]) {
         assert_eq!(pwrite(&self.0, bytes, at.into()).unwrap(), bytes.len());
     }
 
-    pub fn get<const N: usize>(&self, at: u32) -> [u8; N] {
+    pub(super) fn get<const N: usize>(&self, at: u32) -> [u8; N] {
         let mut bytes = [0; N];
         assert_eq!(pread(&self.0, &mut bytes, at.into()).unwrap(), N);
         bytes
     }
 
-    pub fn half(&self, at: u32) -> u16 {
+    pub(super) fn half(&self, at: u32) -> u16 {
         u16::from_ne_bytes(self.get(at))
     }
 
-    pub fn head(&self, ring: u32, head: u16) {
+    pub(super) fn head(&self, ring: u32, head: u16) {
         self.put(ring + 6, &head.to_ne_bytes());
     }
 
-    pub fn tail(&self, ring: u32, tail: u16) {
+    pub(super) fn tail(&self, ring: u32, tail: u16) {
         self.put(ring + 64, &tail.to_ne_bytes());
     }
 
     /// Writes a descriptor: flags, region, length, offset.
-    pub fn desc(&self, ring: u32, slot: u16, (flags, region, length, offset): (u16, u16, u32, u32)) {
+    pub(super) fn desc(&self, ring: u32, slot: u16, (flags, region, length, offset): (u16, u16, u32, u32)) {
         let at = ring + 128 + 16 * u32::from(slot % SLOTS);
         let bytes = [&flags.to_ne_bytes()[..], &region.to_ne_bytes(), &length.to_ne_bytes(), &offset.to_ne_bytes()];
         self.put(at, &bytes.concat());
     }
 
     /// The length and the flags of a descriptor.
-    pub fn length(&self, ring: u32, slot: u16) -> (u32, u16) {
+    pub(super) fn length(&self, ring: u32, slot: u16) -> (u32, u16) {
         let at = ring + 128 + 16 * u32::from(slot % SLOTS);
         (u32::from_ne_bytes(self.get(at + 4)), self.half(at))
     }
 
     /// Puts bytes into the buffer of a slot that goes to the server.
-    pub fn fill(&self, slot: u16, bytes: &[u8]) {
+    pub(super) fn fill(&self, slot: u16, bytes: &[u8]) {
         self.put(BUFFERS[0] + u32::from(slot % SLOTS) * BUFFER, bytes);
     }
 
     /// Writes a frame to the server, over as many buffers as it needs, and returns the next slot; the head stays.
-    pub fn frame(&self, mut slot: u16, bytes: &[u8]) -> u16 {
+    pub(super) fn frame(&self, mut slot: u16, bytes: &[u8]) -> u16 {
         let chunks: Vec<&[u8]> = bytes.chunks(BUFFER as usize).collect();
         for (index, chunk) in chunks.iter().enumerate() {
             self.fill(slot, chunk);
@@ -280,7 +280,7 @@ impl Memory {
 }
 
 /// A client that has connected to a port.
-pub struct Client {
+pub(super) struct Client {
     pub socket: Socket,
     pub memory: Memory,
     pub bells: [OwnedFd; 2],
@@ -288,7 +288,7 @@ pub struct Client {
 
 impl Client {
     /// What it says in turn.
-    pub fn steps(&self) -> Vec<(Vec<u8>, Vec<BorrowedFd<'_>>)> {
+    pub(super) fn steps(&self) -> Vec<(Vec<u8>, Vec<BorrowedFd<'_>>)> {
         vec![
             (init(0x200, 0, 0, b""), vec![]),
             (add_region(0, REGION), vec![self.memory.0.as_fd()]),
@@ -298,18 +298,18 @@ impl Client {
         ]
     }
 
-    pub fn new(name: &str, memory: Memory) -> Client {
+    pub(super) fn new(name: &str, memory: Memory) -> Client {
         let bell = || eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).unwrap();
         Client { socket: Socket::connect(name), memory, bells: [bell(), bell()] }
     }
 
     /// Connected, and all its buffers posted.
-    pub fn connected(name: &str, port: &mut Port) -> Client {
+    pub(super) fn connected(name: &str, port: &mut Port) -> Client {
         Client::connected_by(name, port, Port::settle)
     }
 
     /// The same for this interface, whatever takes what was said.
-    pub fn connected_to(name: &str, id: u32, mut takes: impl FnMut()) -> Client {
+    pub(super) fn connected_to(name: &str, id: u32, mut takes: impl FnMut()) -> Client {
         let client = Client::new(name, Memory::new(true));
         takes();
         assert_eq!(client.socket.kind(), Some(2), "no hello");
@@ -324,7 +324,7 @@ impl Client {
     }
 
     /// The same with a port that does this to take what was said.
-    pub fn connected_by(name: &str, port: &mut Port, takes: fn(&mut Port)) -> Client {
+    pub(super) fn connected_by(name: &str, port: &mut Port, takes: fn(&mut Port)) -> Client {
         let client = Client::new(name, Memory::new(true));
         takes(port);
         assert_eq!(client.socket.kind(), Some(2), "no hello");
@@ -340,6 +340,6 @@ impl Client {
 }
 
 /// A frame of so many bytes that begins with this one.
-pub fn frame(first: u8, length: usize) -> Vec<u8> {
+pub(super) fn frame(first: u8, length: usize) -> Vec<u8> {
     (0..length).map(|at| first.wrapping_add((at / 7) as u8)).collect()
 }

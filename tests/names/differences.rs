@@ -1,7 +1,7 @@
 //! Where we differ from tshark 4.0, and why.
 
 /// A capture, or several, in which one of both says more than the other.
-pub struct Row {
+pub(super) struct Row {
     files: &'static [&'static str],
     /// Who says more of it, and of what.
     who: &'static str,
@@ -12,14 +12,14 @@ pub struct Row {
 
 impl Row {
     /// Each of its captures.
-    pub fn all(&self) -> impl Iterator<Item = (String, &'static str, &'static str)> {
+    pub(super) fn all(&self) -> impl Iterator<Item = (String, &'static str, &'static str)> {
         let each = |file: &'static &str| self.fields.iter().map(|field| ((*file).to_owned(), self.who, *field));
         self.files.iter().flat_map(each)
     }
 }
 
 /// All there are.
-pub const DIFFERENCES: &[Row] = &[
+pub(super) const DIFFERENCES: &[Row] = &[
     Row {
         files: &["http_400.pcap", "http_invalid_method.pcap"],
         who: "linerate",

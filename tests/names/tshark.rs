@@ -6,7 +6,7 @@ use std::path::Path;
 use std::process::Command;
 
 /// Folders of the corpus, and captures in them that have names.
-pub const CAPTURES: &[(&str, &[&str])] = &[
+pub(super) const CAPTURES: &[(&str, &[&str])] = &[
     (
         "flowtest/pcap",
         &[
@@ -142,7 +142,7 @@ const FIELDS: [&str; 18] = [
 ];
 
 /// The first value of each conversation, of SSH one of each side.
-pub fn told(capture: &Path) -> BTreeSet<Told> {
+pub(super) fn told(capture: &Path) -> BTreeSet<Told> {
     let filter = "tls.handshake.type || dns || http || ssh.protocol";
     let mut words = vec!["-n", "-r", capture.to_str().unwrap(), "-Y", filter, "-T", "fields", "-E", "occurrence=a"];
     words.extend(FIELDS.iter().flat_map(|field| ["-e", field]));

@@ -12,11 +12,11 @@ use std::fs::File;
 use std::path::Path;
 
 /// Hosts of few networks.
-pub const HOSTS: [&str; 8] =
+pub(super) const HOSTS: [&str; 8] =
     ["10.0.0.1", "10.0.0.2", "10.0.1.1", "10.9.0.1", "192.0.2.1", "2001:db8::1", "2001:db8:0:1::2", "2001:db9::1"];
 
 /// Flows of few hosts, ports and protocols, with numbers of all sizes.
-pub fn flows() -> impl Strategy<Value = Vec<Flow>> {
+pub(super) fn flows() -> impl Strategy<Value = Vec<Flow>> {
     let narrowed = (any_flow(), 0..8usize, 0..8usize, [0..6u16, 0..6u16], 0..5usize, any::<[u16; 4]>(), any::<u8>());
     vec(narrowed, 0..60).prop_map(|all| {
         all.into_iter()
@@ -49,13 +49,13 @@ pub fn flows() -> impl Strategy<Value = Vec<Flow>> {
 }
 
 /// A file of them in row groups of so many, and what is asked of it.
-pub fn store(scratch: &Scratch, flows: &[Flow], group: usize) -> Store {
+pub(super) fn store(scratch: &Scratch, flows: &[Flow], group: usize) -> Store {
     let path = scratch.file("flows.parquet");
     write(Path::new(&path), flows, group);
     Store::new(stored(Path::new(&path)).unwrap(), 0, u64::MAX)
 }
 
-pub fn write(path: &Path, flows: &[Flow], group: usize) {
+pub(super) fn write(path: &Path, flows: &[Flow], group: usize) {
     let mut writer = Writer::new(File::create(path).unwrap()).unwrap();
     let flows: Vec<&Flow> = flows.iter().collect();
     flows.chunks(group).for_each(|group| writer.write(group).unwrap());

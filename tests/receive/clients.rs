@@ -129,7 +129,7 @@ fn an_upload_by_http_is_received_as_far_as_it_goes() {
 }
 
 /// Streams in a folder, without the list beside them.
-pub fn written(folder: &str) -> Vec<Vec<u8>> {
+pub(super) fn written(folder: &str) -> Vec<Vec<u8>> {
     let files = linerate_tests::support::files(std::path::Path::new(folder));
     let streams = files.iter().filter(|file| !file.to_string_lossy().ends_with(".csv"));
     streams.map(|file| std::fs::read(file).expect("a file")).collect()

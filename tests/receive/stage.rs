@@ -8,15 +8,15 @@ use serde_json::Value;
 use std::process::{Command, Stdio};
 
 /// The addresses of the program, which no interface has.
-pub const OWN: &str = "10.7.0.9";
-pub const OWN6: &str = "fd07::9";
+pub(super) const OWN: &str = "10.7.0.9";
+pub(super) const OWN6: &str = "fd07::9";
 /// Those of the host that sends.
 const CLIENT: &str = "10.7.0.1/24";
 const CLIENT6: &str = "fd07::1/64";
 
 /// How frames come in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Way {
+pub(super) enum Way {
     /// Read straight to their place, super-frames among them.
     Packet,
     /// From memory that an XDP program writes.
@@ -26,18 +26,18 @@ pub enum Way {
 }
 
 impl Way {
-    pub const ALL: [Way; 3] = [Way::Packet, Way::Xdp, Way::Bursts];
+    pub(super) const ALL: [Way; 3] = [Way::Packet, Way::Xdp, Way::Bursts];
 }
 
 /// The hosts; removed when this is dropped.
-pub struct Stage {
+pub(super) struct Stage {
     pub wire: Wire,
     pub scratch: Scratch,
 }
 
 impl Stage {
     /// `None`, said aloud, where hosts cannot be made. Without offloads frames are no longer than the MTU, and have checksums.
-    pub fn up(offloads: bool) -> Option<Stage> {
+    pub(super) fn up(offloads: bool) -> Option<Stage> {
         if !may_make_labs() {
             return None;
         }
@@ -54,7 +54,7 @@ impl Stage {
     }
 
     /// The port of the host that receives.
-    pub fn port(&self, way: Way, more: &str) -> String {
+    pub(super) fn port(&self, way: Way, more: &str) -> String {
         let packet = self.wire.port("server", "eth1", more);
         match way {
             Way::Packet => packet,
@@ -64,13 +64,13 @@ impl Stage {
     }
 
     /// Starts to receive, and to verify, streams to port 5001 of both addresses.
-    pub fn receive(&self, port: &str, arguments: &[&str]) -> Running {
+    pub(super) fn receive(&self, port: &str, arguments: &[&str]) -> Running {
         let (tcp, tcp6) = (format!("{OWN}:5001"), format!("[{OWN6}]:5001"));
         start(&[&["receive", port, "--tcp", &tcp, "--tcp", &tcp6, "--json", "-Z", "root"], arguments].concat())
     }
 
     /// Sends from the client by the program's own sender, which uses the kernel.
-    pub fn send(&self, to: &str, arguments: &[&str]) -> Ended {
+    pub(super) fn send(&self, to: &str, arguments: &[&str]) -> Ended {
         // Nobody waits for a receiver that has gone.
         let silence: &[&str] = if arguments.contains(&"--silence") { &[] } else { &["--silence", "20"] };
         self.wire.inside("client", &[&["send", to, "--json", "-q"], silence, arguments].concat())
@@ -78,7 +78,7 @@ impl Stage {
 
     /// Sends over a wire that is bad by these words and by a seed, to whom `receive` starts there; what that reports. Where a run of
     /// losses took the last frames another seed is tried: these come again one at a time, later and later, and are lost for as many times.
-    pub fn send_badly(&self, faults: &str, arguments: &[&str], receive: impl Fn(&str) -> Running) -> Value {
+    pub(super) fn send_badly(&self, faults: &str, arguments: &[&str], receive: impl Fn(&str) -> Running) -> Value {
         for seed in 1..6 {
             let running = receive(&self.port(Way::Bursts, &format!("&{faults}&seed={seed}")));
             let sent = self.send(&format!("{OWN}:5001"), arguments);
@@ -93,7 +93,7 @@ impl Stage {
     }
 
     /// Bytes that the client's interface has counted out.
-    pub fn sent(&self) -> u64 {
+    pub(super) fn sent(&self) -> u64 {
         let shown = self.exec("client", "ip", &["-s", "-j", "link", "show", "eth0"]);
         let link: Value = serde_json::from_str(&shown).expect("JSON of ip");
         link[0]["stats64"]["tx"]["bytes"].as_u64().expect("a count")
@@ -103,12 +103,12 @@ impl Stage {
     ///
     /// # Panics
     /// If it fails.
-    pub fn exec(&self, host: &str, program: &str, arguments: &[&str]) -> String {
+    pub(super) fn exec(&self, host: &str, program: &str, arguments: &[&str]) -> String {
         Ended::of(self.command(host, program, arguments).output().expect(program)).good().output
     }
 
     /// A program on a host; it gives up after a minute.
-    pub fn command(&self, host: &str, program: &str, arguments: &[&str]) -> Command {
+    pub(super) fn command(&self, host: &str, program: &str, arguments: &[&str]) -> Command {
         let mut command = Command::new("timeout");
         command.args(["-s", "KILL", "60", "ip", "netns", "exec", &self.wire.namespace(host), program]);
         command.args(arguments).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -117,14 +117,14 @@ impl Stage {
 }
 
 /// What the program says that it received: nothing lost, everything accounted for.
-pub fn sound(ended: Ended) -> Value {
+pub(super) fn sound(ended: Ended) -> Value {
     let report = ended.good().json();
     assert_eq!((&report["lost"], &report["balanced"]), (&0.into(), &true.into()), "{report:#}");
     report
 }
 
 /// How its streams ended, and their bytes.
-pub fn streams(report: &Value) -> Vec<(String, u64)> {
+pub(super) fn streams(report: &Value) -> Vec<(String, u64)> {
     let streams = report["by_stream"].as_array().expect("streams");
     let one = |stream: &Value| {
         (stream["ended"].as_str().expect("an end").to_owned(), stream["bytes"].as_u64().expect("bytes"))
@@ -133,7 +133,7 @@ pub fn streams(report: &Value) -> Vec<(String, u64)> {
 }
 
 /// How often something was counted at a stage, by any port.
-pub fn note(report: &Value, stage: &str, name: &str) -> u64 {
+pub(super) fn note(report: &Value, stage: &str, name: &str) -> u64 {
     let accounts = report["accounts"].as_array().expect("accounts").iter().filter(|one| one["stage"] == stage);
     accounts.flat_map(|one| [&one["notes"][name], &one["drops"][name]]).filter_map(Value::as_u64).sum()
 }

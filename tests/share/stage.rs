@@ -13,7 +13,7 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 /// Flows, each in both directions.
-pub const FLOWS: u32 = 61;
+pub(super) const FLOWS: u32 = 61;
 /// Where a frame has its number.
 const NUMBER: usize = 42;
 /// Bytes of the frames between one frame and the one that has its length again.
@@ -22,13 +22,13 @@ const LENGTHS: u32 = 190;
 const START: u64 = 1_700_000_000_000_000_000;
 
 /// A name that no other ring has.
-pub fn ring_name() -> String {
+pub(super) fn ring_name() -> String {
     static MADE: AtomicU32 = AtomicU32::new(0);
     format!("tests-{}-{}", std::process::id(), MADE.fetch_add(1, Ordering::Relaxed))
 }
 
 /// A UDP frame with its number in it, of one of [`FLOWS`] flows and many lengths.
-pub fn frame(number: u32) -> Record {
+pub(super) fn frame(number: u32) -> Record {
     let (flow, back) = ((number % FLOWS) as u8, number / FLOWS % 2 == 1);
     let ends = [([10, 0, 0, flow], 1000 + u16::from(flow)), ([10, 1, 0, flow], 53)];
     let (from, to) = if back { (ends[1], ends[0]) } else { (ends[0], ends[1]) };
@@ -44,17 +44,17 @@ pub fn frame(number: u32) -> Record {
 }
 
 /// Frames of these numbers.
-pub fn frames(numbers: Range<u32>) -> Vec<Record> {
+pub(super) fn frames(numbers: Range<u32>) -> Vec<Record> {
     numbers.map(frame).collect()
 }
 
 /// The number in a frame.
-pub fn number(record: &Record) -> u32 {
+pub(super) fn number(record: &Record) -> u32 {
     u32::from_be_bytes(record.bytes[NUMBER..NUMBER + 4].try_into().unwrap())
 }
 
 /// Fails unless these are all frames of these numbers, in order, with their times.
-pub fn assert_all(what: &str, got: &[Record], numbers: Range<u32>) {
+pub(super) fn assert_all(what: &str, got: &[Record], numbers: Range<u32>) {
     for (got, wanted) in got.iter().zip(numbers.clone()) {
         assert!(*got == frame(wanted), "{what}: number {} in place of {wanted}", number(got));
     }
@@ -62,7 +62,7 @@ pub fn assert_all(what: &str, got: &[Record], numbers: Range<u32>) {
 }
 
 /// A writer of what a file has, which waits for so many readers.
-pub fn share_file(file: &str, name: &str, readers: u32, arguments: &[&str]) -> Running {
+pub(super) fn share_file(file: &str, name: &str, readers: u32, arguments: &[&str]) -> Running {
     let wait = readers.to_string();
     let base = ["capture", "-r", file, "--share", name, "--share-wait", &wait, "--lossless-readers", "--json"];
     start(&[&base, patient(arguments), arguments].concat())
@@ -74,17 +74,17 @@ fn patient(arguments: &[&str]) -> &'static [&'static str] {
 }
 
 /// A reader of a ring into a file.
-pub fn read_ring(port: &str, file: &str, arguments: &[&str]) -> Running {
+pub(super) fn read_ring(port: &str, file: &str, arguments: &[&str]) -> Running {
     launch(&[&["capture", "-i", port, "-w", file, "--json"], arguments].concat())
 }
 
 /// The port of a ring, for a reader that the writer waits for.
-pub fn lossless(name: &str) -> String {
+pub(super) fn lossless(name: &str) -> String {
     format!("shm:{name}?mode=lossless")
 }
 
 /// A writer that this test feeds with frames, in the order of their numbers.
-pub struct Feed {
+pub(super) struct Feed {
     pub running: Running,
     input: ChildStdin,
     sent: u32,
@@ -92,7 +92,7 @@ pub struct Feed {
 
 impl Feed {
     /// Waits until its ring can be attached to.
-    pub fn start(name: &str, readers: u32, arguments: &[&str]) -> Feed {
+    pub(super) fn start(name: &str, readers: u32, arguments: &[&str]) -> Feed {
         let wait = readers.to_string();
         let base = ["capture", "-r", "-", "--share", name, "--share-wait", &wait, "--lossless-readers", "--json"];
         let mut command = linerate(&[&base, patient(arguments), arguments].concat());
@@ -104,25 +104,25 @@ impl Feed {
     }
 
     /// Frames sent so far.
-    pub fn sent(&self) -> u32 {
+    pub(super) fn sent(&self) -> u32 {
         self.sent
     }
 
     /// Sends the next so many frames; waits while the writer takes none.
-    pub fn send(&mut self, count: u32) {
+    pub(super) fn send(&mut self, count: u32) {
         self.input.write_all(&records::body(&frames(self.sent..self.sent + count))).expect("a running program");
         self.sent += count;
     }
 
     /// No more frames come: waits for the writer's end.
-    pub fn end(self) -> Ended {
+    pub(super) fn end(self) -> Ended {
         drop(self.input);
         self.running.end()
     }
 }
 
 /// Waits until a pcap file holds frames `0..count`.
-pub fn wait_for_frames(file: &str, count: u32) {
+pub(super) fn wait_for_frames(file: &str, count: u32) {
     let size = records::file_size(&frames(0..count));
     wait_until(&format!("{count} frames are in {file}"), || {
         std::fs::metadata(file).is_ok_and(|data| data.len() >= size)
@@ -131,7 +131,7 @@ pub fn wait_for_frames(file: &str, count: u32) {
 
 /// What a writer says of one of its readers.
 #[derive(Debug)]
-pub struct Account {
+pub(super) struct Account {
     pub subject: String,
     pub received: u64,
     pub finished: u64,
@@ -142,7 +142,7 @@ pub struct Account {
 }
 
 /// The accounts of a writer's readers; all identities are checked.
-pub fn accounts(json: &Value) -> Vec<Account> {
+pub(super) fn accounts(json: &Value) -> Vec<Account> {
     assert_eq!((&json["balanced"], &json["quiesced"]), (&Value::Bool(true), &Value::Bool(true)), "{json:#}");
     let of = |value: &Value| value.as_u64().unwrap_or(0);
     let accounts = json["accounts"].as_array().expect("accounts").iter().filter(|account| account["stage"] == "reader");
@@ -166,25 +166,25 @@ pub fn accounts(json: &Value) -> Vec<Account> {
 }
 
 /// The account of the reader with this process number.
-pub fn account_of(json: &Value, pid: u32) -> Account {
+pub(super) fn account_of(json: &Value, pid: u32) -> Account {
     let own = format!("(pid {pid})");
     let found = accounts(json).into_iter().find(|account| account.subject.ends_with(&own));
     found.unwrap_or_else(|| panic!("{pid} has no account in {json:#}"))
 }
 
 /// The reader in C.
-pub fn ring_cat() -> &'static Path {
+pub(super) fn ring_cat() -> &'static Path {
     static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
     PROGRAM.get_or_init(|| compile_cat("ring_cat", &[]).unwrap_or_else(|said| panic!("{said}")))
 }
 
 /// Compiles the reader in C with further options; what the compiler says if it fails.
-pub fn compile_cat(name: &str, options: &[&str]) -> Result<PathBuf, String> {
+pub(super) fn compile_cat(name: &str, options: &[&str]) -> Result<PathBuf, String> {
     compile(name, "ring_cat.c", options)
 }
 
 /// Compiles an example in C and the library that it uses, by the strictest rules.
-pub fn compile(name: &str, example: &str, options: &[&str]) -> Result<PathBuf, String> {
+pub(super) fn compile(name: &str, example: &str, options: &[&str]) -> Result<PathBuf, String> {
     static PLACE: OnceLock<Scratch> = OnceLock::new();
     let program = PLACE.get_or_init(Scratch::new).file(name);
     let flags = ["-std=c11", "-Wall", "-Wextra", "-Werror", "-pedantic", "-O2", "-I", "c", "-o", &program];
@@ -196,23 +196,23 @@ pub fn compile(name: &str, example: &str, options: &[&str]) -> Result<PathBuf, S
 }
 
 /// Options for what stops at the first access that it must not make; none where the compiler does not have them.
-pub const SANITIZERS: [&str; 3] = ["-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-g"];
+pub(super) const SANITIZERS: [&str; 3] = ["-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-g"];
 
 /// Where the sources are.
-pub fn root() -> &'static Path {
+pub(super) fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the workspace")
 }
 
 /// The reader in Python: `tests/share/ring_cat.py`, which takes the arguments of `ring_cat` and says what that says. None
 /// where there is no NumPy for it.
-pub fn python_cat(numpy: bool) -> Option<Command> {
+pub(super) fn python_cat(numpy: bool) -> Option<Command> {
     let mut command = python(numpy)?;
     command.arg(root().join("tests/share/ring_cat.py"));
     Some(command)
 }
 
 /// Python with the package of this repository, and with NumPy from scripts/setup peers if asked for.
-pub fn python(numpy: bool) -> Option<Command> {
+pub(super) fn python(numpy: bool) -> Option<Command> {
     let own = root().join("target/python/bin/python");
     if numpy && !own.exists() {
         lack("target/python has no NumPy");
@@ -229,11 +229,11 @@ pub fn python(numpy: bool) -> Option<Command> {
 }
 
 /// Starts the reader in C, its standard output into a file.
-pub fn cat_into(file: &str, arguments: &[&str]) -> Running {
+pub(super) fn cat_into(file: &str, arguments: &[&str]) -> Running {
     into_file(Command::new(ring_cat()), file, arguments)
 }
 
 /// Starts a reader as it was prepared, its standard output into a file.
-pub fn into_file(mut command: Command, file: &str, arguments: &[&str]) -> Running {
+pub(super) fn into_file(mut command: Command, file: &str, arguments: &[&str]) -> Running {
     spawn(command.args(arguments).stdout(File::create(file).expect("a file")))
 }

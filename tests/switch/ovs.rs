@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
 /// Ports that rules know; behind them is one more, by which it is known that all frames before have left.
-pub const PORTS: u16 = 3;
+pub(super) const PORTS: u16 = 3;
 const LAST: u16 = PORTS + 1;
 
 /// Of no frame that is compared.
@@ -21,7 +21,7 @@ const MARK: [u8; 60] = {
     mark
 };
 
-pub struct Ovs {
+pub(super) struct Ovs {
     scratch: Scratch,
     root: PathBuf,
     children: Vec<Child>,
@@ -32,7 +32,7 @@ pub struct Ovs {
 
 impl Ovs {
     /// Starts it; none where it is not there.
-    pub fn start() -> Option<Self> {
+    pub(super) fn start() -> Option<Self> {
         let root = PathBuf::from(std::env::var_os("LINERATE_OVS").unwrap_or("/".into()));
         if !root.join("usr/lib/openvswitch-switch/ovs-vswitchd").exists() {
             return None;
@@ -93,7 +93,7 @@ impl Ovs {
     }
 
     /// Asks it something.
-    pub fn ask(&mut self, method: &str, words: &[String]) -> String {
+    pub(super) fn ask(&mut self, method: &str, words: &[String]) -> String {
         let request = json!({ "id": 0, "method": method, "params": words }).to_string();
         self.socket.write_all(request.as_bytes()).expect("it listens");
         let (mut said, mut part) = (Vec::new(), [0; 65536]);
@@ -109,7 +109,7 @@ impl Ovs {
     }
 
     /// Gives it these rules and no others; what it says against them.
-    pub fn set_rules(&mut self, rules: &[String]) -> Result<(), String> {
+    pub(super) fn set_rules(&mut self, rules: &[String]) -> Result<(), String> {
         let file = self.scratch.file("rules");
         // The mark goes before all others.
         let mark = format!("priority=65535,dl_type=0x88b5,actions=output:{LAST}\n");
@@ -124,7 +124,7 @@ impl Ovs {
     }
 
     /// Says in which VLANs ports are, as `ovs-vsctl set port` does.
-    pub fn set_vlans(&mut self, ports: &[String]) {
+    pub(super) fn set_vlans(&mut self, ports: &[String]) {
         let database = format!("--db=unix:{}", self.scratch.file("db.sock"));
         let mut command = tool(&self.root, "usr/bin/ovs-vsctl", &self.scratch);
         command.args([&database, "--timeout=20"]);
@@ -139,7 +139,7 @@ impl Ovs {
     }
 
     /// Gives it frames by a port, and returns what leaves by each port from 1 on.
-    pub fn frames(&mut self, port: u16, frames: &[Vec<u8>]) -> Vec<Vec<Vec<u8>>> {
+    pub(super) fn frames(&mut self, port: u16, frames: &[Vec<u8>]) -> Vec<Vec<Vec<u8>>> {
         let mut words = vec![format!("p{port}")];
         words.extend(frames.iter().map(Vec::as_slice).chain([&MARK[..]]).map(hex));
         self.ask("netdev-dummy/receive", &words);

@@ -157,7 +157,7 @@ fn what_happens_at_a_port_is_said_at_once() {
 }
 
 /// What a switch that listens there says.
-pub fn ctl(socket: &str, words: &[&str]) -> Result<String, String> {
+pub(super) fn ctl(socket: &str, words: &[&str]) -> Result<String, String> {
     let mut command: Command = linerate(&[&["ctl", socket][..], words].concat());
     let output = command.output().expect("the program");
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
@@ -165,7 +165,7 @@ pub fn ctl(socket: &str, words: &[&str]) -> Result<String, String> {
 }
 
 /// The account of the switch, or of frames that came back to it from a ring.
-pub fn account(json: &Value, subject: &str) -> Value {
+pub(super) fn account(json: &Value, subject: &str) -> Value {
     let accounts = json["accounts"].as_array().expect("accounts");
     let found = accounts.iter().find(|account| account["stage"] == "switch" && account["subject"] == subject);
     found.unwrap_or_else(|| panic!("no account of {subject:?}: {json:#}")).clone()

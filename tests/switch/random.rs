@@ -5,7 +5,7 @@ use proptest::prelude::*;
 use proptest::sample::select;
 
 /// Rules with priorities that are all different: of two of one priority Open vSwitch does not say which goes first.
-pub fn rules() -> impl Strategy<Value = Vec<String>> {
+pub(super) fn rules() -> impl Strategy<Value = Vec<String>> {
     prop::collection::vec((matches(), 0..3usize), 1..7).prop_flat_map(|heads| {
         let rules = heads.into_iter().enumerate().map(|(n, ((head, kind), _))| {
             actions(kind).prop_map(move |actions| format!("priority={},{head},actions={actions}", 100 + n))
@@ -16,7 +16,7 @@ pub fn rules() -> impl Strategy<Value = Vec<String>> {
 
 /// What packets a rule is sure to be about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Of {
+pub(super) enum Of {
     Any,
     V4,
     V6,
@@ -156,7 +156,7 @@ fn actions(kind: Of) -> impl Strategy<Value = String> {
 }
 
 /// A frame.
-pub fn frame() -> impl Strategy<Value = Vec<u8>> {
+pub(super) fn frame() -> impl Strategy<Value = Vec<u8>> {
     let macs = (
         0..4u8,
         select(vec![[2, 0, 0, 0, 0, 0], [2, 0, 0, 0, 0, 1], [2, 0, 0, 0, 0, 2], [1, 0, 0x5e, 0, 0, 1], [0xff; 6]]),

@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A program in a terminal; killed if it still runs when this is dropped.
-pub struct Pty {
+pub(super) struct Pty {
     leader: Arc<OwnedFd>,
     /// Our own hold on the other end: it stays as the program leaves it.
     terminal: OwnedFd,
@@ -31,7 +31,7 @@ struct Shown {
 
 impl Pty {
     /// Starts the program in a session of its own, whose terminal has so many columns and lines.
-    pub fn start(arguments: &[&str], columns: u16, rows: u16) -> Pty {
+    pub(super) fn start(arguments: &[&str], columns: u16, rows: u16) -> Pty {
         let leader = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC).unwrap();
         grantpt(&leader).unwrap();
         unlockpt(&leader).unwrap();
@@ -62,7 +62,7 @@ impl Pty {
     }
 
     /// The screen by now, a line each.
-    pub fn screen(&self) -> String {
+    pub(super) fn screen(&self) -> String {
         let shown = self.shown.lock().unwrap();
         let screen = shown.parser.screen();
         let (_, columns) = screen.size();
@@ -70,17 +70,17 @@ impl Pty {
     }
 
     /// Everything that was ever written.
-    pub fn written(&self) -> String {
+    pub(super) fn written(&self) -> String {
         String::from_utf8_lossy(&self.shown.lock().unwrap().bytes).into_owned()
     }
 
     /// Whether the other screen is shown.
-    pub fn is_taken(&self) -> bool {
+    pub(super) fn is_taken(&self) -> bool {
         self.shown.lock().unwrap().parser.screen().alternate_screen()
     }
 
     /// Waits until the screen shows something.
-    pub fn wait(&self, what: &str, mut is_so: impl FnMut(&str) -> bool) -> String {
+    pub(super) fn wait(&self, what: &str, mut is_so: impl FnMut(&str) -> bool) -> String {
         let began = Instant::now();
         loop {
             let screen = self.screen();
@@ -93,34 +93,34 @@ impl Pty {
     }
 
     /// Waits until a text is there.
-    pub fn wait_for(&self, text: &str) -> String {
+    pub(super) fn wait_for(&self, text: &str) -> String {
         self.wait(&format!("{text:?} is there"), |screen| screen.contains(text))
     }
 
     /// Presses keys.
-    pub fn press(&self, keys: &str) {
+    pub(super) fn press(&self, keys: &str) {
         rustix::io::write(&*self.leader, keys.as_bytes()).unwrap();
     }
 
     /// Has another size.
-    pub fn resize(&self, columns: u16, rows: u16) {
+    pub(super) fn resize(&self, columns: u16, rows: u16) {
         self.shown.lock().unwrap().parser.screen_mut().set_size(rows, columns);
         tcsetwinsize(&*self.leader, size(columns, rows)).unwrap();
     }
 
-    pub fn signal(&self, signal: Signal) {
+    pub(super) fn signal(&self, signal: Signal) {
         kill_process(Pid::from_raw(self.child.id() as i32).unwrap(), signal).unwrap();
     }
 
     /// Waits until keys come one by one: the view is there.
-    pub fn wait_taken(&self) {
+    pub(super) fn wait_taken(&self) {
         self.wait("the terminal is taken over", |_| {
             !tcgetattr(&self.terminal).unwrap().local_modes.contains(LocalModes::ICANON) && self.is_taken()
         });
     }
 
     /// Its end, by itself, and what it has written on the screen that was there before; fails unless the terminal is as it was.
-    pub fn end(mut self) -> (ExitStatus, String) {
+    pub(super) fn end(mut self) -> (ExitStatus, String) {
         let began = Instant::now();
         let status = loop {
             if let Some(status) = self.child.try_wait().unwrap() {

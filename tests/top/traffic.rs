@@ -12,14 +12,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, SystemTime};
 
 /// A run, and what it is fed with; both end when this is dropped.
-pub struct Fed {
+pub(super) struct Fed {
     pub run: Running,
     is_over: Arc<AtomicBool>,
 }
 
 impl Fed {
     /// Starts a verb that reads standard input (`-r -`) and answers at this path or address.
-    pub fn start(arguments: &[&str], path: &str) -> Fed {
+    pub(super) fn start(arguments: &[&str], path: &str) -> Fed {
         let mut command = linerate(arguments);
         command.args(["-r", "-", "--metrics", path]);
         let mut run = spawn(command.stdin(Stdio::piped()).stdout(Stdio::piped()));

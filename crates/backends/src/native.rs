@@ -13,7 +13,7 @@ const HOST_OFFLOADS: [usize; 5] = [1, 7, 8, 9, 10];
 const CONTROLS_OFFLOADS: usize = 2;
 
 /// Why the driver of an interface runs no XDP program, if that is known. Call it in the interface's network namespace.
-pub fn no_program(found: &Found) -> Option<String> {
+pub(crate) fn no_program(found: &Found) -> Option<String> {
     if features(found).is_some_and(|has| has & XDP_BASIC == 0) {
         return Some(format!("{} runs no XDP programs", driver(found)));
     }
@@ -26,7 +26,7 @@ pub fn no_program(found: &Found) -> Option<String> {
 }
 
 /// Why the driver sends no redirected frames, if that is known.
-pub fn no_sending(found: &Found) -> Option<String> {
+pub(crate) fn no_sending(found: &Found) -> Option<String> {
     if features(found)? & XDP_SENDS != 0 {
         return None;
     }
@@ -40,7 +40,7 @@ pub fn no_sending(found: &Found) -> Option<String> {
 }
 
 /// Why each form of a program was refused, each reason once.
-pub fn reasons<'a>(refused: impl Iterator<Item = (&'a str, &'a str)>) -> String {
+pub(crate) fn reasons<'a>(refused: impl Iterator<Item = (&'a str, &'a str)>) -> String {
     let mut reasons: Vec<(Vec<&str>, &str)> = Vec::new();
     for (form, error) in refused {
         match reasons.iter_mut().find(|(_, known)| *known == error) {
@@ -55,30 +55,30 @@ pub fn reasons<'a>(refused: impl Iterator<Item = (&'a str, &'a str)>) -> String 
 }
 
 /// What the driver is called, where there is one.
-pub fn driver(found: &Found) -> String {
+pub(crate) fn driver(found: &Found) -> String {
     if found.driver.is_empty() { found.name.clone() } else { format!("the driver {}", found.driver) }
 }
 
 /// Why this kernel is too old, if it is older than `least`.
-pub fn too_old(least: (u32, u32)) -> Option<String> {
+pub(crate) fn too_old(least: (u32, u32)) -> Option<String> {
     let name = rustix::system::uname();
     let release = name.release().to_string_lossy();
     (version(&release)? < least).then(|| format!("needs Linux {}.{} or later; this is {release}", least.0, least.1))
 }
 
 /// An error where this kernel is older than `least`.
-pub fn check_kernel(least: (u32, u32)) -> io::Result<()> {
+pub(crate) fn check_kernel(least: (u32, u32)) -> io::Result<()> {
     too_old(least).map_or(Ok(()), |reason| Err(io::Error::new(io::ErrorKind::Unsupported, reason)))
 }
 
 /// What is found out inside the network namespace of an interface.
-pub fn in_its_namespace<T: Send>(found: &Found, ask: fn(&Found) -> Result<T, String>) -> Result<T, String> {
+pub(crate) fn in_its_namespace<T: Send>(found: &Found, ask: fn(&Found) -> Result<T, String>) -> Result<T, String> {
     let netns = Some(found.netns.as_str()).filter(|name| !name.is_empty());
     within(netns, || Ok(ask(found))).unwrap_or_else(|error: io::Error| Err(error.to_string()))
 }
 
 /// Returns where an XDP program would run, and whether that leaves frames to a host that uses the interface: generic mode does not.
-pub fn xdp_mode(found: &Found) -> Result<String, String> {
+pub(crate) fn xdp_mode(found: &Found) -> Result<String, String> {
     let Some(reason) = no_program(found) else { return Ok(String::new()) };
     match uses(found) {
         Ok(uses) if uses.is_empty() => Ok(format!("in generic mode only, no faster than packet: ({reason})")),

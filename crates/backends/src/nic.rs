@@ -11,7 +11,7 @@ use std::os::fd::{AsFd, OwnedFd};
 
 /// Counts what an interface has seen since it was made. Works on after the privileges are gone, and
 /// from outside the interface's network namespace: both sockets stay inside it.
-pub struct NicMonitor {
+pub(crate) struct NicMonitor {
     subject: String,
     interface: String,
     index: u32,
@@ -35,7 +35,7 @@ pub(crate) struct LinkCounts {
 
 impl NicMonitor {
     /// Starts counting; call it inside the interface's network namespace.
-    pub fn new(subject: &str, interface: &str, index: u32, sending: bool) -> io::Result<Self> {
+    pub(crate) fn new(subject: &str, interface: &str, index: u32, sending: bool) -> io::Result<Self> {
         let netlink = Rtnetlink::new()?;
         let socket = socket_with(AddressFamily::INET, SocketType::DGRAM, SocketFlags::CLOEXEC, None)?;
         let mut monitor = NicMonitor {

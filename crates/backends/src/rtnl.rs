@@ -8,23 +8,23 @@ use std::net::IpAddr;
 use std::os::fd::OwnedFd;
 
 /// `struct rtnl_link_stats64`.
-pub const STATS64: u16 = 23;
+pub(crate) const STATS64: u16 = 23;
 /// The interface this one is a part of: a bridge, a bond.
-pub const MASTER: u16 = 10;
+pub(crate) const MASTER: u16 = 10;
 /// In the flags: somebody has set it up.
-pub const IFF_UP: u32 = 1;
+pub(crate) const IFF_UP: u32 = 1;
 /// In the flags: it has a carrier.
-pub const IFF_RUNNING: u32 = 0x40;
+pub(crate) const IFF_RUNNING: u32 = 0x40;
 /// The interface at the other end of a veth, and the number of its network namespace, if that is another one.
-pub const LINK: u16 = 5;
+pub(crate) const LINK: u16 = 5;
 /// As said.
-pub const LINK_NETNSID: u16 = 37;
+pub(crate) const LINK_NETNSID: u16 = 37;
 /// Nested: what XDP program is attached.
-pub const XDP: u16 = 43;
+pub(crate) const XDP: u16 = 43;
 /// In [`XDP`]: where it runs (`enum` with `XDP_ATTACHED_SKB` = 2).
-pub const XDP_ATTACHED: u16 = 2;
+pub(crate) const XDP_ATTACHED: u16 = 2;
 /// In [`XDP`]: the number of the program.
-pub const XDP_PROGRAM: u16 = 4;
+pub(crate) const XDP_PROGRAM: u16 = 4;
 
 const NLMSG_HEADER: usize = 16;
 const IFINFOMSG: usize = 16;
@@ -51,9 +51,9 @@ const LOCAL: u16 = 2;
 const NO_DETECTION: u8 = 2;
 const IFNAME: u16 = 3;
 /// The longest packet (`IFLA_MTU`).
-pub const MTU: u16 = 4;
+pub(crate) const MTU: u16 = 4;
 /// How many frames its queue keeps (`IFLA_TXQLEN`).
-pub const TX_QUEUE: u16 = 13;
+pub(crate) const TX_QUEUE: u16 = 13;
 const LINKINFO: u16 = 18;
 /// In [`LINKINFO`]: `IFLA_INFO_KIND`, `IFLA_INFO_DATA`; in the latter `VETH_INFO_PEER` (linux/veth.h).
 const INFO_KIND: u16 = 1;
@@ -64,27 +64,27 @@ const KIND: u16 = 0x3fff;
 
 /// A socket to ask through; it stays in the network namespace it was made in.
 #[derive(Debug)]
-pub struct Rtnetlink(OwnedFd);
+pub(crate) struct Rtnetlink(OwnedFd);
 
 impl Rtnetlink {
     /// Opens a socket.
-    pub fn new() -> io::Result<Self> {
+    pub(crate) fn new() -> io::Result<Self> {
         Ok(Rtnetlink(socket_with(AddressFamily::NETLINK, SocketType::RAW, SocketFlags::CLOEXEC, None)?))
     }
 
     /// The attributes of a link; `None` where it is gone.
-    pub fn link(&self, index: u32) -> Option<Vec<u8>> {
+    pub(crate) fn link(&self, index: u32) -> Option<Vec<u8>> {
         Some(self.ask(index)?.split_off(NLMSG_HEADER + IFINFOMSG))
     }
 
     /// The `IFF_*` flags of a link (linux/if.h); `None` where it is gone.
-    pub fn flags(&self, index: u32) -> Option<u32> {
+    pub(crate) fn flags(&self, index: u32) -> Option<u32> {
         // struct ifinfomsg: family, type, index, flags, change.
         number(&self.ask(index)?[NLMSG_HEADER + 8..])
     }
 
     /// Makes a pair of veth interfaces with these numbers, called `a` and `b`.
-    pub fn add_veth(&self, (a, b): (u32, u32)) -> io::Result<()> {
+    pub(crate) fn add_veth(&self, (a, b): (u32, u32)) -> io::Result<()> {
         let peer = [&ifinfomsg(b)[..], &pack(IFNAME, b"b\0")].concat();
         let info = [pack(INFO_KIND, b"veth\0"), pack(INFO_DATA, &pack(VETH_PEER, &peer))].concat();
         let body = [&ifinfomsg(a)[..], &pack(IFNAME, b"a\0"), &pack(LINKINFO, &info)].concat();
@@ -105,7 +105,7 @@ impl Rtnetlink {
     }
 
     /// Sets the MTU of a link and how many frames its queue keeps.
-    pub fn set_link(&self, index: u32, mtu: Option<u32>, queue: Option<u32>) -> io::Result<()> {
+    pub(crate) fn set_link(&self, index: u32, mtu: Option<u32>, queue: Option<u32>) -> io::Result<()> {
         let mut body = ifinfomsg(index).to_vec();
         for (kind, value) in [(MTU, mtu), (TX_QUEUE, queue)] {
             body.extend(value.into_iter().flat_map(|value| pack(kind, &value.to_ne_bytes())));
@@ -114,7 +114,7 @@ impl Rtnetlink {
     }
 
     /// Sets a link up.
-    pub fn set_up(&self, index: u32) -> io::Result<()> {
+    pub(crate) fn set_up(&self, index: u32) -> io::Result<()> {
         let mut body = ifinfomsg(index);
         // Flags, and which of them change.
         body[8..12].copy_from_slice(&IFF_UP.to_ne_bytes());
@@ -123,7 +123,7 @@ impl Rtnetlink {
     }
 
     /// Gives a link an address, which can be used at once.
-    pub fn add_address(&self, index: u32, address: IpAddr, prefix: u8) -> io::Result<()> {
+    pub(crate) fn add_address(&self, index: u32, address: IpAddr, prefix: u8) -> io::Result<()> {
         let (family, bytes) = match address {
             IpAddr::V4(address) => (AddressFamily::INET, address.octets().to_vec()),
             IpAddr::V6(address) => (AddressFamily::INET6, address.octets().to_vec()),
@@ -136,7 +136,7 @@ impl Rtnetlink {
 
     /// Returns the kinds of the queueing disciplines of a link, each with its number of dropped packets: `ingress` and `clsact`
     /// are where tc filters hang.
-    pub fn disciplines(&self, index: u32) -> Vec<(String, u64)> {
+    pub(crate) fn disciplines(&self, index: u32) -> Vec<(String, u64)> {
         // struct tcmsg: family, padding, ifindex, handle, parent, info.
         let mut body = [0; TCMSG];
         body[4..8].copy_from_slice(&index.to_ne_bytes());
@@ -202,14 +202,14 @@ const GENL_HEADER: usize = 4;
 
 /// Asks what drivers do with XDP; it stays in the network namespace it was made in.
 #[derive(Debug)]
-pub struct XdpFeatures {
+pub(crate) struct XdpFeatures {
     socket: OwnedFd,
     family: u16,
 }
 
 impl XdpFeatures {
     /// `None` where the kernel does not tell (before Linux 6.3).
-    pub fn new() -> Option<Self> {
+    pub(crate) fn new() -> Option<Self> {
         let socket = socket_with(AddressFamily::NETLINK, SocketType::RAW, SocketFlags::CLOEXEC, Some(GENERIC)).ok()?;
         let name = pack(FAMILY_NAME, b"netdev\0");
         let family = half(attribute(&ask_family(&socket, CONTROL, GET_FAMILY, &name)?, FAMILY_ID)?, 0)?;
@@ -217,7 +217,7 @@ impl XdpFeatures {
     }
 
     /// What the driver of a link can do now (`enum netdev_xdp_act`).
-    pub fn of(&self, index: u32) -> Option<u64> {
+    pub(crate) fn of(&self, index: u32) -> Option<u64> {
         let answer = ask_family(&self.socket, self.family, DEV_GET, &pack(DEV_INDEX, &index.to_ne_bytes()))?;
         Some(u64::from_ne_bytes(attribute(&answer, DEV_FEATURES)?.get(..8)?.try_into().ok()?))
     }
@@ -236,7 +236,7 @@ fn ask_family(socket: &OwnedFd, family: u16, command: u8, attributes: &[u8]) -> 
 }
 
 /// One attribute among others.
-pub fn attribute(mut attributes: &[u8], wanted: u16) -> Option<&[u8]> {
+pub(crate) fn attribute(mut attributes: &[u8], wanted: u16) -> Option<&[u8]> {
     while let (Some(length), Some(kind)) = (half(attributes, 0), half(attributes, 2)) {
         let value = attributes.get(4..usize::from(length))?;
         if kind & KIND == wanted {
@@ -248,12 +248,12 @@ pub fn attribute(mut attributes: &[u8], wanted: u16) -> Option<&[u8]> {
 }
 
 /// The name of a link, among its attributes.
-pub fn name(attributes: &[u8]) -> Option<String> {
+pub(crate) fn name(attributes: &[u8]) -> Option<String> {
     Some(String::from_utf8_lossy(attribute(attributes, IFNAME)?).trim_end_matches('\0').to_owned())
 }
 
 /// An attribute's value as a number of 32 bits.
-pub fn number(value: &[u8]) -> Option<u32> {
+pub(crate) fn number(value: &[u8]) -> Option<u32> {
     Some(u32::from_ne_bytes(value.get(..4)?.try_into().ok()?))
 }
 

@@ -9,7 +9,7 @@ pub(super) struct Folder(PathBuf);
 
 impl Folder {
     /// For the files of one benchmark.
-    pub fn new(bench: &str) -> anyhow::Result<Folder> {
+    pub(crate) fn new(bench: &str) -> anyhow::Result<Folder> {
         let memory = Path::new("/dev/shm").join(name(bench));
         if std::fs::create_dir(&memory).is_ok() {
             return Ok(Folder(memory));
@@ -18,19 +18,19 @@ impl Folder {
     }
 
     /// For files too large for memory. It is new, so that nobody else has put anything in it.
-    pub fn on_disk(bench: &str) -> anyhow::Result<Folder> {
+    pub(crate) fn on_disk(bench: &str) -> anyhow::Result<Folder> {
         let folder = std::env::temp_dir().join(name(bench));
         std::fs::create_dir(&folder).with_context(|| folder.display().to_string())?;
         Ok(Folder(folder))
     }
 
     /// Where it is.
-    pub fn path(&self) -> &Path {
+    pub(crate) fn path(&self) -> &Path {
         &self.0
     }
 
     /// Where the file of this name is to be.
-    pub fn file(&self, name: &str) -> PathBuf {
+    pub(crate) fn file(&self, name: &str) -> PathBuf {
         self.0.join(name)
     }
 }

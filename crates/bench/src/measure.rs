@@ -57,35 +57,35 @@ pub(super) struct Rounds(Vec<f64>);
 
 impl Rounds {
     /// Takes one round: how many frames in how many seconds.
-    pub fn add(&mut self, frames: u64, seconds: f64) {
+    pub(crate) fn add(&mut self, frames: u64, seconds: f64) {
         self.0.push(frames as f64 / seconds.max(1e-9) / 1e6);
     }
 
     /// Times `work`, which says how many frames it handled.
-    pub fn time(&mut self, work: impl FnOnce() -> u64) {
+    pub(crate) fn time(&mut self, work: impl FnOnce() -> u64) {
         let started = Instant::now();
         let frames = work();
         self.add(frames, started.elapsed().as_secs_f64());
     }
 
     /// How many there are.
-    pub fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.0.len()
     }
 
     /// M frames/s in the middle round.
-    pub fn median(&self) -> f64 {
+    pub(crate) fn median(&self) -> f64 {
         middle(self.0.clone())
     }
 
     /// What part of `other` it was in the middle pair of rounds that were run one after the other: a machine whose speed changes changes
     /// both.
-    pub fn beside(&self, other: &Rounds) -> f64 {
+    pub(crate) fn beside(&self, other: &Rounds) -> f64 {
         middle(self.0.iter().zip(&other.0).map(|(one, other)| one / other).collect())
     }
 
     /// A row with this side's figures; frames have `bytes` captured bytes on average.
-    pub fn row(&self, bench: &'static str, case: impl Into<String>, bytes: f64) -> Row {
+    pub(crate) fn row(&self, bench: &'static str, case: impl Into<String>, bytes: f64) -> Row {
         let (min, max) = self.0.iter().fold((f64::MAX, 0.0f64), |(min, max), mpps| (min.min(*mpps), max.max(*mpps)));
         let median = self.median();
         Row {
@@ -112,7 +112,7 @@ fn middle(mut all: Vec<f64>) -> f64 {
 
 impl Row {
     /// Sets the limit of the machine beside the row.
-    pub fn limited(mut self, limit: &'static str, rounds: &Rounds) -> Self {
+    pub(crate) fn limited(mut self, limit: &'static str, rounds: &Rounds) -> Self {
         self.limit = Some(limit);
         self.limit_mpps = Some(rounds.median());
         self.ratio = self.ratio.or(Some(self.mpps / rounds.median()));
@@ -120,7 +120,7 @@ impl Row {
     }
 
     /// Sets a peer's figures beside the row.
-    pub fn beside(mut self, peer: impl Into<String>, rounds: &Rounds) -> Self {
+    pub(crate) fn beside(mut self, peer: impl Into<String>, rounds: &Rounds) -> Self {
         self.peer = Some(peer.into());
         self.peer_mpps = Some(rounds.median());
         self.ratio = Some(self.mpps / rounds.median());
@@ -128,7 +128,7 @@ impl Row {
     }
 
     /// Says how much that is of what a wire does.
-    pub fn of_wire(mut self, own: &Rounds, wire: &Rounds) -> Self {
+    pub(crate) fn of_wire(mut self, own: &Rounds, wire: &Rounds) -> Self {
         let part = own.median() / wire.median();
         self.of_wire = Some(part);
         self.remark += &format!("; {part:.2} of a wire");
@@ -136,7 +136,7 @@ impl Row {
     }
 
     /// Sets the frame size, with FCS.
-    pub fn sized(mut self, size: usize) -> Self {
+    pub(crate) fn sized(mut self, size: usize) -> Self {
         self.size = Some(size);
         self
     }

@@ -25,7 +25,7 @@ pub(super) fn two_cpus() -> [usize; 2] {
 
 impl Testpmd {
     /// With these devices, doing that on this processor; none where it is not installed.
-    pub fn start(devices: &[String], does: &[&str], cpu: usize) -> anyhow::Result<Option<Testpmd>> {
+    pub(crate) fn start(devices: &[String], does: &[&str], cpu: usize) -> anyhow::Result<Option<Testpmd>> {
         static STARTED: std::sync::atomic::AtomicU32 = std::sync::atomic::AtomicU32::new(0);
         let number = STARTED.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
         let prefix = format!("--file-prefix=linerate-bench-{}-{number}", std::process::id());
@@ -45,7 +45,7 @@ impl Testpmd {
     }
 
     /// Lets its worker work for so long.
-    pub fn work(&self, span: Duration) -> anyhow::Result<()> {
+    pub(crate) fn work(&self, span: Duration) -> anyhow::Result<()> {
         let (began, before) = (Instant::now(), self.used());
         while self.used() < before + span {
             anyhow::ensure!(began.elapsed() < PATIENCE + 4 * span, "dpdk-testpmd does not work");
@@ -55,12 +55,12 @@ impl Testpmd {
     }
 
     /// What its worker has used of a processor.
-    pub fn used(&self) -> Duration {
+    pub(crate) fn used(&self) -> Duration {
         thread_time(self.child.id(), "worker")
     }
 
     /// Ends it: frames that it has received.
-    pub fn end(mut self) -> anyhow::Result<u64> {
+    pub(crate) fn end(mut self) -> anyhow::Result<u64> {
         drop(self.input.take());
         let mut said = String::new();
         let mut output = self.child.stdout.take().context("its output")?;

@@ -280,32 +280,32 @@ impl<'a> Stretch<'a> {
     ///
     /// # Panics
     /// If there is no room for so many.
-    pub fn split(self, frames: usize, bytes: usize) -> (Stretch<'a>, Stretch<'a>) {
+    pub(crate) fn split(self, frames: usize, bytes: usize) -> (Stretch<'a>, Stretch<'a>) {
         let (most, end) = (self.frames + frames, self.next + bytes);
         assert!(most <= self.most && end + TAIL <= self.end);
         (Stretch { most, end, ..self }, Stretch { frames: most, next: end, ..self })
     }
 
     /// So many frames, with so many bytes of records, fit at most.
-    pub fn room(&self) -> (usize, usize) {
+    pub(crate) fn room(&self) -> (usize, usize) {
         (self.most - self.frames, self.end.saturating_sub(self.next + TAIL))
     }
 
     /// The memory of the block.
     #[inline]
-    pub fn base(&self) -> *mut u8 {
+    pub(crate) fn base(&self) -> *mut u8 {
         self.base
     }
 
     /// The numbers of the first frame and of the one behind the last that there is room for.
     #[inline]
-    pub fn frames(&self) -> (usize, usize) {
+    pub(crate) fn frames(&self) -> (usize, usize) {
         (self.frames, self.most)
     }
 
     /// Where the records begin, and the end of their memory; the last [`TAIL`] bytes of it belong to no record.
     #[inline]
-    pub fn records(&self) -> (usize, usize) {
+    pub(crate) fn records(&self) -> (usize, usize) {
         (self.next, self.end)
     }
 }

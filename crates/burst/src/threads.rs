@@ -16,17 +16,17 @@ pub(crate) const PATIENCE: u32 = 10_000;
 pub(crate) struct Lent<T>(UnsafeCell<T>);
 
 impl<T> Lent<T> {
-    pub fn new(value: T) -> Self {
+    pub(crate) fn new(value: T) -> Self {
         Lent(UnsafeCell::new(value))
     }
 
     /// To be read.
-    pub fn with<R>(&self, read: impl FnOnce(*const T) -> R) -> R {
+    pub(crate) fn with<R>(&self, read: impl FnOnce(*const T) -> R) -> R {
         read(self.0.get())
     }
 
     /// To be written.
-    pub fn with_mut<R>(&self, write: impl FnOnce(*mut T) -> R) -> R {
+    pub(crate) fn with_mut<R>(&self, write: impl FnOnce(*mut T) -> R) -> R {
         write(self.0.get())
     }
 }

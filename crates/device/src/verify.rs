@@ -17,7 +17,7 @@ const STEP: usize = 256 << 10;
 
 impl Wanted {
     /// The CRC-32C of a frame, by the pattern of its stream or by its bytes on the host; none where nobody can know it.
-    pub fn crc32c(&self, frame: &Frame, pattern: Option<&Pattern>) -> Option<u32> {
+    pub(crate) fn crc32c(&self, frame: &Frame, pattern: Option<&Pattern>) -> Option<u32> {
         match pattern {
             Some(_) if self.missing == Missing::Left && !frame.is_complete() => None,
             Some(pattern) => Some(self.of_pattern(frame, pattern)),

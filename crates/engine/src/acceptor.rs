@@ -26,7 +26,7 @@ pub(crate) struct AcceptorThread {
 
 impl AcceptorThread {
     /// Lets readers in from now on; they come out of what is returned too.
-    pub fn start(mut acceptor: Acceptor) -> std::io::Result<(AcceptorThread, Receiver<Client>)> {
+    pub(crate) fn start(mut acceptor: Acceptor) -> std::io::Result<(AcceptorThread, Receiver<Client>)> {
         let (let_in, clients) = channel();
         let (close, refused) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
         let (closed, counted) = (Arc::clone(&close), Arc::clone(&refused));
@@ -49,7 +49,7 @@ impl AcceptorThread {
 
     /// One that has died of a bug.
     #[cfg(test)]
-    pub fn dead() -> AcceptorThread {
+    pub(crate) fn dead() -> AcceptorThread {
         let thread = std::thread::Builder::new().name(ACCEPTOR.into()).spawn(|| survive(|| panic!("a bug")));
         let thread = thread.expect("a thread");
         while !thread.is_finished() {
@@ -59,17 +59,17 @@ impl AcceptorThread {
     }
 
     /// Whether the thread is gone, though nobody closed the acceptor.
-    pub fn is_dead(&self) -> bool {
+    pub(crate) fn is_dead(&self) -> bool {
         self.thread.as_ref().is_some_and(JoinHandle::is_finished)
     }
 
     /// Readers that were not let in.
-    pub fn refused(&self) -> u64 {
+    pub(crate) fn refused(&self) -> u64 {
         self.refused.load(Ordering::Relaxed)
     }
 
     /// Nobody comes in any more; of what the thread had died, if it had.
-    pub fn close(&mut self) -> Option<Died> {
+    pub(crate) fn close(&mut self) -> Option<Died> {
         self.close.store(true, Ordering::Relaxed);
         self.thread.take()?.join().unwrap_or_else(|panic| Err(Died::of(ACCEPTOR, &*panic))).err()
     }

@@ -20,7 +20,7 @@ pub(crate) struct Arrivals {
 
 impl Arrivals {
     /// Frames have come in a round.
-    pub fn see(&mut self, round: &Round<'_>) {
+    pub(crate) fn see(&mut self, round: &Round<'_>) {
         if let [burst] = round.bursts {
             self.note(burst.descs().iter().rev().map(|desc| desc.time), round.elapsed);
         } else {
@@ -38,7 +38,7 @@ impl Arrivals {
     }
 
     /// The time that has come by now, if the port says that it is `complete`.
-    pub fn bound(&self, complete: Nanos, elapsed: Duration) -> Nanos {
+    pub(crate) fn bound(&self, complete: Nanos, elapsed: Duration) -> Nanos {
         let mut ahead = self.ahead;
         let ahead = &mut ahead[..self.frames.min(FRAMES)];
         ahead.sort_unstable();

@@ -60,14 +60,14 @@ pub(crate) struct Time {
 }
 
 impl Time {
-    pub fn new(clock: Box<dyn Clock>) -> Self {
+    pub(crate) fn new(clock: Box<dyn Clock>) -> Self {
         let (beyond, set) = (beyond(clock.utc(), clock.steady()), clock.steady());
         Time { clock, beyond, set, settled: Duration::ZERO, steps: 0 }
     }
 
     /// UTC now, and by how many nanoseconds it was set since the last look, where that is worth a word.
     #[inline]
-    pub fn look(&mut self) -> (Nanos, Option<i64>) {
+    pub(crate) fn look(&mut self) -> (Nanos, Option<i64>) {
         let (utc, steady) = (self.clock.utc(), self.clock.steady());
         let beyond = beyond(utc, steady);
         self.settled = steady.since(self.set);
@@ -99,17 +99,17 @@ impl Time {
 
     /// UTC now.
     #[inline]
-    pub fn utc(&self) -> Nanos {
+    pub(crate) fn utc(&self) -> Nanos {
         self.clock.utc()
     }
 
     /// For how long nobody has set the clock, up to the last look.
-    pub fn settled(&self) -> Duration {
+    pub(crate) fn settled(&self) -> Duration {
         self.settled
     }
 
     /// How often it was set.
-    pub fn steps(&self) -> u64 {
+    pub(crate) fn steps(&self) -> u64 {
         self.steps
     }
 }
@@ -140,19 +140,19 @@ pub(crate) mod tests {
     pub(crate) struct Fake(Arc<Mutex<(Nanos, Nanos)>>);
 
     impl Fake {
-        pub fn at(utc: u64) -> Self {
+        pub(crate) fn at(utc: u64) -> Self {
             Fake(Arc::new(Mutex::new((Nanos(utc), Nanos(77)))))
         }
 
         /// Time goes on.
-        pub fn pass(&self, span: u64) {
+        pub(crate) fn pass(&self, span: u64) {
             let mut clocks = self.0.lock().unwrap();
             clocks.0.0 += span;
             clocks.1.0 += span;
         }
 
         /// Somebody sets the clock.
-        pub fn set(&self, step: i64) {
+        pub(crate) fn set(&self, step: i64) {
             let mut clocks = self.0.lock().unwrap();
             clocks.0 = clocks.0.shifted(step);
         }

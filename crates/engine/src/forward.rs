@@ -281,7 +281,7 @@ impl Consumer for Forward {
 
 impl Errors {
     /// Notes an error of sending; whether frames are put into the port all the same: a wire that leads nowhere swallows them.
-    pub fn take(&mut self, error: PortError) -> bool {
+    pub(crate) fn take(&mut self, error: PortError) -> bool {
         if !matches!(error, PortError::Down { .. }) {
             self.failure.get_or_insert(error);
             return false;

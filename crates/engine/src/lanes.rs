@@ -72,23 +72,23 @@ pub(crate) struct Shown<'a> {
 }
 
 impl<'a> Shown<'a> {
-    pub fn input(&self) -> Input<'a> {
+    pub(crate) fn input(&self) -> Input<'a> {
         Input { descs: self.burst.descs(), horizon: self.horizon }
     }
 
     /// No frame behind the first `taken` is older than this.
-    pub fn bound(&self, taken: usize) -> Nanos {
+    pub(crate) fn bound(&self, taken: usize) -> Nanos {
         self.burst.descs().get(taken).map_or(self.horizon.time(), |desc| desc.time)
     }
 
-    pub fn is_over(&self) -> bool {
+    pub(crate) fn is_over(&self) -> bool {
         self.burst.is_empty() && self.horizon == Horizon::Ended
     }
 }
 
 impl Lanes {
     /// The lanes of these ports, which have their time from `clock`.
-    pub fn new(ports: Vec<RxPort>, is_merged: bool, clock: Box<dyn Clock>) -> Self {
+    pub(crate) fn new(ports: Vec<RxPort>, is_merged: bool, clock: Box<dyn Clock>) -> Self {
         let mut lanes = Lanes {
             queues: Vec::new(),
             ports: Vec::new(),
@@ -116,17 +116,17 @@ impl Lanes {
         lanes
     }
 
-    pub fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.queues.len()
     }
 
     /// Leaves out all lanes but the first `most`.
-    pub fn keep(&mut self, most: usize) {
+    pub(crate) fn keep(&mut self, most: usize) {
         self.queues.truncate(most);
     }
 
     /// What time it is for a round. If somebody has set the clock, that is said.
-    pub fn look_at_clock(&mut self) -> Nanos {
+    pub(crate) fn look_at_clock(&mut self) -> Nanos {
         let (now, step) = self.time.look();
         if let Some(step) = step
             && self.time.steps() <= MOST_SAID
@@ -137,7 +137,7 @@ impl Lanes {
     }
 
     /// Fills every lane. What is shown borrows the queues alone, so that the rest stays usable.
-    pub fn fill<'a>(&'a mut self, now: Nanos, shown: &mut Vec<Shown<'a>>) -> Table<'a> {
+    pub(crate) fn fill<'a>(&'a mut self, now: Nanos, shown: &mut Vec<Shown<'a>>) -> Table<'a> {
         let Lanes { queues, ports, interfaces, time, is_merged, is_live, has_news, above, events, failure } = self;
         let present = Present { now, above: *above, settled: time.settled(), is_live: *is_live };
         let mut happened = Vec::new();
@@ -164,13 +164,19 @@ impl Lanes {
     }
 
     /// A lane as one whose frames can be held.
-    pub fn holding(&mut self, lane: usize) -> Option<&mut dyn Holding> {
+    pub(crate) fn holding(&mut self, lane: usize) -> Option<&mut dyn Holding> {
         self.queues.get_mut(lane)?.queue.holding()
     }
 
     /// Gives the first frames of a lane back, but for those that are `wanted`, as far as its queue can spare them: these go to `held`.
     /// How many it is done with.
-    pub fn give_back(&mut self, lane: usize, frames: usize, wanted: &mut Vec<u32>, held: &mut Vec<Held>) -> usize {
+    pub(crate) fn give_back(
+        &mut self,
+        lane: usize,
+        frames: usize,
+        wanted: &mut Vec<u32>,
+        held: &mut Vec<Held>,
+    ) -> usize {
         if wanted.is_empty() {
             self.consume(lane, frames);
             return frames;
@@ -184,17 +190,17 @@ impl Lanes {
     }
 
     /// What time it is.
-    pub fn now(&self) -> Nanos {
+    pub(crate) fn now(&self) -> Nanos {
         self.time.utc()
     }
 
     /// What frames of a lane of one interface begin with; not known before its first fill.
-    pub fn link(&self, lane: usize) -> Option<Link> {
+    pub(crate) fn link(&self, lane: usize) -> Option<Link> {
         self.ports[self.queues[lane].port].links.first().copied().flatten()
     }
 
     /// Reads the next frame of a lane to where it is wanted, if it does that and has one.
-    pub fn read(&mut self, lane: usize, pieces: &mut [IoSliceMut<'_>]) -> Option<Scattered> {
+    pub(crate) fn read(&mut self, lane: usize, pieces: &mut [IoSliceMut<'_>]) -> Option<Scattered> {
         let Lanes { queues, ports, events, failure, has_news, .. } = self;
         let lane = &mut queues[lane];
         if lane.state == State::Ended {
@@ -217,33 +223,33 @@ impl Lanes {
     }
 
     /// No lane takes in anything more.
-    pub fn detach(&mut self) {
+    pub(crate) fn detach(&mut self) {
         for lane in &mut self.queues {
             lane.queue.detach();
         }
     }
 
     /// What to wait on; `None` if a lane has nothing to wait on.
-    pub fn wakes(&self) -> Option<Vec<BorrowedFd<'_>>> {
+    pub(crate) fn wakes(&self) -> Option<Vec<BorrowedFd<'_>>> {
         self.queues.iter().filter(|lane| lane.state != State::Ended).map(|lane| lane.queue.wake()).collect()
     }
 
     /// How long to wait before the next look, where a lane wants that.
-    pub fn nap(&self) -> Option<Duration> {
+    pub(crate) fn nap(&self) -> Option<Duration> {
         self.queues.iter().filter(|lane| lane.state != State::Ended).filter_map(|lane| lane.queue.nap()).min()
     }
 
     /// Whether a lane goes on with the next fill, so that nothing is to be waited for.
-    pub fn are_at_work(&self) -> bool {
+    pub(crate) fn are_at_work(&self) -> bool {
         self.queues.iter().any(|lane| lane.state != State::Ended && lane.queue.is_at_work())
     }
 
-    pub fn interfaces(&self) -> &[Interface] {
+    pub(crate) fn interfaces(&self) -> &[Interface] {
         &self.interfaces
     }
 
     /// Counters of queues and network cards.
-    pub fn counters(&self, ledger: &mut Ledger) {
+    pub(crate) fn counters(&self, ledger: &mut Ledger) {
         for port in &self.ports {
             if let Some(monitor) = &port.monitor {
                 monitor.counters(ledger);
@@ -253,7 +259,7 @@ impl Lanes {
     }
 
     /// What a merge of these lanes has counted.
-    pub fn merge_counters(&self, merge: &Merge, ledger: &mut Ledger) {
+    pub(crate) fn merge_counters(&self, merge: &Merge, ledger: &mut Ledger) {
         let account = ledger.account(Stage::Merge, "");
         account.add(Count::MergeReceived, merge.frames()).add(Count::MergeDelivered, merge.frames());
         account.add(Count::Late, merge.late()).add(Count::Ahead, merge.ahead());
@@ -262,24 +268,24 @@ impl Lanes {
     }
 
     /// What a lane's queue has counted itself, and what time it is.
-    pub fn tallied(&self, lane: usize) -> Option<(&Tallied, Nanos)> {
+    pub(crate) fn tallied(&self, lane: usize) -> Option<(&Tallied, Nanos)> {
         let Lane { queue, offset, .. } = &self.queues[lane];
         queue.tallied().map(|tallied| (tallied, self.time.utc().shifted(*offset)))
     }
 
     /// The first port of which a queue counts frames that it does not show.
-    pub fn tallying(&self) -> Option<String> {
+    pub(crate) fn tallying(&self) -> Option<String> {
         let lane = self.queues.iter().find(|lane| lane.queue.tallied().is_some())?;
         Some(self.ports[lane.port].name.clone())
     }
 
     /// Counters of one lane's queue alone.
-    pub fn lane_counters(&self, lane: usize, ledger: &mut Ledger) {
+    pub(crate) fn lane_counters(&self, lane: usize, ledger: &mut Ledger) {
         self.queues[lane].queue.counters(ledger);
     }
 
     /// Where each lane belongs: its port, and which queue of that port it is.
-    pub fn places(&self) -> Vec<(usize, usize)> {
+    pub(crate) fn places(&self) -> Vec<(usize, usize)> {
         let mut places: Vec<(usize, usize)> = Vec::with_capacity(self.queues.len());
         for lane in &self.queues {
             let before = places.last().filter(|(port, _)| *port == lane.port);
@@ -289,7 +295,7 @@ impl Lanes {
     }
 
     /// Counters of the queues alone: asking a network card can take milliseconds.
-    pub fn queue_counters(&self, ledger: &mut Ledger) {
+    pub(crate) fn queue_counters(&self, ledger: &mut Ledger) {
         let mut downs = vec![0; self.ports.len()];
         for lane in &self.queues {
             let mut own = Ledger::new();

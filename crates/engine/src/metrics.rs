@@ -91,14 +91,14 @@ pub(crate) struct Metrics {
 
 impl Metrics {
     /// A run begins.
-    pub fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let run = IS_WANTED.load(Ordering::Relaxed).then(Arc::<Run>::default);
         lock(&RUNS).open.extend(run.clone());
         Metrics { run, answered: 0 }
     }
 
     /// Answers, if somebody asks.
-    pub fn answer(&mut self, count: impl FnOnce(&mut Ledger)) {
+    pub(crate) fn answer(&mut self, count: impl FnOnce(&mut Ledger)) {
         let Some(run) = &self.run else { return };
         let asked = run.asked.load(Ordering::Relaxed);
         if asked == self.answered {
@@ -112,7 +112,7 @@ impl Metrics {
     }
 
     /// The run is over, and this is what it has counted.
-    pub fn close(&mut self, ledger: &Ledger) {
+    pub(crate) fn close(&mut self, ledger: &Ledger) {
         let Some(run) = self.run.take() else { return };
         let mut runs = lock(&RUNS);
         runs.open.retain(|other| !Arc::ptr_eq(other, &run));

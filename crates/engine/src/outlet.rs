@@ -22,7 +22,7 @@ pub(crate) struct Done(usize);
 
 impl Done {
     /// Gives up the rest of these; how many there were.
-    pub fn give_up(&mut self, frames: Burst<'_>) -> usize {
+    pub(crate) fn give_up(&mut self, frames: Burst<'_>) -> usize {
         frames.len() - std::mem::take(&mut self.0)
     }
 }
@@ -43,12 +43,12 @@ pub(crate) enum Sent {
 
 impl Outlet {
     /// Through the first queue of a port.
-    pub fn new(to: TxPort) -> Self {
+    pub(crate) fn new(to: TxPort) -> Self {
         Outlet { to, failure: None }
     }
 
     /// Hands on what is not sent yet of these.
-    pub fn send(&mut self, done: &mut Done, frames: Burst<'_>, now: Nanos) -> Sent {
+    pub(crate) fn send(&mut self, done: &mut Done, frames: Burst<'_>, now: Nanos) -> Sent {
         let Done(sent) = done;
         let queue = &mut self.to.queues[0];
         let result = queue.send(frames.slice(*sent..frames.len())).and_then(|more| {
@@ -72,21 +72,21 @@ impl Outlet {
         }
     }
 
-    pub fn name(&self) -> &str {
+    pub(crate) fn name(&self) -> &str {
         &self.to.name
     }
 
-    pub fn has_failed(&self) -> bool {
+    pub(crate) fn has_failed(&self) -> bool {
         self.failure.is_some()
     }
 
-    pub fn take_failure(&mut self) -> Option<PortError> {
+    pub(crate) fn take_failure(&mut self) -> Option<PortError> {
         self.failure.take()
     }
 
     /// Waits until what the port has taken has left, and adds the counters of its queues: what a driver still has in hand after
     /// that is unsent.
-    pub fn finish(&mut self, ledger: &mut Ledger) {
+    pub(crate) fn finish(&mut self, ledger: &mut Ledger) {
         let began = Instant::now();
         let mut flush = || self.to.queues[0].flush(clock::now());
         while matches!(flush(), Ok(false)) && began.elapsed() < LEAVE_LIMIT {
@@ -108,7 +108,7 @@ impl Outlet {
     }
 
     /// Counters of its queues.
-    pub fn counters(&self, ledger: &mut Ledger) {
+    pub(crate) fn counters(&self, ledger: &mut Ledger) {
         self.to.queues.iter().for_each(|queue| queue.counters(ledger));
     }
 }

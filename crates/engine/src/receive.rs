@@ -108,12 +108,12 @@ struct Kept {
 }
 
 impl Receiver {
-    pub fn new(receive: Receive, consumers: &mut [&mut dyn Consumer]) -> Self {
+    pub(crate) fn new(receive: Receive, consumers: &mut [&mut dyn Consumer]) -> Self {
         Receiver::with(receive, consumers, Box::new(System))
     }
 
     /// A run that has its time from there.
-    pub fn with(receive: Receive, consumers: &mut [&mut dyn Consumer], clock: Box<dyn Clock>) -> Self {
+    pub(crate) fn with(receive: Receive, consumers: &mut [&mut dyn Consumer], clock: Box<dyn Clock>) -> Self {
         let Receive { ports, waiting, duration, stop } = receive;
         let order = consumers.iter().map(|consumer| consumer.order()).max().unwrap_or(Order::Any);
         let count = ports.len();
@@ -160,7 +160,7 @@ impl Receiver {
     }
 
     /// Takes what is ready; false when there is nothing more to come.
-    pub fn round(&mut self, consumers: &mut [&mut dyn Consumer]) -> bool {
+    pub(crate) fn round(&mut self, consumers: &mut [&mut dyn Consumer]) -> bool {
         let demands = || consumers.iter().map(|consumer| consumer.demand());
         // One that has died is not asked.
         let is_enough = self.failure.is_some()
@@ -195,7 +195,7 @@ impl Receiver {
     }
 
     /// What went wrong so far.
-    pub fn take_failure(&mut self) -> Option<ReceiveError> {
+    pub(crate) fn take_failure(&mut self) -> Option<ReceiveError> {
         self.failure.take().or(self.lanes.failure.take().map(ReceiveError::Port))
     }
 
@@ -267,7 +267,7 @@ impl Receiver {
         }
     }
 
-    pub fn finish(mut self, consumers: &mut [&mut dyn Consumer], died: Option<Died>) -> Received {
+    pub(crate) fn finish(mut self, consumers: &mut [&mut dyn Consumer], died: Option<Died>) -> Received {
         self.lanes.detach();
         let elapsed = self.pace.elapsed();
         let mut ledger = Ledger::new();

@@ -84,7 +84,7 @@ enum Filtering {
 }
 
 impl Selector {
-    pub fn new(selection: Selection) -> Self {
+    pub(crate) fn new(selection: Selection) -> Self {
         Selector {
             interfaces: Vec::new(),
             filters: Vec::new(),
@@ -107,7 +107,7 @@ impl Selector {
     /// # Errors
     /// The filter text does not fit one of them: none of its frames is selected.
     #[inline]
-    pub fn learn(&mut self, interfaces: &[Interface]) -> Result<(), ReceiveError> {
+    pub(crate) fn learn(&mut self, interfaces: &[Interface]) -> Result<(), ReceiveError> {
         if interfaces.len() == self.interfaces.len() { Ok(()) } else { self.learn_all(interfaces) }
     }
 
@@ -159,12 +159,12 @@ impl Selector {
     }
 
     /// Whether no more frames are wanted.
-    pub fn is_full(&self) -> bool {
+    pub(crate) fn is_full(&self) -> bool {
         self.selection.frames.is_some_and(|limit| self.delivered >= limit)
     }
 
     /// Whether all frames are wanted whole.
-    pub fn is_everything(&self) -> bool {
+    pub(crate) fn is_everything(&self) -> bool {
         self.is_room_for(usize::MAX)
     }
 
@@ -177,7 +177,7 @@ impl Selector {
 
     /// Takes `frames` frames without looking at any, if all of them are wanted whole; else false.
     #[inline]
-    pub fn take_all(&mut self, frames: usize) -> bool {
+    pub(crate) fn take_all(&mut self, frames: usize) -> bool {
         let all = self.is_room_for(frames);
         if all {
             self.received += frames as u64;
@@ -187,7 +187,7 @@ impl Selector {
     }
 
     /// Starts a round: `filters` are those that the ports of its lanes have applied.
-    pub fn start_round(&mut self, filters: &[&str]) {
+    pub(crate) fn start_round(&mut self, filters: &[&str]) {
         let Selector { applied, selection, .. } = self;
         applied.clear();
         applied.extend(filters.iter().map(|filter| *filter == selection.filter));
@@ -195,7 +195,7 @@ impl Selector {
 
     /// Decides on a frame of a lane of the round: `None` if it is not wanted, else how many bytes of it to keep and its flags.
     #[inline]
-    pub fn select(&mut self, lane: usize, desc: &Desc, frame: &[u8]) -> Option<(usize, Flags)> {
+    pub(crate) fn select(&mut self, lane: usize, desc: &Desc, frame: &[u8]) -> Option<(usize, Flags)> {
         self.received += 1;
         let is_filtered = self.applied.get(lane) == Some(&true);
         let (filtering, link) = &self.interfaces[usize::from(desc.interface)];
@@ -239,7 +239,7 @@ impl Selector {
     }
 
     /// The frames of a round that are wanted, in order; the order is made in `own` where there is none, or not all are wanted.
-    pub fn choose<'p>(&mut self, round: &'p Round<'_>, own: &'p mut Vec<Pick>) -> &'p [Pick] {
+    pub(crate) fn choose<'p>(&mut self, round: &'p Round<'_>, own: &'p mut Vec<Pick>) -> &'p [Pick] {
         if self.take_all(round.frames()) {
             return round.order(own);
         }
@@ -259,16 +259,16 @@ impl Selector {
     }
 
     /// Frames of each part that the traffic was divided into, whichever of them was kept; none without a shard.
-    pub fn shards(&self) -> &[u64] {
+    pub(crate) fn shards(&self) -> &[u64] {
         &self.shards
     }
 
     /// Frames left out so far because they came a second time.
-    pub fn duplicates(&self) -> u64 {
+    pub(crate) fn duplicates(&self) -> u64 {
         self.duplicates
     }
 
-    pub fn counters(&self, account: &mut Account) {
+    pub(crate) fn counters(&self, account: &mut Account) {
         account.add(Count::SelectReceived, self.received).add(Count::SelectDelivered, self.delivered);
         account.add(Count::Filtered, self.filtered).add(Count::OtherShard, self.other_shards());
         account.add(Count::Duplicate, self.duplicates).add(Count::PastLimit, self.past_limit);

@@ -5,7 +5,7 @@ use crate::clock::{self, Clock, System, Time};
 use crate::control::{Progress, Stop};
 use crate::live;
 use crate::metrics::Metrics;
-pub use crate::timing::Timing;
+pub(crate) use crate::timing::Timing;
 use crate::tx_queues::TxQueues;
 use linerate_burst::{Burst, Count, Ledger, Nanos, Stage};
 use linerate_port::{LiveControl, PortError, Sent, TxPort};
@@ -91,7 +91,7 @@ pub(crate) struct Account {
 }
 
 impl Sender {
-    pub fn new(ports: Vec<TxPort>, limits: Limits) -> Self {
+    pub(crate) fn new(ports: Vec<TxPort>, limits: Limits) -> Self {
         Sender::with(ports, limits, Box::new(System))
     }
 
@@ -118,7 +118,7 @@ impl Sender {
 
     /// Goes on with `step`, which says false at the end, until the run is over; then waits until what was taken has left.
     /// `put_off` learns for how long an interface was down.
-    pub fn run<T>(
+    pub(crate) fn run<T>(
         &mut self,
         source: &mut T,
         mut step: impl FnMut(&mut Self, &mut T) -> Result<bool, PortError>,
@@ -141,7 +141,7 @@ impl Sender {
 
     /// Lets the first queue make frames itself, again where it is not done because the interface went down. `look` is called
     /// several times a second.
-    pub fn run_live(&mut self, control: &dyn LiveControl, mut look: impl FnMut()) -> Result<(), PortError> {
+    pub(crate) fn run_live(&mut self, control: &dyn LiveControl, mut look: impl FnMut()) -> Result<(), PortError> {
         self.started = Instant::now();
         let name = self.queues.name(0).to_owned();
         loop {
@@ -164,40 +164,40 @@ impl Sender {
         }
     }
 
-    pub fn is_over(&self) -> bool {
+    pub(crate) fn is_over(&self) -> bool {
         self.limits.are_reached(self.started)
     }
 
     /// What time it is, and by how many nanoseconds somebody has set the clock since this was last asked: schedules follow it, so
     /// that frames keep their gaps and nothing waits until the clock is there again.
     #[inline]
-    pub fn look_at_clock(&mut self) -> (Nanos, i64) {
+    pub(crate) fn look_at_clock(&mut self) -> (Nanos, i64) {
         let (now, step) = self.time.look();
         (now, step.unwrap_or(0))
     }
 
     /// No sleep is longer than a millisecond from now on: what is due may change.
-    pub fn look_often(&mut self) {
+    pub(crate) fn look_often(&mut self) {
         self.nap_limit = OFTEN;
     }
 
     /// An interface that is down is waited for, whether anything was sent or not.
-    pub fn stay(&mut self) {
+    pub(crate) fn stay(&mut self) {
         self.stays = true;
     }
 
     /// For how long its queues have taken nothing, as far as they were asked.
-    pub fn stuck_for(&self) -> Duration {
+    pub(crate) fn stuck_for(&self) -> Duration {
         self.stuck.map_or(Duration::ZERO, |since| since.elapsed())
     }
 
     /// How far from the schedule frames left.
-    pub fn timing(&mut self) -> &mut Timing {
+    pub(crate) fn timing(&mut self) -> &mut Timing {
         &mut self.timing
     }
 
     /// Hands frames to a queue; returns how many it took. Where it takes none, waits a little for it. After an error it has taken none.
-    pub fn send(&mut self, queue: usize, burst: Burst<'_>, now: Nanos) -> Result<usize, PortError> {
+    pub(crate) fn send(&mut self, queue: usize, burst: Burst<'_>, now: Nanos) -> Result<usize, PortError> {
         self.failed.take().map_or(Ok(()), Err)?;
         let done = self.queues.send(queue, burst)?;
         if done == 0 {
@@ -213,7 +213,7 @@ impl Sender {
     }
 
     /// Waits until a frame is due, or for so long that it is time to look whether the run is over.
-    pub fn wait(&mut self, due: Nanos, now: Nanos) -> Result<(), PortError> {
+    pub(crate) fn wait(&mut self, due: Nanos, now: Nanos) -> Result<(), PortError> {
         if due.since(now) > SPARE_TIME {
             // An idle sender still says how far it is complete.
             self.flush(now)?;
@@ -235,7 +235,7 @@ impl Sender {
     }
 
     /// Waits a little for whoever is to bring or take frames.
-    pub fn nap(&mut self, now: Nanos) -> Result<(), PortError> {
+    pub(crate) fn nap(&mut self, now: Nanos) -> Result<(), PortError> {
         // A file is begun by its first packet: what is to bring that may fail yet.
         if !self.limits.at_once || self.queues.sent().frames > 0 {
             self.flush(now)?;
@@ -245,7 +245,7 @@ impl Sender {
     }
 
     /// What was done. `truncated` frames were left out because bytes of them were missing.
-    pub fn finish(mut self, truncated: u64) -> Account {
+    pub(crate) fn finish(mut self, truncated: u64) -> Account {
         let elapsed = self.started.elapsed();
         let mut ledger = Ledger::new();
         self.queues.counters(&mut ledger);
@@ -289,7 +289,7 @@ impl Sender {
     }
 
     /// Gets what was taken on its way; false while some of it still is not.
-    pub fn flush(&mut self, now: Nanos) -> Result<bool, PortError> {
+    pub(crate) fn flush(&mut self, now: Nanos) -> Result<bool, PortError> {
         self.failed.take().map_or(Ok(()), Err)?;
         let flushed = self.queues.flush(now);
         self.flushed = now;

@@ -11,24 +11,24 @@ pub(crate) struct TxQueues {
 }
 
 impl TxQueues {
-    pub fn new(ports: Vec<TxPort>) -> Self {
+    pub(crate) fn new(ports: Vec<TxPort>) -> Self {
         let queues = |(port, of): (usize, &TxPort)| (0..of.queues.len()).map(move |queue| (port, queue));
         let places = ports.iter().enumerate().flat_map(queues).collect();
         TxQueues { ports, places }
     }
 
-    pub fn send(&mut self, index: usize, burst: Burst<'_>) -> Result<usize, PortError> {
+    pub(crate) fn send(&mut self, index: usize, burst: Burst<'_>) -> Result<usize, PortError> {
         self.queue(index).send(burst)
     }
 
     /// A queue.
-    pub fn queue(&mut self, index: usize) -> &mut dyn TxQueue {
+    pub(crate) fn queue(&mut self, index: usize) -> &mut dyn TxQueue {
         let (port, queue) = self.places[index];
         &mut *self.ports[port].queues[queue]
     }
 
     /// Gets what was taken on its way; false while some of it still is not.
-    pub fn flush(&mut self, now: Nanos) -> Result<bool, PortError> {
+    pub(crate) fn flush(&mut self, now: Nanos) -> Result<bool, PortError> {
         let mut all = true;
         for queue in self.ports.iter_mut().flat_map(|port| &mut port.queues) {
             all &= queue.flush(now)?;
@@ -37,7 +37,7 @@ impl TxQueues {
     }
 
     /// What all of them have sent.
-    pub fn sent(&self) -> Sent {
+    pub(crate) fn sent(&self) -> Sent {
         let mut all = Sent::default();
         for (_, sent) in self.by_port() {
             (all.frames, all.bytes) = (all.frames + sent.frames, all.bytes + sent.bytes);
@@ -46,7 +46,7 @@ impl TxQueues {
     }
 
     /// What each port has sent.
-    pub fn by_port(&self) -> impl Iterator<Item = (&str, Sent)> {
+    pub(crate) fn by_port(&self) -> impl Iterator<Item = (&str, Sent)> {
         self.ports.iter().map(|port| {
             let mut all = Sent::default();
             for sent in port.queues.iter().map(|queue| queue.sent()) {
@@ -57,11 +57,11 @@ impl TxQueues {
     }
 
     /// The name of the port of a queue.
-    pub fn name(&self, index: usize) -> &str {
+    pub(crate) fn name(&self, index: usize) -> &str {
         &self.ports[self.places[index].0].name
     }
 
-    pub fn counters(&self, ledger: &mut Ledger) {
+    pub(crate) fn counters(&self, ledger: &mut Ledger) {
         for port in &self.ports {
             port.monitor.iter().for_each(|monitor| monitor.counters(ledger));
         }
@@ -69,7 +69,7 @@ impl TxQueues {
     }
 
     /// Counters of the queues alone: asking a network card can take milliseconds.
-    pub fn queue_counters(&self, ledger: &mut Ledger) {
+    pub(crate) fn queue_counters(&self, ledger: &mut Ledger) {
         for queue in self.ports.iter().flat_map(|port| &port.queues) {
             queue.counters(ledger);
         }

@@ -117,7 +117,7 @@ struct Counts {
 }
 
 impl Verdicts {
-    pub fn new(inspector: Box<dyn Inspect>, policy: Policy) -> Self {
+    pub(crate) fn new(inspector: Box<dyn Inspect>, policy: Policy) -> Self {
         Verdicts {
             inspector,
             policy,
@@ -132,12 +132,12 @@ impl Verdicts {
     }
 
     /// Frames that wait.
-    pub fn waiting(&self) -> usize {
+    pub(crate) fn waiting(&self) -> usize {
         self.waiting
     }
 
     /// Has the inspector look at the bytes of a frame that has come.
-    pub fn look(&mut self, desc: &Desc, frame: &mut [u8]) -> Looked {
+    pub(crate) fn look(&mut self, desc: &Desc, frame: &mut [u8]) -> Looked {
         self.counts.received += 1;
         let ticket = self.tickets;
         self.tickets += 1;
@@ -147,12 +147,12 @@ impl Verdicts {
     }
 
     /// Whether that frame will wait.
-    pub fn waits(&self, looked: &Looked) -> bool {
+    pub(crate) fn waits(&self, looked: &Looked) -> bool {
         looked.verdict == Verdict::Hold || self.waiting > 0 && self.flows.contains_key(&looked.flow)
     }
 
     /// That frame goes on or away (`out` takes it then), or waits.
-    pub fn enter(&mut self, now: Nanos, held: Held, looked: Looked, out: &mut impl FnMut(Held, Outcome)) {
+    pub(crate) fn enter(&mut self, now: Nanos, held: Held, looked: Looked, out: &mut impl FnMut(Held, Outcome)) {
         let Looked { ticket, verdict, flow } = looked;
         let decision = match verdict {
             Verdict::Hold if self.waiting >= self.policy.most => Some(Decision::Unsaid),
@@ -173,7 +173,7 @@ impl Verdicts {
     }
 
     /// Takes later verdicts, and applies the policy to whom nobody has given one in time, or to all at the end.
-    pub fn settle(&mut self, now: Nanos, is_over: bool, out: &mut impl FnMut(Held, Outcome)) {
+    pub(crate) fn settle(&mut self, now: Nanos, is_over: bool, out: &mut impl FnMut(Held, Outcome)) {
         let mut said = std::mem::take(&mut self.said);
         self.inspector.later(&mut said);
         for (ticket, verdict) in said.drain(..) {
@@ -209,7 +209,7 @@ impl Verdicts {
     }
 
     /// Of so many frames nobody is asked about those left any more; how many had passed.
-    pub fn give_up(&mut self, given: u64) -> u64 {
+    pub(crate) fn give_up(&mut self, given: u64) -> u64 {
         let counts = &mut self.counts;
         counts.received = given;
         counts.failed_closed = given - counts.passed - counts.dropped;
@@ -217,7 +217,7 @@ impl Verdicts {
     }
 
     /// Adds to the account of the way with this name.
-    pub fn counters(&self, name: &str, ledger: &mut Ledger) {
+    pub(crate) fn counters(&self, name: &str, ledger: &mut Ledger) {
         let Counts { received, passed, dropped, changed, held, failed_open, failed_closed, unknown } = self.counts;
         let account = ledger.account(Stage::Verdict, name);
         account.add(Count::VerdictReceived, received).add(Count::VerdictPassed, passed);

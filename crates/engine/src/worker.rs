@@ -64,7 +64,7 @@ enum Job<W: Work> {
 }
 
 impl<W: Work> Worker<W> {
-    pub fn here(work: W) -> Self {
+    pub(crate) fn here(work: W) -> Self {
         Worker::Here(Guarded { work, died: None })
     }
 
@@ -72,7 +72,7 @@ impl<W: Work> Worker<W> {
     ///
     /// # Errors
     /// There can be no more threads: the work comes back.
-    pub fn apart(name: &str, work: W, most: usize) -> Result<Self, (W, std::io::Error)> {
+    pub(crate) fn apart(name: &str, work: W, most: usize) -> Result<Self, (W, std::io::Error)> {
         let (jobs, taken) = channel::<Job<W>>();
         let (back, empty) = channel();
         let failed = Arc::new(AtomicBool::new(false));
@@ -116,7 +116,7 @@ impl<W: Work> Worker<W> {
     }
 
     /// Whether what is handed over goes nowhere any more.
-    pub fn has_failed(&self) -> bool {
+    pub(crate) fn has_failed(&self) -> bool {
         match self {
             Worker::Here(guarded) => guarded.has_failed(),
             Worker::Apart(apart) => apart.failed.load(Ordering::Relaxed),
@@ -124,7 +124,7 @@ impl<W: Work> Worker<W> {
     }
 
     /// Hands a block over and leaves an empty one in its place, made by `make` or used before.
-    pub fn hand_over(&mut self, block: &mut Block, with: W::With, make: impl FnOnce() -> Block) {
+    pub(crate) fn hand_over(&mut self, block: &mut Block, with: W::With, make: impl FnOnce() -> Block) {
         match self {
             Worker::Here(guarded) => {
                 guarded.take(block, with);
@@ -135,7 +135,7 @@ impl<W: Work> Worker<W> {
     }
 
     /// Hands a block over as [`Worker::hand_over`] does, unless that would have to wait: then nothing happens, and it is false.
-    pub fn offer(&mut self, block: &mut Block, with: W::With, make: impl FnOnce() -> Block) -> bool {
+    pub(crate) fn offer(&mut self, block: &mut Block, with: W::With, make: impl FnOnce() -> Block) -> bool {
         match self {
             Worker::Here(_) => self.hand_over(block, with, make),
             Worker::Apart(apart) => match apart.empty(make) {
@@ -148,7 +148,7 @@ impl<W: Work> Worker<W> {
     }
 
     /// How often whoever hands over has waited for the work, and how long in all.
-    pub fn waited(&self) -> (u64, Duration) {
+    pub(crate) fn waited(&self) -> (u64, Duration) {
         match self {
             Worker::Here(_) => (0, Duration::ZERO),
             Worker::Apart(apart) => (apart.waits, apart.waited),
@@ -156,7 +156,7 @@ impl<W: Work> Worker<W> {
     }
 
     /// There are no more blocks; the thread may take its time.
-    pub fn end(&mut self, last: W::Last) {
+    pub(crate) fn end(&mut self, last: W::Last) {
         match self {
             Worker::Here(guarded) => guarded.end(last),
             // Where the thread is gone joining it tells why.
@@ -165,7 +165,7 @@ impl<W: Work> Worker<W> {
     }
 
     /// Waits for all that was handed over, and gives the work back; nothing but the reason if its thread died outside of it.
-    pub fn join(self) -> Result<Guarded<W>, Died> {
+    pub(crate) fn join(self) -> Result<Guarded<W>, Died> {
         match self {
             Worker::Here(guarded) => Ok(guarded),
             Worker::Apart(Apart { jobs, empty, thread, .. }) => {
@@ -177,7 +177,7 @@ impl<W: Work> Worker<W> {
     }
 
     /// Waits so long at most; `None` where that is not enough: then the thread is left to itself.
-    pub fn join_within(self, limit: Duration) -> Option<Result<Guarded<W>, Died>> {
+    pub(crate) fn join_within(self, limit: Duration) -> Option<Result<Guarded<W>, Died>> {
         let began = Instant::now();
         while let Worker::Apart(apart) = &self
             && !apart.thread.is_finished()

@@ -46,7 +46,7 @@ impl fmt::Display for Wrong {
 impl std::error::Error for Wrong {}
 
 /// The names that there are, and the one that may have been meant.
-pub fn choices<'a>(name: &str, names: impl IntoIterator<Item = &'a str>) -> String {
+pub(crate) fn choices<'a>(name: &str, names: impl IntoIterator<Item = &'a str>) -> String {
     let names: Vec<&str> = names.into_iter().collect();
     let meant = nearest(name, &names).map(|of| format!("did you mean {of}? ")).unwrap_or_default();
     format!("{meant}there are {}", names.join(", "))

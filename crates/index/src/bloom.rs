@@ -1,7 +1,7 @@
 //! A blocked Bloom filter: a value has three bits, all in one line of the cache.
 
 /// Bytes of a block.
-pub const BLOCK: usize = 64;
+pub(crate) const BLOCK: usize = 64;
 const WORDS: usize = BLOCK / 8;
 
 /// What an IPv4 address is hashed as: an IPv6 address that is none.
@@ -9,13 +9,13 @@ const IPV4: u64 = 0x0046_0046;
 
 /// The hash of an IPv4 address.
 #[inline]
-pub fn of_ipv4(address: u32) -> u64 {
+pub(crate) fn of_ipv4(address: u32) -> u64 {
     mix(IPV4 << 32 | u64::from(address))
 }
 
 /// The hash of an IPv6 address.
 #[inline]
-pub fn of_ipv6(address: u128) -> u64 {
+pub(crate) fn of_ipv6(address: u128) -> u64 {
     mix(mix((address >> 64) as u64) ^ address as u64)
 }
 
@@ -36,7 +36,7 @@ fn place(hash: u64, blocks: usize) -> (usize, [u32; 3]) {
 
 /// Puts a value in; `words` are those of the whole filter, blocks of 8.
 #[inline]
-pub fn insert(words: &mut [u64], hash: u64) {
+pub(crate) fn insert(words: &mut [u64], hash: u64) {
     let (block, bits) = place(hash, words.len() / WORDS);
     let block = &mut words[block * WORDS..][..WORDS];
     for bit in bits {
@@ -45,7 +45,7 @@ pub fn insert(words: &mut [u64], hash: u64) {
 }
 
 /// Whether a value may be in a filter of so many bytes, which are whole blocks; none has none.
-pub fn may_hold(bytes: &[u8], hash: u64) -> bool {
+pub(crate) fn may_hold(bytes: &[u8], hash: u64) -> bool {
     let blocks = bytes.len() / BLOCK;
     if blocks == 0 {
         return false;

@@ -21,12 +21,12 @@ pub(crate) struct Entries<W> {
 
 impl<W: Write> Entries<W> {
     /// An index that nothing is written of yet.
-    pub fn new(out: W) -> Self {
+    pub(crate) fn new(out: W) -> Self {
         Entries { out, entry: Vec::new(), is_begun: false }
     }
 
     /// Writes what an index begins with, unless that was done.
-    pub fn begin(&mut self) -> io::Result<()> {
+    pub(crate) fn begin(&mut self) -> io::Result<()> {
         if !std::mem::replace(&mut self.is_begun, true) {
             self.out.write_all(&header())?;
         }
@@ -34,12 +34,18 @@ impl<W: Write> Entries<W> {
     }
 
     /// What it writes to.
-    pub fn into_inner(self) -> W {
+    pub(crate) fn into_inner(self) -> W {
         self.out
     }
 
     /// Appends an entry in one piece.
-    pub fn push(&mut self, part: Range<u64>, mark: Option<[u8; 8]>, flags: u32, gather: &Gather) -> io::Result<()> {
+    pub(crate) fn push(
+        &mut self,
+        part: Range<u64>,
+        mark: Option<[u8; 8]>,
+        flags: u32,
+        gather: &Gather,
+    ) -> io::Result<()> {
         self.begin()?;
         self.entry.clear();
         gather.entry(part, mark, flags, &mut self.entry);

@@ -6,7 +6,7 @@ use linerate::port::{RxOptions, Spec, open_rx};
 use std::error::Error;
 
 /// Counts bytes by the third octet of destinations, and copies nothing.
-pub struct Networks {
+pub(crate) struct Networks {
     /// All.
     pub frames: u64,
     /// Bytes on the wire.
@@ -37,7 +37,7 @@ impl Consumer for Networks {
 }
 
 /// Reads until whoever shares ends.
-pub fn run(ring: &str) -> Result<Networks, Box<dyn Error>> {
+pub(crate) fn run(ring: &str) -> Result<Networks, Box<dyn Error>> {
     let port = open_rx(&Spec::parse(&format!("shm:{ring}?mode=lossless"))?, &RxOptions::default())?;
     let mut networks = Networks { frames: 0, bytes: [0; 256] };
     let run = Receive::all(vec![port]).run(&mut [&mut networks]);

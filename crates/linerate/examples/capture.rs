@@ -8,7 +8,7 @@ use std::error::Error;
 use std::time::Duration;
 
 /// How many frames were captured.
-pub fn run(port: &str, file: &str, filter: &str) -> Result<u64, Box<dyn Error>> {
+pub(crate) fn run(port: &str, file: &str, filter: &str) -> Result<u64, Box<dyn Error>> {
     let options = RxOptions { filter: filter.into(), promiscuous: true, ..RxOptions::default() };
     let port = open_rx(&Spec::parse(port)?, &options)?;
     let writer = Writer::new(Output::open(file)?, Format::of_path(file)?);

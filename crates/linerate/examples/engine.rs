@@ -19,7 +19,7 @@ fn main() -> Result<(), Box<dyn Error>> {
 }
 
 /// Decides until whoever shares ends; how many frames were blocked.
-pub fn run(mut engine: Engine) -> u64 {
+pub(crate) fn run(mut engine: Engine) -> u64 {
     let mut blocked = 0;
     while engine.ended().is_none() {
         let looked = engine.look(|seen, _| {

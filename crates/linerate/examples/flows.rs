@@ -9,7 +9,7 @@ use linerate::records::{Exports, Options, open};
 use std::error::Error;
 
 /// How many records there were.
-pub fn run(port: &str, target: &str) -> Result<u64, Box<dyn Error>> {
+pub(crate) fn run(port: &str, target: &str) -> Result<u64, Box<dyn Error>> {
     let config = Config { max_flows: 1 << 16, level: Level::Tcp, ..Config::default() };
     let exports = Exports::start(open(&[target], &Options::default())?, || ())?;
     let mut metering = Metering::new(Meters::new(&config, 1), Selection::default(), exports);

@@ -20,7 +20,7 @@ check = "trailer"
 "#;
 
 /// How many frames arrived.
-pub fn run(to: &str, from: &str) -> Result<u64, Box<dyn Error>> {
+pub(crate) fn run(to: &str, from: &str) -> Result<u64, Box<dyn Error>> {
     let set = file::streams("the example", STREAM, &file::Setup::default())?;
     let from = open_rx(&Spec::parse(from)?, &RxOptions::default())?;
     let to = open_tx(&Spec::parse(to)?, &TxOptions { stamped: true, ..TxOptions::default() })?;

@@ -65,7 +65,7 @@ impl Held {
 }
 
 impl Chunks {
-    pub fn new(lanes: usize) -> Self {
+    pub(crate) fn new(lanes: usize) -> Self {
         Chunks {
             kernel: Kernel::detect(),
             lanes: vec![Held::default(); lanes],

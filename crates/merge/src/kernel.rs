@@ -17,7 +17,7 @@ pub(crate) struct Kernel {
 impl Kernel {
     /// Asks the processor.
     #[cfg(target_arch = "x86_64")]
-    pub fn detect() -> Self {
+    pub(crate) fn detect() -> Self {
         Kernel { vectors: is_x86_feature_detected!("avx512f") && is_x86_feature_detected!("avx512vl") }
     }
 
@@ -29,11 +29,11 @@ impl Kernel {
 
     /// As on any processor.
     #[cfg(any(test, not(target_arch = "x86_64")))]
-    pub const PORTABLE: Kernel = Kernel { vectors: false };
+    pub(crate) const PORTABLE: Kernel = Kernel { vectors: false };
 
     /// [`keys::ascending`]; `keys` is as long as `descs`.
     #[inline]
-    pub fn ascending(self, descs: &[Desc], base: u64, floor: u64, tag: u64, keys: &mut [u64]) -> bool {
+    pub(crate) fn ascending(self, descs: &[Desc], base: u64, floor: u64, tag: u64, keys: &mut [u64]) -> bool {
         assert_eq!(descs.len(), keys.len(), "a key for each desc");
         #[cfg(target_arch = "x86_64")]
         if self.vectors {
@@ -45,7 +45,7 @@ impl Kernel {
 
     /// [`keys::merge`]; both rows end with as much padding as said there.
     #[inline]
-    pub fn merge(self, a: &[u64], b: &[u64], out: &mut [u64]) {
+    pub(crate) fn merge(self, a: &[u64], b: &[u64], out: &mut [u64]) {
         assert!(
             a.len() >= keys::PADDING && b.len() >= keys::PADDING && out.len().is_multiple_of(keys::PADDING),
             "rows without padding"
@@ -60,7 +60,7 @@ impl Kernel {
 
     /// [`keys::append`].
     #[inline]
-    pub fn append(self, keys: &[u64], picks: &mut Vec<Pick>) {
+    pub(crate) fn append(self, keys: &[u64], picks: &mut Vec<Pick>) {
         #[cfg(target_arch = "x86_64")]
         if self.vectors {
             // SAFETY: the processor has the instructions.
@@ -88,7 +88,7 @@ mod avx512 {
     /// # Safety
     /// The processor has these features; `keys` is as long as `descs`.
     #[target_feature(enable = "avx512f,avx512vl")]
-    pub unsafe fn ascending(descs: &[Desc], base: u64, floor: u64, tag: u64, keys: &mut [u64]) -> bool {
+    pub(super) unsafe fn ascending(descs: &[Desc], base: u64, floor: u64, tag: u64, keys: &mut [u64]) -> bool {
         let whole = descs.len() / WIDE * WIDE;
         let (bases, most) = (splat(base), splat(u32::MAX.into()));
         // Each vector of memory holds two descs; times are numbers 0 and 4 of it.
@@ -130,7 +130,7 @@ mod avx512 {
     /// # Safety
     /// The processor has these features; `a` and `b` have 16 keys at least, `out` a multiple of that.
     #[target_feature(enable = "avx512f,avx512vl")]
-    pub unsafe fn merge(a: &[u64], b: &[u64], out: &mut [u64]) {
+    pub(super) unsafe fn merge(a: &[u64], b: &[u64], out: &mut [u64]) {
         // Behind these ends there is nothing but padding.
         let (a_end, b_end) = (a.len() - STEP, b.len() - STEP);
         let (mut i, mut j) = (STEP.min(a_end), STEP.min(b_end));
@@ -155,7 +155,7 @@ mod avx512 {
     /// # Safety
     /// The processor has these features.
     #[target_feature(enable = "avx512f,avx512vl")]
-    pub unsafe fn append(keys: &[u64], picks: &mut Vec<Pick>) {
+    pub(super) unsafe fn append(keys: &[u64], picks: &mut Vec<Pick>) {
         keys::append(keys, picks);
     }
 

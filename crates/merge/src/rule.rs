@@ -24,7 +24,7 @@ pub(crate) struct Lane {
 impl Lane {
     /// Sets the key to that of the next frame, or of the horizon where there is none. Whether that frame is ahead.
     #[inline]
-    pub fn look(&mut self, input: &Input<'_>, ceiling: Nanos) -> bool {
+    pub(crate) fn look(&mut self, input: &Input<'_>, ceiling: Nanos) -> bool {
         let (time, is_head) = match input.descs.get(self.done) {
             Some(desc) => (desc.time, true),
             None => (input.horizon.time(), false),

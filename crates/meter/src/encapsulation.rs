@@ -30,7 +30,7 @@ pub(crate) struct Encapsulation {
 impl Encapsulation {
     /// Of a frame behind Ethernet: its addresses.
     #[inline(always)]
-    pub fn of_ethernet(frame: &[u8]) -> Self {
+    pub(crate) fn of_ethernet(frame: &[u8]) -> Self {
         let addresses = frame.first_chunk().map(|[a, b, c, d, e, f, g, h, i, j, k, l]: &[u8; 12]| {
             [MacAddr([*g, *h, *i, *j, *k, *l]), MacAddr([*a, *b, *c, *d, *e, *f])]
         });
@@ -73,17 +73,17 @@ pub(crate) struct Rare {
 }
 
 impl Encapsulations {
-    pub fn new(config: &Config, max_flows: usize) -> Self {
+    pub(crate) fn new(config: &Config, max_flows: usize) -> Self {
         Encapsulations { macs: config.macs.then(|| resident(max_flows)), rare: Pages::default() }
     }
 
     #[inline(always)]
-    pub fn has_macs(&self) -> bool {
+    pub(crate) fn has_macs(&self) -> bool {
         self.macs.is_some()
     }
 
     /// Notes what is to be noted of a packet that has just been counted.
-    pub fn note(&mut self, record: u32, hot: &Hot, side: usize, found: &Encapsulation) {
+    pub(crate) fn note(&mut self, record: u32, hot: &Hot, side: usize, found: &Encapsulation) {
         let place = record as usize;
         let begins = hot.is_one_packet();
         if let (true, Some(list), Some(mut ends)) = (begins, &mut self.macs, found.macs) {
@@ -102,7 +102,7 @@ impl Encapsulations {
     }
 
     /// What is known of a flow that ends; nothing of it stays. MAC addresses are those of the lower and the higher end.
-    pub fn take(&mut self, record: u32) -> (Option<[MacAddr; 2]>, Rare) {
+    pub(crate) fn take(&mut self, record: u32) -> (Option<[MacAddr; 2]>, Rare) {
         let macs = self.macs.as_mut().and_then(|list| list.get_mut(record as usize)).map(std::mem::take);
         (macs.filter(|macs| macs.are_known).map(|macs| macs.ends), self.rare.take(record))
     }

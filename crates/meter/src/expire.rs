@@ -70,7 +70,7 @@ pub(crate) struct Limit {
 }
 
 impl Limit {
-    pub fn new(timeouts: &Timeouts, linger: Nanos, clock: &Clock) -> Self {
+    pub(crate) fn new(timeouts: &Timeouts, linger: Nanos, clock: &Clock) -> Self {
         let (idle, active) = (timeouts.idle.0, timeouts.active.0);
         let active_coarse = (active >> clock.shift) as u8;
         // Within both timeouts coarse ages are less than 126, and with another idle timeout less than what they go round after.
@@ -80,7 +80,7 @@ impl Limit {
 }
 
 impl Clock {
-    pub fn new(timeouts: &[Timeouts]) -> Self {
+    pub(crate) fn new(timeouts: &[Timeouts]) -> Self {
         let longest = timeouts.iter().map(|one| one.idle.0 + one.active.0).max().unwrap_or(0);
         let shift = (0..).find(|shift| longest >> shift < 126).unwrap_or(0);
         Clock {
@@ -99,26 +99,26 @@ impl Clock {
 
     /// A time in coarse units, which go round.
     #[inline(always)]
-    pub fn coarse(&self, time: u64) -> u8 {
+    pub(crate) fn coarse(&self, time: u64) -> u8 {
         (time >> self.shift) as u8
     }
 
     /// Whether the lower 48 bits of this time say all.
     #[inline(always)]
-    pub fn is_near(&self, time: u64) -> bool {
+    pub(crate) fn is_near(&self, time: u64) -> bool {
         self.time.place(time) < 2 * FAR
     }
 
     /// The first frame of all says what time it is until more is known, unless that is told.
     #[inline(always)]
-    pub fn begin(&mut self, first: Nanos) {
+    pub(crate) fn begin(&mut self, first: Nanos) {
         if !self.follows {
             self.set_out(first);
         }
     }
 
     /// It is `now`; false if that is no news, or all that is known.
-    pub fn tell(&mut self, now: Nanos) -> bool {
+    pub(crate) fn tell(&mut self, now: Nanos) -> bool {
         if self.follows {
             self.set_out(now);
         }
@@ -127,19 +127,19 @@ impl Clock {
 
     /// Takes the times of frames, of which `ends` are the least and the greatest place.
     #[inline(always)]
-    pub fn see(&mut self, descs: &[Desc], ends: (u64, u64)) {
+    pub(crate) fn see(&mut self, descs: &[Desc], ends: (u64, u64)) {
         if !self.follows {
             self.time.see_all(descs, ends);
         }
     }
 
     /// How many more frames there are before the time moves on.
-    pub fn frames_to_tick(&self) -> usize {
+    pub(crate) fn frames_to_tick(&self) -> usize {
         self.time.frames_to_tick()
     }
 
     /// Counts frames; true if the time may have moved on.
-    pub fn tick(&mut self, frames: usize) -> bool {
+    pub(crate) fn tick(&mut self, frames: usize) -> bool {
         !self.follows && self.time.tick(frames)
     }
 

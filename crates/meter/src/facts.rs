@@ -71,7 +71,7 @@ pub(crate) enum Hint {
 }
 
 impl Facts {
-    pub const NONE: Facts = Facts {
+    pub(crate) const NONE: Facts = Facts {
         words: Words { ends: 0, rest: 0 },
         hash: 0,
         time: 0,
@@ -94,7 +94,7 @@ impl Facts {
     };
 
     /// What it says of who is the originator.
-    pub fn hint(&self) -> Hint {
+    pub(crate) fn hint(&self) -> Hint {
         match self.flags & (SYN | ACK) {
             _ if !self.has_segment => self.message,
             SYN => Hint::Syn,
@@ -104,7 +104,7 @@ impl Facts {
     }
 
     /// The originator that the packet names, and how.
-    pub fn direction(&self) -> Option<(usize, Direction)> {
+    pub(crate) fn direction(&self) -> Option<(usize, Direction)> {
         let [side, other] = self.sides();
         match self.hint() {
             Hint::Nothing => None,
@@ -117,7 +117,7 @@ impl Facts {
 
     /// The end that sent it, and the other: places in an array of two.
     #[inline(always)]
-    pub fn sides(&self) -> [usize; 2] {
+    pub(crate) fn sides(&self) -> [usize; 2] {
         let side = usize::from(self.side & 1);
         [side, side ^ 1]
     }

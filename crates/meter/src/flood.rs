@@ -21,7 +21,7 @@ pub(crate) struct Flood(BTreeMap<(End, u8), Flow>);
 
 impl Flood {
     /// Adds a flow of one packet, outside of tunnels.
-    pub fn add(&mut self, flow: &Flow) {
+    pub(crate) fn add(&mut self, flow: &Flow) {
         // Whoever sent nothing is the target.
         let sender = usize::from(flow.sides[0].packets == 0);
         let (side, anyone) = (flow.sides[sender], open(flow.ends[0].address));
@@ -55,7 +55,7 @@ impl Flood {
     }
 
     /// Exports the records so far.
-    pub fn flush(&mut self, records: &mut dyn Records) {
+    pub(crate) fn flush(&mut self, records: &mut dyn Records) {
         std::mem::take(&mut self.0).values().for_each(|flow| records.take(flow));
     }
 }

@@ -76,16 +76,16 @@ const OTHER: u32 = 1 << 31;
 
 impl Place {
     /// Its frame is gone, or it is one of several fragments.
-    pub const NOWHERE: Place = Place(u32::MAX);
+    pub(crate) const NOWHERE: Place = Place(u32::MAX);
 
     /// In a frame that is usual.
     #[inline(always)]
-    pub fn usual(frame: usize) -> Place {
+    pub(crate) fn usual(frame: usize) -> Place {
         Place(frame as u32)
     }
 
     /// In any frame.
-    pub fn other(frame: usize) -> Place {
+    pub(crate) fn other(frame: usize) -> Place {
         Place(frame as u32 | OTHER)
     }
 
@@ -109,7 +109,7 @@ impl Place {
 
 impl FlowNames {
     /// With memory for so many flows; `None` if nothing is wanted.
-    pub fn new(wanted: Protocols, max_flows: usize, key: [u64; 2]) -> Option<Self> {
+    pub(crate) fn new(wanted: Protocols, max_flows: usize, key: [u64; 2]) -> Option<Self> {
         let names = || FlowNames {
             wanted,
             beside: resident(max_flows),
@@ -121,12 +121,12 @@ impl FlowNames {
     }
 
     /// How often what was found had no room, and buffers gave way to others.
-    pub fn full(&self) -> [u64; 2] {
+    pub(crate) fn full(&self) -> [u64; 2] {
         [self.book.full, self.pool.full]
     }
 
     /// A flow begins with a packet; `before` is what the record before found. Whether something is wanted of it.
-    pub fn begin(&mut self, record: u32, facts: &Facts, wide: &Wide, before: Option<Arc<Names>>) -> bool {
+    pub(crate) fn begin(&mut self, record: u32, facts: &Facts, wide: &Wide, before: Option<Arc<Names>>) -> bool {
         let place = record as usize;
         if place >= self.beside.len() {
             self.beside.resize(place + 1, Beside::default());
@@ -145,12 +145,12 @@ impl FlowNames {
     }
 
     /// What was found of a flow so far.
-    pub fn of(&self, record: u32) -> Option<Arc<Names>> {
+    pub(crate) fn of(&self, record: u32) -> Option<Arc<Names>> {
         self.book.get(self.beside.get(record as usize)?.names)
     }
 
     /// A flow ends: nothing is kept of it.
-    pub fn end(&mut self, record: u32) -> Option<Arc<Names>> {
+    pub(crate) fn end(&mut self, record: u32) -> Option<Arc<Names>> {
         self.beside.get(record as usize)?;
         [0, 1].into_iter().for_each(|side| self.let_go(record, side));
         let beside = std::mem::take(self.beside.get_mut(record as usize)?);
@@ -161,7 +161,13 @@ impl FlowNames {
 
     /// Looks at a packet of a flow of which something is wanted; whether more is.
     #[inline(never)]
-    pub fn take(&mut self, record: u32, facts: &Facts, (place, network): (Place, u32), burst: Burst<'_>) -> bool {
+    pub(crate) fn take(
+        &mut self,
+        record: u32,
+        facts: &Facts,
+        (place, network): (Place, u32),
+        burst: Burst<'_>,
+    ) -> bool {
         let is_tcp = facts.words.protocol() == TCP;
         if is_tcp && !facts.has_segment {
             // Its header is cut off.
@@ -303,7 +309,7 @@ impl FlowNames {
     }
 
     /// An answer of DNS came, in a frame before those that are taken next.
-    pub fn hear(&mut self, heard: Heard) {
+    pub(crate) fn hear(&mut self, heard: Heard) {
         self.resolved.hear(heard);
     }
 

@@ -89,7 +89,7 @@ impl Default for Fragments {
 impl Fragments {
     /// Takes a fragment, and says whether it is held. What can be accounted now is appended to `ready`, as whole as it
     /// will get.
-    pub fn take(&mut self, packet: Packet, ready: &mut Vec<Packet>) -> bool {
+    pub(crate) fn take(&mut self, packet: Packet, ready: &mut Vec<Packet>) -> bool {
         let Some(key) = key_of(&packet) else {
             ready.push(packet);
             return false;
@@ -122,7 +122,7 @@ impl Fragments {
     }
 
     /// Gives up packets that began long before `now`: what was held is appended to `ready`.
-    pub fn expire(&mut self, now: u64, ready: &mut Vec<Packet>) {
+    pub(crate) fn expire(&mut self, now: u64, ready: &mut Vec<Packet>) {
         // They came in order of time, unless the first one has a wrong time, which keeps no others.
         if self.order.front().is_some_and(|(time, ..)| time.saturating_sub(now) > PATIENCE) {
             self.give_up(|time| now.saturating_sub(time) > PATIENCE, ready);
@@ -136,7 +136,7 @@ impl Fragments {
     }
 
     /// Packet time jumped to `now`: gives up packets of another time. What came since the clock of the frames jumped waits on.
-    pub fn jump(&mut self, now: u64, ready: &mut Vec<Packet>) {
+    pub(crate) fn jump(&mut self, now: u64, ready: &mut Vec<Packet>) {
         self.give_up(|time| time.abs_diff(now) > FAR / 2, ready);
     }
 
@@ -152,14 +152,14 @@ impl Fragments {
 
     /// No fragment that is held is older than this: the flow that it may belong to is not over for want of packets since. It is
     /// `now`.
-    pub fn held_since(&self, now: u64) -> u64 {
+    pub(crate) fn held_since(&self, now: u64) -> u64 {
         let Some((first, ..)) = self.order.front().filter(|_| self.waiting > 0) else { return u64::MAX };
         // They came in order of time, unless the first one has a wrong time.
         if *first <= now { *first } else { self.order.iter().map(|(time, ..)| *time).min().unwrap_or(*first) }
     }
 
     /// Gives up all.
-    pub fn finish(&mut self, ready: &mut Vec<Packet>) {
+    pub(crate) fn finish(&mut self, ready: &mut Vec<Packet>) {
         while !self.order.is_empty() {
             self.forget_first(ready);
         }

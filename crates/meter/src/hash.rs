@@ -17,7 +17,7 @@ const SECRETS: usize = 12;
 
 impl Keyed {
     /// Secrets made of `seed`, which is to be random wherever strangers choose what is hashed.
-    pub fn new(seed: [u64; 2]) -> Self {
+    pub(crate) fn new(seed: [u64; 2]) -> Self {
         let mut state = seed[0];
         let mut secrets = [0; SECRETS];
         for secret in &mut secrets {
@@ -29,13 +29,13 @@ impl Keyed {
 
     /// Of a key that lies in two words.
     #[inline(always)]
-    pub fn narrow(&self, words: Words) -> u64 {
+    pub(crate) fn narrow(&self, words: Words) -> u64 {
         let [a, b, c, d, ..] = self.secrets;
         finish(multiply(words.ends, a, words.rest, b), [c, d])
     }
 
     /// Of a key that has more.
-    pub fn wide(&self, words: Words, wide: &Wide) -> u64 {
+    pub(crate) fn wide(&self, words: Words, wide: &Wide) -> u64 {
         let [_, _, c, d, a, b, e, f, g, h, i, j] = self.secrets;
         let [one, two, three, four, five, six] = wide.words();
         let sum = multiply(one, a, two, b).wrapping_add(multiply(three, e, four, f));

@@ -109,7 +109,7 @@ pub(crate) struct Wide {
 
 impl Wide {
     /// All there is, for the hash.
-    pub fn words(&self) -> [u64; 6] {
+    pub(crate) fn words(&self) -> [u64; 6] {
         let [low, high] = self.ends;
         let rest = u64::from(self.tunnel_id)
             | u64::from(self.tunnel) << 32
@@ -118,7 +118,7 @@ impl Wide {
         [low as u64, (low >> 64) as u64, high as u64, (high >> 64) as u64, self.scope, rest]
     }
 
-    pub fn tunnel(&self, parent: u64) -> Option<Tunnel> {
+    pub(crate) fn tunnel(&self, parent: u64) -> Option<Tunnel> {
         let kind = TunnelKind::from_number(self.tunnel)?;
         Some(Tunnel { kind, id: self.tunnel_id, parent })
     }
@@ -128,7 +128,7 @@ impl Words {
     /// Of an IPv4 packet: its addresses and ports as they stand in the headers, those of the source in the upper halves. And which
     /// end the source is: 0 the lower, 1 the higher.
     #[inline(always)]
-    pub fn of_ipv4(addresses: u64, ports: u32, protocol: u8, vlan: u16) -> (Words, u8) {
+    pub(crate) fn of_ipv4(addresses: u64, ports: u32, protocol: u8, vlan: u16) -> (Words, u8) {
         let other_way = addresses.rotate_left(32);
         let is_higher = if addresses == other_way { ports > ports.rotate_left(16) } else { addresses > other_way };
         let ports = if is_higher { ports } else { ports.rotate_left(16) };
@@ -137,25 +137,25 @@ impl Words {
     }
 
     #[inline(always)]
-    pub fn rest(low: u16, high: u16, protocol: u8, vlan: u16) -> u64 {
+    pub(crate) fn rest(low: u16, high: u16, protocol: u8, vlan: u16) -> u64 {
         u64::from(low) | u64::from(high) << 16 | u64::from(protocol) << PROTOCOL | u64::from(vlan) << VLAN & VLAN_BITS
     }
 
     #[inline(always)]
-    pub fn is_wide(self) -> bool {
+    pub(crate) fn is_wide(self) -> bool {
         self.rest & WIDE != 0
     }
 
-    pub fn protocol(self) -> u8 {
+    pub(crate) fn protocol(self) -> u8 {
         (self.rest >> PROTOCOL) as u8
     }
 
-    pub fn vlan(self) -> u16 {
+    pub(crate) fn vlan(self) -> u16 {
         (self.rest >> VLAN) as u16 & 0xfff
     }
 
     /// The lower and the higher end.
-    pub fn both_ends(self, wide: &Wide) -> [End; 2] {
+    pub(crate) fn both_ends(self, wide: &Wide) -> [End; 2] {
         let addresses: [IpAddr; 2] = if self.is_wide() {
             wide.ends.map(|address| match wide.version {
                 4 => Ipv4Addr::from(address as u32).into(),

@@ -22,7 +22,7 @@ impl<T> Default for Pages<T> {
 
 impl<T: Clone + Default> Pages<T> {
     /// What this record has, nothing at first.
-    pub fn at(&mut self, record: u32) -> &mut T {
+    pub(crate) fn at(&mut self, record: u32) -> &mut T {
         let (page, place) = (record as usize / RECORDS, record as usize % RECORDS);
         if page >= self.0.len() {
             self.0.resize_with(page + 1, || None);
@@ -33,13 +33,13 @@ impl<T: Clone + Default> Pages<T> {
 
     /// What a record has, if its page was made.
     #[inline]
-    pub fn get(&self, record: u32) -> Option<&T> {
+    pub(crate) fn get(&self, record: u32) -> Option<&T> {
         self.0.get(record as usize / RECORDS)?.as_ref().map(|page| &page[record as usize % RECORDS])
     }
 
     /// What a record has, which it has no more.
     #[inline]
-    pub fn take(&mut self, record: u32) -> T {
+    pub(crate) fn take(&mut self, record: u32) -> T {
         let page = self.0.get_mut(record as usize / RECORDS).and_then(Option::as_mut);
         page.map(|page| std::mem::take(&mut page[record as usize % RECORDS])).unwrap_or_default()
     }

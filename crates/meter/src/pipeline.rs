@@ -47,20 +47,20 @@ pub(crate) struct Group {
 impl Group {
     /// Where the next packets will be.
     #[inline(always)]
-    pub fn room(&mut self) -> impl Iterator<Item = (&mut Slot, &mut Extra)> {
+    pub(crate) fn room(&mut self) -> impl Iterator<Item = (&mut Slot, &mut Extra)> {
         let slots = self.slots[self.length.min(GROUP)..].iter_mut();
         slots.zip(&mut self.extras[self.length.min(GROUP)..])
     }
 
     /// There are packets in so many more places.
     #[inline(always)]
-    pub fn grow(&mut self, packets: usize) {
+    pub(crate) fn grow(&mut self, packets: usize) {
         self.length += packets;
     }
 
     /// Whether it has to go on before there is room.
     #[inline(always)]
-    pub fn is_full(&self) -> bool {
+    pub(crate) fn is_full(&self) -> bool {
         self.length >= GROUP
     }
 }
@@ -83,13 +83,13 @@ impl Default for Pipeline {
 impl Pipeline {
     /// The group that packets are put into.
     #[inline(always)]
-    pub fn newest(&mut self) -> &mut Group {
+    pub(crate) fn newest(&mut self) -> &mut Group {
         &mut self.groups[self.newest % STAGES]
     }
 
     /// The packets of a stage: 0 those that have just come.
     #[inline(always)]
-    pub fn stage(&mut self, stage: usize) -> (&mut [Slot], &[Extra]) {
+    pub(crate) fn stage(&mut self, stage: usize) -> (&mut [Slot], &[Extra]) {
         let group = &mut self.groups[(self.newest + STAGES - stage) % STAGES];
         let length = group.length.min(GROUP);
         (&mut group.slots[..length], &group.extras[..length])
@@ -97,12 +97,12 @@ impl Pipeline {
 
     /// Every group goes to its next stage; those of the last one are done.
     #[inline(always)]
-    pub fn turn(&mut self) {
+    pub(crate) fn turn(&mut self) {
         self.newest = (self.newest + 1) % STAGES;
         self.groups[self.newest].length = 0;
     }
 
-    pub fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.groups.iter().all(|group| group.length == 0)
     }
 }

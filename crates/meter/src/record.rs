@@ -85,12 +85,12 @@ const LINK: i64 = 14;
 
 impl Hot {
     /// A free record, which knows another one.
-    pub fn free(next: u32) -> Hot {
+    pub(crate) fn free(next: u32) -> Hot {
         Hot { ends: next.into(), rest: 0, ways: [Way::NONE; 2] }
     }
 
     /// Of a flow's first packet.
-    pub fn new(facts: &Facts, state: u8, coarse: u8) -> Hot {
+    pub(crate) fn new(facts: &Facts, state: u8, coarse: u8) -> Hot {
         let seen = facts.time << 16;
         let way = Way { seen, ..Way::NONE };
         let rest = facts.words.rest | u64::from(state) << STATE;
@@ -98,51 +98,51 @@ impl Hot {
     }
 
     #[inline(always)]
-    pub fn is_free(&self) -> bool {
+    pub(crate) fn is_free(&self) -> bool {
         self.rest == 0
     }
 
     #[inline(always)]
-    pub fn words(&self) -> Words {
+    pub(crate) fn words(&self) -> Words {
         Words { ends: self.ends, rest: self.rest & KEY_BITS }
     }
 
     /// Whether the two words of a key are these, as far as `mask` says that they count.
     #[inline(always)]
-    pub fn has(&self, words: Words, mask: u64) -> bool {
+    pub(crate) fn has(&self, words: Words, mask: u64) -> bool {
         (self.ends ^ words.ends) | ((self.rest ^ words.rest) & mask) == 0
     }
 
     /// Whether no packet has gone this way.
     #[inline(always)]
-    pub fn is_first(&self, side: usize) -> bool {
+    pub(crate) fn is_first(&self, side: usize) -> bool {
         self.ways[side & 1].packets == 0
     }
 
     /// How many of its first packets are listed.
     #[inline(always)]
-    pub fn listed(&self) -> u8 {
+    pub(crate) fn listed(&self) -> u8 {
         self.ways[1].coarse
     }
 
     #[inline(always)]
-    pub fn set_listed(&mut self, listed: u8) {
+    pub(crate) fn set_listed(&mut self, listed: u8) {
         self.ways[1].coarse = listed;
     }
 
     /// Whether one packet has gone this way.
-    pub fn is_one_packet_of(&self, side: usize) -> bool {
+    pub(crate) fn is_one_packet_of(&self, side: usize) -> bool {
         self.ways[side & 1].packets == 1
     }
 
-    pub fn is_one_packet(&self) -> bool {
+    pub(crate) fn is_one_packet(&self) -> bool {
         u64::from(self.ways[0].packets) + u64::from(self.ways[1].packets) == 1
     }
 
     /// Counts a packet as most are: the newest of its direction, which has seen such before, neither idle for longer
     /// than `idle` nor perhaps older than `active` in coarse units. Else nothing is changed, and false.
     #[inline(always)]
-    pub fn count(&mut self, facts: &Facts, idle: u64, coarse: u8, active: u8) -> bool {
+    pub(crate) fn count(&mut self, facts: &Facts, idle: u64, coarse: u8, active: u8) -> bool {
         let ended = self.has_ended();
         let age = coarse.wrapping_sub(self.ways[0].coarse);
         let [side, _] = facts.sides();
@@ -194,16 +194,16 @@ pub(crate) struct Spills(Pages<[[i64; 4]; 2]>);
 pub(crate) const SPILL_BYTES: usize = pages::bytes::<[[i64; 4]; 2]>();
 
 impl Cold {
-    pub const NONE: Cold =
+    pub(crate) const NONE: Cold =
         Cold { first: [u64::MAX; 2], ttl_least: [u8::MAX; 2], ttl_most: [0; 2], tos: [0; 2], marks: 0 };
 
     /// Time of the earliest packet.
-    pub fn began(&self) -> u64 {
+    pub(crate) fn began(&self) -> u64 {
         self.first[0].min(self.first[1])
     }
 
     /// Time of the latest packet.
-    pub fn ended(&self, hot: &Hot) -> u64 {
+    pub(crate) fn ended(&self, hot: &Hot) -> u64 {
         self.last(hot, 0).max(self.last(hot, 1))
     }
 
@@ -217,26 +217,26 @@ impl Cold {
     }
 
     /// How much later a packet came than all before it that way, or earlier, ns; `None` for the first one.
-    pub fn gap(&self, hot: &Hot, facts: &Facts) -> Option<u64> {
+    pub(crate) fn gap(&self, hot: &Hot, facts: &Facts) -> Option<u64> {
         let [side, _] = facts.sides();
         let first = self.first[side];
         let later = facts.time.saturating_sub(self.last(hot, side));
         (first != u64::MAX).then(|| later + first.saturating_sub(facts.time))
     }
 
-    pub fn qualities(&self) -> u16 {
+    pub(crate) fn qualities(&self) -> u16 {
         let others = [(DOUBTFUL_END, Quality::DOUBTFUL_END), (TOO_DEEP, Quality::TOO_DEEP)];
         let set = others.iter().filter(|(mark, _)| self.marks & mark != 0);
         set.fold(self.marks & QUALITIES, |all, (_, quality)| all | quality.0)
     }
 
     /// Notes a FIN or RST that ends nothing.
-    pub fn note_doubt(&mut self) {
+    pub(crate) fn note_doubt(&mut self) {
         self.marks |= DOUBTFUL_END;
     }
 
     /// Counts any packet of the flow; `coarse` is what the beginning is in coarse units.
-    pub fn count(
+    pub(crate) fn count(
         &mut self,
         hot: &mut Hot,
         facts: &Facts,
@@ -287,7 +287,7 @@ impl Cold {
     }
 
     /// What the record says of a way.
-    pub fn side(&self, hot: &Hot, side: usize, spills: &Spills, record: u32) -> Side {
+    pub(crate) fn side(&self, hot: &Hot, side: usize, spills: &Spills, record: u32) -> Side {
         let way = &hot.ways[side];
         let spilt = spills.of(record, side);
         let packets = i64::from(way.packets) + spilt[0];
@@ -315,7 +315,7 @@ impl Cold {
 
 impl Hot {
     /// The packets of both sides.
-    pub fn packets(&self, spills: &Spills, record: u32) -> u64 {
+    pub(crate) fn packets(&self, spills: &Spills, record: u32) -> u64 {
         [0, 1].map(|side| i64::from(self.ways[side].packets) + spills.of(record, side)[0]).iter().sum::<i64>() as u64
     }
 }
@@ -334,7 +334,7 @@ impl Spills {
     }
 
     /// A record has ended.
-    pub fn forget(&mut self, record: u32) {
+    pub(crate) fn forget(&mut self, record: u32) {
         self.0.take(record);
     }
 }
@@ -342,13 +342,13 @@ impl Spills {
 impl Facts {
     /// Bytes of the frame beyond its packet and an Ethernet header.
     #[inline(always)]
-    pub fn excess(&self) -> i64 {
+    pub(crate) fn excess(&self) -> i64 {
         i64::from(self.frame) - i64::from(self.packet) - LINK
     }
 
     /// What is seen last of a way: time to live and type of service.
     #[inline(always)]
-    pub fn look(&self) -> u64 {
+    pub(crate) fn look(&self) -> u64 {
         u64::from(self.ttl) << 8 | u64::from(self.tos)
     }
 }

@@ -107,12 +107,12 @@ struct Entry {
 
 impl Resolved {
     /// `key` is to be random wherever strangers choose who is asked.
-    pub fn new(key: [u64; 2]) -> Self {
+    pub(crate) fn new(key: [u64; 2]) -> Self {
         Resolved { key, tags: Vec::new(), sets: Vec::new(), ahead: VecDeque::new() }
     }
 
     /// In the order of the frames.
-    pub fn hear(&mut self, heard: Heard) {
+    pub(crate) fn hear(&mut self, heard: Heard) {
         self.ahead.push_back(heard);
         if self.ahead.len() > AHEAD
             && let Some(heard) = self.ahead.pop_front()
@@ -122,7 +122,7 @@ impl Resolved {
     }
 
     /// The name by which each of two knew the other at this time.
-    pub fn names(&mut self, pair: [IpAddr; 2], now: Nanos) -> [Option<Arc<str>>; 2] {
+    pub(crate) fn names(&mut self, pair: [IpAddr; 2], now: Nanos) -> [Option<Arc<str>>; 2] {
         while let Some(heard) = self.ahead.pop_front_if(|heard| heard.time < now) {
             self.keep(&heard);
         }

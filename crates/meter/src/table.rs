@@ -61,7 +61,7 @@ pub(crate) struct Table {
 }
 
 impl Table {
-    pub fn new(flows: usize) -> Self {
+    pub(crate) fn new(flows: usize) -> Self {
         let count = flows.div_ceil(FLOWS_PER_BUCKET).max(2);
         let mut buckets = resident(count);
         buckets.resize(count, Bucket::EMPTY);
@@ -70,13 +70,13 @@ impl Table {
 
     /// Asks for the bucket that a hash leads to.
     #[inline(always)]
-    pub fn prefetch(&self, hash: u64) {
+    pub(crate) fn prefetch(&self, hash: u64) {
         prefetch_many(&self.buckets[self.place(hash)]);
     }
 
     /// A record in the bucket, or in the next one if flows passed it, that may be the one; there may be none, and others.
     #[inline(always)]
-    pub fn guess(&self, hash: u64) -> u32 {
+    pub(crate) fn guess(&self, hash: u64) -> u32 {
         let place = self.place(hash);
         let bucket = &self.buckets[place];
         match bucket.first(hash) {
@@ -86,7 +86,7 @@ impl Table {
     }
 
     /// The record for which `is_it` holds.
-    pub fn find(&self, hash: u64, mut is_it: impl FnMut(u32) -> bool) -> Option<u32> {
+    pub(crate) fn find(&self, hash: u64, mut is_it: impl FnMut(u32) -> bool) -> Option<u32> {
         let (tag, second) = (tag(hash), second_tag(hash));
         let first = self.place(hash);
         let mut place = first;
@@ -106,7 +106,7 @@ impl Table {
     }
 
     /// Puts a record in; there must be fewer than the table was made for.
-    pub fn insert(&mut self, hash: u64, record: u32) {
+    pub(crate) fn insert(&mut self, hash: u64, record: u32) {
         let mut place = self.place(hash);
         loop {
             let bucket = &mut self.buckets[place];
@@ -121,7 +121,7 @@ impl Table {
     }
 
     /// Takes a record out that was put in with this hash.
-    pub fn remove(&mut self, hash: u64, record: u32) {
+    pub(crate) fn remove(&mut self, hash: u64, record: u32) {
         let mut place = self.place(hash);
         loop {
             let bucket = &mut self.buckets[place];

@@ -14,7 +14,7 @@ pub(crate) mod work {
     thread_local!(pub static STEPS: Cell<usize> = const { Cell::new(0) });
 
     /// The steps that a function takes.
-    pub fn of<T>(run: impl FnOnce() -> T) -> usize {
+    pub(crate) fn of<T>(run: impl FnOnce() -> T) -> usize {
         STEPS.set(0);
         drop(run());
         STEPS.get()
@@ -26,52 +26,52 @@ pub(crate) mod work {
 pub(crate) struct Cursor<'a>(pub &'a [u8]);
 
 impl<'a> Cursor<'a> {
-    pub fn take(&mut self, length: usize) -> Option<&'a [u8]> {
+    pub(crate) fn take(&mut self, length: usize) -> Option<&'a [u8]> {
         count(1);
         let (taken, rest) = self.0.split_at_checked(length)?;
         self.0 = rest;
         Some(taken)
     }
 
-    pub fn u8(&mut self) -> Option<u8> {
+    pub(crate) fn u8(&mut self) -> Option<u8> {
         self.take(1).map(|bytes| bytes[0])
     }
 
-    pub fn u16(&mut self) -> Option<u16> {
+    pub(crate) fn u16(&mut self) -> Option<u16> {
         self.take(2).map(|bytes| u16::from_be_bytes([bytes[0], bytes[1]]))
     }
 
-    pub fn u32(&mut self) -> Option<u32> {
+    pub(crate) fn u32(&mut self) -> Option<u32> {
         self.take(4).map(|bytes| u32::from_be_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]))
     }
 
     /// A length of one byte, and what has it.
-    pub fn vector8(&mut self) -> Option<Cursor<'a>> {
+    pub(crate) fn vector8(&mut self) -> Option<Cursor<'a>> {
         let length = self.u8()?;
         self.take(length.into()).map(Cursor)
     }
 
     /// A length of two bytes, and what has it.
-    pub fn vector16(&mut self) -> Option<Cursor<'a>> {
+    pub(crate) fn vector16(&mut self) -> Option<Cursor<'a>> {
         let length = self.u16()?;
         self.take(length.into()).map(Cursor)
     }
 
     /// A number of QUIC's: its first two bits say how long it is (RFC 9000, 16).
-    pub fn varint(&mut self) -> Option<u64> {
+    pub(crate) fn varint(&mut self) -> Option<u64> {
         let first = self.0.first()?;
         let bytes = self.take(1 << (first >> 6))?;
         Some(bytes.iter().fold(0, |number, byte| number << 8 | u64::from(*byte)) & (u64::MAX >> (66 - 8 * bytes.len())))
     }
 
     /// Goes to the next byte that is not zero.
-    pub fn skip_zeros(&mut self) {
+    pub(crate) fn skip_zeros(&mut self) {
         let zeros = self.0.as_chunks::<16>().0.iter().take_while(|some| u128::from_ne_bytes(**some) == 0).count();
         let rest = &self.0[zeros * 16..];
         self.0 = &rest[rest.iter().take_while(|byte| **byte == 0).count()..];
     }
 
-    pub fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 }

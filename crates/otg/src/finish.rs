@@ -10,7 +10,7 @@ use linerate_wire::{Layers, Link, Protocol, dissect};
 const INNER_FCS: usize = 4;
 
 /// Puts wrong checksums into all frames: `bad` says of each header, outermost first, whether that is wanted.
-pub fn spoil(frames: &mut Frames, bad: &[bool]) {
+pub(crate) fn spoil(frames: &mut Frames, bad: &[bool]) {
     for variant in &mut frames.variants {
         let placed = headers(&variant.frame);
         let all = cover::checksums(&variant.frame, &placed);
@@ -69,7 +69,7 @@ fn headers(frame: &[u8]) -> Vec<Placed> {
 
 /// Shortens the packet of the inner Ethernet frame, if there is one, by the FCS of that frame. Frames that this is done to have no
 /// trailer.
-pub fn leave_fcs(frames: &mut Frames) {
+pub(crate) fn leave_fcs(frames: &mut Frames) {
     frames.variants.iter_mut().for_each(shorten);
 }
 

@@ -6,7 +6,7 @@ use linerate_generate::{Layer, Rate};
 
 /// How fast, how much, and when.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Timing {
+pub(crate) struct Timing {
     /// How fast.
     pub rate: Rate,
     /// Even, or in bursts.
@@ -28,7 +28,7 @@ const SMALLEST: f64 = 64.0;
 
 impl Timing {
     /// From the fields `rate` and `duration` of a flow, on a line of so many bits per second where that is known.
-    pub fn read(flow: &mut Object<'_>, line: Option<f64>, faults: &mut Faults) -> Timing {
+    pub(crate) fn read(flow: &mut Object<'_>, line: Option<f64>, faults: &mut Faults) -> Timing {
         let rate = rate(flow, line, faults);
         let mut timing = Timing { rate, shape: Shape::Even, count: None, span: Span::ALWAYS };
         let Some(mut duration) = flow.object("duration", faults) else { return timing };
@@ -138,7 +138,7 @@ fn nanos(object: &mut Object<'_>, name: &'static str, line: Option<f64>, faults:
 }
 
 /// The sizes of a flow's frames, as the packet language writes them; FCS included.
-pub fn sizes(flow: &mut Object<'_>, faults: &mut Faults, warnings: &mut Vec<String>) -> String {
+pub(crate) fn sizes(flow: &mut Object<'_>, faults: &mut Faults, warnings: &mut Vec<String>) -> String {
     let Some(mut size) = flow.object("size", faults) else { return USUAL_SIZE.into() };
     let choice = size.choice(&["fixed", "increment", "random", "weight_pairs"], faults);
     size.ignore(&["fixed", "increment", "random", "weight_pairs"]);

@@ -44,12 +44,12 @@ pub(crate) struct Origin {
 
 impl Connections {
     /// That keep all numbers as they are if `is_absolute`.
-    pub fn new(is_absolute: bool) -> Self {
+    pub(crate) fn new(is_absolute: bool) -> Self {
         Connections { is_absolute, entries: Vec::new(), now: 0 }
     }
 
     /// What the numbers of this segment, which acknowledges something, are relative to; it may be the first one.
-    pub fn origin(&mut self, from: End, to: End, is_first: bool, sequence: u32, acknowledgement: u32) -> Origin {
+    pub(crate) fn origin(&mut self, from: End, to: End, is_first: bool, sequence: u32, acknowledgement: u32) -> Origin {
         if self.is_absolute {
             return Origin::default();
         }

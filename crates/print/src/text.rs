@@ -30,27 +30,27 @@ pub(crate) struct Text<'o> {
 }
 
 impl<'o> Text<'o> {
-    pub fn new(out: &'o mut Vec<u8>) -> Self {
+    pub(crate) fn new(out: &'o mut Vec<u8>) -> Self {
         Text { start: out.len(), out, gap: "" }
     }
 
     /// Whether more would be cut: lists end then.
-    pub fn is_full(&self) -> bool {
+    pub(crate) fn is_full(&self) -> bool {
         self.length() >= MAX_LINE
     }
 
     /// How much there is of the line.
-    pub fn length(&self) -> usize {
+    pub(crate) fn length(&self) -> usize {
         self.out.len() - self.start
     }
 
     /// Puts this in front of what is written next.
-    pub fn gap(&mut self, gap: &'static str) {
+    pub(crate) fn gap(&mut self, gap: &'static str) {
         self.gap = gap;
     }
 
     /// Ends the line.
-    pub fn end(&mut self) {
+    pub(crate) fn end(&mut self) {
         self.gap = "";
         if self.length() < MAX_LINE {
             self.out.push(b'\n');
@@ -62,7 +62,7 @@ impl<'o> Text<'o> {
 
     /// Text of ours.
     #[inline]
-    pub fn str(&mut self, text: &str) {
+    pub(crate) fn str(&mut self, text: &str) {
         self.put(text.as_bytes());
     }
 
@@ -76,12 +76,12 @@ impl<'o> Text<'o> {
     }
 
     /// Text that was written by another of these.
-    pub fn line(&mut self, line: &[u8]) {
+    pub(crate) fn line(&mut self, line: &[u8]) {
         self.put(line);
     }
 
     /// Text from the wire: what is no visible ASCII is escaped, and so is the backslash; of more than `most` bytes, those.
-    pub fn wire(&mut self, bytes: &[u8], most: usize) {
+    pub(crate) fn wire(&mut self, bytes: &[u8], most: usize) {
         self.put(b"");
         for byte in bytes.iter().take(most) {
             match byte {
@@ -100,7 +100,7 @@ impl<'o> Text<'o> {
 
     /// A number.
     #[inline]
-    pub fn dec(&mut self, number: impl Into<u64>) {
+    pub(crate) fn dec(&mut self, number: impl Into<u64>) {
         let mut number = number.into();
         let mut digits = [0; 20];
         let mut at = digits.len();
@@ -121,13 +121,13 @@ impl<'o> Text<'o> {
 
     /// A number below 100 with both digits.
     #[inline]
-    pub fn two(&mut self, number: u64) {
+    pub(crate) fn two(&mut self, number: u64) {
         self.put(&PAIRS[(number % 100) as usize]);
     }
 
     /// The last `digits` (at most 9) digits of a number.
     #[inline]
-    pub fn digits(&mut self, mut number: u32, digits: usize) {
+    pub(crate) fn digits(&mut self, mut number: u32, digits: usize) {
         let mut text = [b'0'; 9];
         for digit in text[..digits].iter_mut().rev() {
             *digit = b'0' + (number % 10) as u8;
@@ -137,7 +137,7 @@ impl<'o> Text<'o> {
     }
 
     /// Bytes as hexadecimal digits.
-    pub fn hex(&mut self, bytes: &[u8]) {
+    pub(crate) fn hex(&mut self, bytes: &[u8]) {
         self.put(b"");
         for byte in bytes {
             self.out.extend_from_slice(&[DIGITS[usize::from(byte >> 4)], DIGITS[usize::from(byte & 15)]]);
@@ -145,7 +145,7 @@ impl<'o> Text<'o> {
     }
 
     /// A MAC address, or any other of bytes.
-    pub fn mac(&mut self, bytes: &[u8]) {
+    pub(crate) fn mac(&mut self, bytes: &[u8]) {
         self.put(b"");
         for (place, byte) in bytes.iter().enumerate() {
             if place > 0 {
@@ -157,7 +157,7 @@ impl<'o> Text<'o> {
 
     /// An IPv4 address.
     #[inline]
-    pub fn ipv4(&mut self, address: [u8; 4]) {
+    pub(crate) fn ipv4(&mut self, address: [u8; 4]) {
         let mut text = [0; 16];
         let mut at = 0;
         for byte in address {
@@ -177,7 +177,7 @@ impl<'o> Text<'o> {
     }
 
     /// An IPv6 address, as RFC 5952 writes it; one that embeds an IPv4 address ends in that.
-    pub fn ipv6(&mut self, address: [u8; 16]) {
+    pub(crate) fn ipv6(&mut self, address: [u8; 16]) {
         let words: [u16; 8] = std::array::from_fn(|at| u16::from_be_bytes([address[2 * at], address[2 * at + 1]]));
         let (mut first, mut longest, mut zeros) = (8, 1, 0);
         for (at, word) in words.iter().enumerate() {

@@ -32,7 +32,7 @@ pub(crate) struct Before {
 
 impl Before {
     /// Writes a time, in nanoseconds since 1970, with so many digits of the second.
-    pub fn write(&mut self, form: Time, time: u64, digits: usize, text: &mut Text<'_>) {
+    pub(crate) fn write(&mut self, form: Time, time: u64, digits: usize, text: &mut Text<'_>) {
         let (first, last) = self.times.unwrap_or((time, time));
         self.times = Some((first, time));
         let part = |time: u64, text: &mut Text<'_>| {

@@ -34,7 +34,7 @@ pub(crate) struct Packet {
 }
 
 impl<'a, 'o> Walk<'a, 'o> {
-    pub fn new(
+    pub(crate) fn new(
         text: Text<'o>,
         frame: &'a [u8],
         wire: usize,
@@ -46,7 +46,7 @@ impl<'a, 'o> Walk<'a, 'o> {
     }
 
     /// Writes the whole line.
-    pub fn run(mut self) {
+    pub(crate) fn run(mut self) {
         self.headers();
         self.text.end();
     }
@@ -138,48 +138,48 @@ impl<'a, 'o> Walk<'a, 'o> {
     }
 
     /// Text of ours, and what goes between it and what follows.
-    pub fn say(&mut self, text: &str, gap: &'static str) {
+    pub(crate) fn say(&mut self, text: &str, gap: &'static str) {
         self.text.str(text);
         self.text.gap(gap);
     }
 
     /// The bytes from a header on, as far as they are there and within its packet.
-    pub fn from(&self, layer: &Layer) -> &'a [u8] {
+    pub(crate) fn from(&self, layer: &Layer) -> &'a [u8] {
         self.between(layer.offset as usize, self.end)
     }
 
     /// The bytes behind a header, in the same way.
-    pub fn behind(&self, layer: &Layer) -> &'a [u8] {
+    pub(crate) fn behind(&self, layer: &Layer) -> &'a [u8] {
         self.between(layer.end() as usize, self.end)
     }
 
-    pub fn between(&self, start: usize, end: usize) -> &'a [u8] {
+    pub(crate) fn between(&self, start: usize, end: usize) -> &'a [u8] {
         self.frame.get(start..end.min(self.frame.len())).unwrap_or_default()
     }
 
     /// How much there is behind a header, captured or not.
-    pub fn length_behind(&self, layer: &Layer) -> usize {
+    pub(crate) fn length_behind(&self, layer: &Layer) -> usize {
         self.end.saturating_sub(layer.end() as usize)
     }
 
     /// How much there is behind the last header.
-    pub fn length(&self) -> usize {
+    pub(crate) fn length(&self) -> usize {
         self.layers.as_slice().last().map_or(self.end, |layer| self.length_behind(layer))
     }
 
     /// What is behind the last header, as far as it is there.
-    pub fn remaining(&self) -> &'a [u8] {
+    pub(crate) fn remaining(&self) -> &'a [u8] {
         self.layers.as_slice().last().map_or(self.frame, |layer| self.behind(layer))
     }
 
     /// Whether all of a message that begins there was captured, in this packet alone.
-    pub fn is_whole(&self, offset: usize) -> bool {
+    pub(crate) fn is_whole(&self, offset: usize) -> bool {
         let is_fragment = self.packet.is_some_and(|packet| packet.is_fragment);
         !is_fragment && self.end <= self.frame.len() && offset <= self.end
     }
 
     /// The line of a packet that an error quotes.
-    pub fn quote(&mut self, packet: &[u8]) {
+    pub(crate) fn quote(&mut self, packet: &[u8]) {
         if self.is_quoted {
             return;
         }

@@ -228,7 +228,7 @@ impl Best {
     }
 
     /// By a measure of each record, not by time.
-    pub fn by(&mut self, measure: &Measure) {
+    pub(crate) fn by(&mut self, measure: &Measure) {
         self.quantity = match measure {
             Measure::Records => None,
             Measure::Sum(_, ids) => match ids[..] {
@@ -243,13 +243,13 @@ impl Best {
         };
     }
 
-    pub fn columns(&self) -> Vec<Id> {
+    pub(crate) fn columns(&self) -> Vec<Id> {
         let quantity = self.quantity.map(Quantity::columns).unwrap_or_default();
         quantity.into_iter().chain([crate::columns::own("first_time")]).collect()
     }
 
     /// Looks at records that passed.
-    pub fn take(&mut self, batch: &Batch, chosen: Option<&[bool]>, (file, group, first): Place) {
+    pub(crate) fn take(&mut self, batch: &Batch, chosen: Option<&[bool]>, (file, group, first): Place) {
         let times = numbers(batch, crate::columns::own("first_time"));
         // What is not negative has the order of its bits.
         let sizes = self.quantity.map(|quantity| quantity.reals(batch));
@@ -269,7 +269,7 @@ impl Best {
     }
 
     /// In their order.
-    pub fn places(self) -> Vec<Place> {
+    pub(crate) fn places(self) -> Vec<Place> {
         let mut all: Vec<Ranked> = self.heap.into_iter().map(|one| one.0).collect();
         all.sort_unstable_by_key(|one| Reverse(*one));
         all.into_iter().map(|(_, _, Reverse(place))| place).collect()

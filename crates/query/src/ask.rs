@@ -220,7 +220,7 @@ pub(crate) enum Slot {
 }
 
 impl Slot {
-    pub fn columns(&self) -> Vec<Id> {
+    pub(crate) fn columns(&self) -> Vec<Id> {
         match self {
             Slot::Count => Vec::new(),
             Slot::Sum(ids) => ids.clone(),
@@ -230,17 +230,17 @@ impl Slot {
     }
 
     /// Whether it is a sum of anything.
-    pub fn is_count(&self) -> bool {
+    pub(crate) fn is_count(&self) -> bool {
         matches!(self, Slot::Count | Slot::Sum(_))
     }
 
     /// What it is of nothing.
-    pub fn none(&self) -> u64 {
+    pub(crate) fn none(&self) -> u64 {
         if *self == Slot::First { u64::MAX } else { 0 }
     }
 
     /// Its value of each record.
-    pub fn of<'a>(&self, batch: &'a Batch) -> Cow<'a, [u64]> {
+    pub(crate) fn of<'a>(&self, batch: &'a Batch) -> Cow<'a, [u64]> {
         match self {
             Slot::Count => vec![1; batch.rows].into(),
             Slot::Sum(ids) => match ids[..] {
@@ -254,7 +254,7 @@ impl Slot {
     }
 
     /// Those of all records that are chosen together.
-    pub fn total(&self, so_far: u64, values: &[u64], chosen: Option<&[bool]>) -> u64 {
+    pub(crate) fn total(&self, so_far: u64, values: &[u64], chosen: Option<&[bool]>) -> u64 {
         let join = |sum, value: &u64| self.join(sum, *value);
         match chosen {
             None => values.iter().fold(so_far, join),
@@ -264,7 +264,7 @@ impl Slot {
 
     /// Two of them together.
     #[inline]
-    pub fn join(&self, one: u64, other: u64) -> u64 {
+    pub(crate) fn join(&self, one: u64, other: u64) -> u64 {
         match self {
             Slot::Count | Slot::Sum(_) => one.saturating_add(other),
             Slot::First => one.min(other),

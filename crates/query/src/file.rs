@@ -50,7 +50,7 @@ pub(crate) type Show<'a, R> = dyn FnMut(&Batch, Option<&[bool]>, usize) -> R + '
 
 impl File {
     /// Opens a file; `read` counts the bytes that are read of it.
-    pub fn open(path: &Path, read: &Arc<AtomicU64>) -> Result<Self, String> {
+    pub(crate) fn open(path: &Path, read: &Arc<AtomicU64>) -> Result<Self, String> {
         let file = open_regular(path).and_then(|file| Pieces::of(file, read));
         let file = file.map_err(|error| error.to_string())?;
         let options = ArrowReaderOptions::new().with_skip_arrow_metadata(true);
@@ -80,11 +80,11 @@ impl File {
         Ok(File { file, metadata, places })
     }
 
-    pub fn groups(&self) -> usize {
+    pub(crate) fn groups(&self) -> usize {
         self.metadata.metadata().num_row_groups()
     }
 
-    pub fn rows(&self, group: usize) -> Result<usize, String> {
+    pub(crate) fn rows(&self, group: usize) -> Result<usize, String> {
         let rows = self.metadata.metadata().row_group(group).num_rows();
         usize::try_from(rows)
             .ok()
@@ -132,13 +132,13 @@ impl File {
     }
 
     /// Whether a row group may have a record that passes.
-    pub fn may_have(&self, group: usize, filter: &Filter) -> bool {
+    pub(crate) fn may_have(&self, group: usize, filter: &Filter) -> bool {
         filter.outlook(&|id| self.range(group, id)).may
     }
 
     /// Goes through the records of a row group that pass `parts`, one after the other of which leaves fewer, and shows `wanted` columns of
     /// them: batches with a mark for each record that passes, and the row that each batch begins with. If `whole`, none is left out of batches.
-    pub fn look(
+    pub(crate) fn look(
         &self,
         group: usize,
         parts: &[Filter],
@@ -187,7 +187,13 @@ impl File {
     }
 
     /// Shows columns of these rows of a row group.
-    pub fn rows_of(&self, group: usize, rows: &[usize], wanted: &[Id], show: &mut Show<'_, ()>) -> Result<(), String> {
+    pub(crate) fn rows_of(
+        &self,
+        group: usize,
+        rows: &[usize],
+        wanted: &[Id],
+        show: &mut Show<'_, ()>,
+    ) -> Result<(), String> {
         let mut left = vec![false; self.rows(group)?];
         for row in rows {
             *left.get_mut(*row).ok_or_else(|| format!("row group {group} has no row {row} any more"))? = true;

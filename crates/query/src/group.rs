@@ -38,7 +38,7 @@ pub(crate) struct Groups {
 
 impl Groups {
     /// None yet; at most so many at a time.
-    pub fn new(question: &Question, most: usize) -> Self {
+    pub(crate) fn new(question: &Question, most: usize) -> Self {
         let slots = question.slots();
         let time = (question.every > 0).then(|| {
             let of = crate::names::Named::One(own("first_time"));
@@ -67,12 +67,12 @@ impl Groups {
         self.keys.len() + 1
     }
 
-    pub fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.codes.len() / self.stride()
     }
 
     /// Adds records, those that are chosen; `values` are those of the slots.
-    pub fn take(&mut self, batch: &Batch, chosen: Option<&[bool]>, values: &[Cow<'_, [u64]>]) {
+    pub(crate) fn take(&mut self, batch: &Batch, chosen: Option<&[bool]>, values: &[Cow<'_, [u64]>]) {
         let is_chosen = |row: usize| chosen.is_none_or(|chosen| chosen[row]);
         if let [column] = &self.keys[..]
             && !self.is_twofold
@@ -274,7 +274,7 @@ impl Groups {
     }
 
     /// Adds what another has of the same question.
-    pub fn join(&mut self, other: Groups) {
+    pub(crate) fn join(&mut self, other: Groups) {
         let (stride, width) = (self.stride(), self.slots.len());
         let words: Vec<Vec<Word>> = other.keys.into_iter().map(|column| column.words).collect();
         for (code, kept) in other.codes.chunks_exact(stride).zip(other.kept.chunks_exact(width)) {
@@ -288,7 +288,7 @@ impl Groups {
     }
 
     /// Keys and what is kept, of each group.
-    pub fn each(&self) -> impl Iterator<Item = (Vec<Value>, &[u64])> {
+    pub(crate) fn each(&self) -> impl Iterator<Item = (Vec<Value>, &[u64])> {
         let (stride, width) = (self.stride(), self.slots.len());
         self.codes.chunks_exact(stride).zip(self.kept.chunks_exact(width)).map(move |(code, kept)| {
             let absent = code[stride - 1];

@@ -45,11 +45,11 @@ pub(crate) struct Column {
 }
 
 impl Column {
-    pub fn new(key: Key, step: u64) -> Self {
+    pub(crate) fn new(key: Key, step: u64) -> Self {
         Column { key, step, words: Vec::new(), places: HashMap::default(), known: [None, None] }
     }
 
-    pub fn place(&mut self, word: &Word) -> u32 {
+    pub(crate) fn place(&mut self, word: &Word) -> u32 {
         let word = match (word, self.key.prefix) {
             (Word::Address(address), Some([narrow, wide])) => {
                 let bits = if address.is_ipv6() { wide } else { narrow };
@@ -68,7 +68,7 @@ impl Column {
     }
 
     /// The number of each record; those that are absent are marked by `bit`.
-    pub fn codes(
+    pub(crate) fn codes(
         &mut self,
         batch: &Batch,
         side: usize,
@@ -112,7 +112,7 @@ impl Column {
         }
     }
 
-    pub fn value(&self, code: u64, is_absent: bool) -> Value {
+    pub(crate) fn value(&self, code: u64, is_absent: bool) -> Value {
         match (is_absent, self.key.kind()) {
             (true, _) => Value::None,
             (_, Kind::Address | Kind::Text) => match &self.words[code as usize] {

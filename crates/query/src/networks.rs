@@ -53,6 +53,6 @@ fn masked(address: IpAddr, bits: u8) -> u128 {
 }
 
 /// An address without what is behind so many bits.
-pub fn network(of: IpAddr, bits: u8) -> IpAddr {
+pub(crate) fn network(of: IpAddr, bits: u8) -> IpAddr {
     address(of.is_ipv6(), masked(of, bits))
 }

@@ -29,12 +29,12 @@ pub(crate) struct From {
 
 impl Pieces {
     /// A file, of which `read` counts what is read.
-    pub fn of(file: File, read: &Arc<AtomicU64>) -> io::Result<Self> {
+    pub(crate) fn of(file: File, read: &Arc<AtomicU64>) -> io::Result<Self> {
         Ok(Pieces { size: file.metadata()?.len(), file: Arc::new(file), read: Arc::clone(read) })
     }
 
     /// So many bytes from a place on.
-    pub fn piece(&self, start: u64, length: usize) -> io::Result<Vec<u8>> {
+    pub(crate) fn piece(&self, start: u64, length: usize) -> io::Result<Vec<u8>> {
         let mut bytes = vec![0; length];
         self.file.read_exact_at(&mut bytes, start)?;
         self.read.fetch_add(length as u64, Ordering::Relaxed);

@@ -18,7 +18,7 @@ fn main() {
 }
 
 /// So many bytes of each length of pieces, with each way to copy.
-pub fn run(total: usize) {
+pub(crate) fn run(total: usize) {
     let size = FRAME.min(total / 2).max(STRETCH);
     println!("frames of {} MiB; GB/s, and part of the copy alone\n", size >> 20);
     println!(

@@ -26,7 +26,7 @@ fn main() {
 }
 
 /// So many datagrams into frames of this size, with each way to copy.
-pub fn run(size: usize, datagrams: usize) {
+pub(crate) fn run(size: usize, datagrams: usize) {
     println!("datagrams of {DATA} bytes into frames of {} MiB; GB/s, and part of the copy alone\n", size >> 20);
     println!("{:<10} {:>6} {:>12} {:>12}", "kernel", "copy", "placed", "with crc");
     let mut memory = linerate_burst::resident(size);

@@ -142,7 +142,7 @@ fn measure(name: &str, order: &[usize], checksum: Checksum, rounds: usize) {
 }
 
 /// Everything once, with so many segments a round.
-pub fn run(segments: usize, rounds: usize) {
+pub(crate) fn run(segments: usize, rounds: usize) {
     for (how, is_lossy) in [("in order", false), ("1 % lost, 1 % reordered", true)] {
         let order = order(segments, is_lossy);
         measure(&format!("{how}, checksums trusted"), &order, Checksum::Trusted, rounds);

@@ -113,13 +113,13 @@ pub(crate) enum Fault {
 impl Fault {
     /// A frame beyond [`MAX_FRAME`].
     #[cold]
-    pub fn too_long(length: u32) -> Self {
+    pub(crate) fn too_long(length: u32) -> Self {
         Fault::Damaged(format!("a frame of {length} bytes, and none may be longer than {MAX_FRAME}"))
     }
 
     /// A record that contradicts itself.
     #[cold]
-    pub fn damaged(what: impl Into<String>) -> Self {
+    pub(crate) fn damaged(what: impl Into<String>) -> Self {
         Fault::Damaged(what.into())
     }
 }

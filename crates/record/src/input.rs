@@ -28,7 +28,7 @@ pub(crate) struct Input {
 }
 
 impl Input {
-    pub fn new(source: Box<dyn Read + Send>) -> Self {
+    pub(crate) fn new(source: Box<dyn Read + Send>) -> Self {
         let memory = vec![0; PAGE + LONGEST_RECORD + PIECE + TAIL];
         let front = LONGEST_RECORD + memory[LONGEST_RECORD..].as_ptr().align_offset(PAGE).min(PAGE);
         Input {
@@ -43,37 +43,37 @@ impl Input {
     }
 
     /// What was read and not passed over, and the source, which goes on behind it.
-    pub fn into_parts(self) -> (Vec<u8>, Box<dyn Read + Send>) {
+    pub(crate) fn into_parts(self) -> (Vec<u8>, Box<dyn Read + Send>) {
         (self.memory[self.start..self.end].to_vec(), self.source)
     }
 
     /// The whole buffer, with at least [`TAIL`] bytes behind all that was read.
-    pub fn memory(&self) -> &[u8] {
+    pub(crate) fn memory(&self) -> &[u8] {
         &self.memory
     }
 
     /// The buffer up to the end of what was read, and where in it the cursor stands.
-    pub fn read_so_far(&self) -> (&[u8], usize) {
+    pub(crate) fn read_so_far(&self) -> (&[u8], usize) {
         (&self.memory[..self.end], self.start)
     }
 
     /// The bytes at hand.
-    pub fn at_hand(&self) -> &[u8] {
+    pub(crate) fn at_hand(&self) -> &[u8] {
         &self.memory[self.start..self.end]
     }
 
     /// Where the cursor stands, in bytes from the beginning of the source.
-    pub fn offset(&self) -> u64 {
+    pub(crate) fn offset(&self) -> u64 {
         self.base.wrapping_add(self.start as u64)
     }
 
     /// Moves the cursor to a place in the buffer, at most to the end of what was read.
-    pub fn move_to(&mut self, at: usize) {
+    pub(crate) fn move_to(&mut self, at: usize) {
         self.start = at.min(self.end);
     }
 
     /// Moves the cursor over bytes at hand, at most `bytes`; returns how many.
-    pub fn skip(&mut self, bytes: u64) -> u64 {
+    pub(crate) fn skip(&mut self, bytes: u64) -> u64 {
         let skipped = bytes.min(self.at_hand().len() as u64);
         self.start += skipped as usize;
         skipped
@@ -82,7 +82,7 @@ impl Input {
     /// Reads on, once; returns false at the end of the source. A source that is interrupted has brought nothing,
     /// and may be asked again. Bytes at hand stay at hand, but may move: nothing may point into the buffer. At
     /// most [`LONGEST_RECORD`] may be at hand.
-    pub fn read_on(&mut self) -> Result<bool> {
+    pub(crate) fn read_on(&mut self) -> Result<bool> {
         if self.exhausted {
             return Ok(false);
         }

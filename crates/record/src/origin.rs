@@ -47,42 +47,42 @@ pub(crate) struct Statistics {
 
 impl Origin {
     /// An interface of a section, with options of its own.
-    pub fn new(section: &Arc<Vec<u8>>, options: Vec<u8>, notes: &Arc<Notes>, fcs: u8) -> Self {
+    pub(crate) fn new(section: &Arc<Vec<u8>>, options: Vec<u8>, notes: &Arc<Notes>, fcs: u8) -> Self {
         let (section, notes) = (Arc::clone(section), Arc::clone(notes));
         Origin { section, options, fcs, notes, statistics: Mutex::default() }
     }
 
     /// The origin of an interface, if it came from a pcapng file, or a pcap file with FCS.
-    pub fn of(interface: &Interface) -> Option<Arc<Origin>> {
+    pub(crate) fn of(interface: &Interface) -> Option<Arc<Origin>> {
         interface.origin.clone().and_then(|origin| origin.downcast().ok())
     }
 
     /// The origin of an interface about which a file says no more than how long the FCS of its frames is.
-    pub fn of_fcs(fcs: u8) -> Self {
+    pub(crate) fn of_fcs(fcs: u8) -> Self {
         let mut options = Vec::new();
         push(&mut options, IF_FCSLEN, &[fcs]);
         Origin::new(&Arc::default(), options, &Arc::default(), fcs)
     }
 
     /// Takes statistics up; those of a later block count further, and stand for the earlier ones.
-    pub fn set_statistics(&self, statistics: Statistics) {
+    pub(crate) fn set_statistics(&self, statistics: Statistics) {
         *lock(&self.statistics) = Some(statistics);
     }
 
     /// Gives away the statistics that were read before.
-    pub fn take_statistics(&self) -> Option<Statistics> {
+    pub(crate) fn take_statistics(&self) -> Option<Statistics> {
         lock(&self.statistics).take()
     }
 
     /// Frames received, and dropped by interface and system, as far as the statistics say so.
-    pub fn seen_and_dropped(&self) -> [Option<u64>; 3] {
+    pub(crate) fn seen_and_dropped(&self) -> [Option<u64>; 3] {
         let statistics = lock(&self.statistics);
         let of = |count: fn(&Statistics) -> Option<u64>| statistics.as_ref().and_then(count);
         [of(|found| found.received), of(|found| found.dropped_by_interface), of(|found| found.dropped_by_system)]
     }
 
     /// The last statistics that were read.
-    pub fn statistics(&self) -> Option<Statistics> {
+    pub(crate) fn statistics(&self) -> Option<Statistics> {
         lock(&self.statistics).clone()
     }
 }
@@ -112,7 +112,7 @@ struct Note {
 
 impl Notes {
     /// Keeps the options of a frame; returns their number for [`Desc::note`].
-    pub fn push(&self, time: Nanos, options: &[u8]) -> u16 {
+    pub(crate) fn push(&self, time: Nanos, options: &[u8]) -> u16 {
         let mut ring = lock(&self.ring);
         while ring.notes.len() >= MOST_NOTES || ring.bytes + options.len() > MOST_NOTE_BYTES {
             let Some(oldest) = ring.notes.pop_front() else { break };
@@ -127,7 +127,7 @@ impl Notes {
 
     /// Appends the options of a frame, if it has any; false if they are kept no longer.
     #[must_use]
-    pub fn append(&self, desc: &Desc, to: &mut Vec<u8>) -> bool {
+    pub(crate) fn append(&self, desc: &Desc, to: &mut Vec<u8>) -> bool {
         let Some(place) = desc.note.checked_sub(1) else { return true };
         let ring = lock(&self.ring);
         let round = MOST_NOTES as u64;
@@ -139,12 +139,12 @@ impl Notes {
 
 impl Notes {
     /// Keeps a block.
-    pub fn push_table(&self, block: Vec<u8>) {
+    pub(crate) fn push_table(&self, block: Vec<u8>) {
         lock(&self.tables).push(block.into());
     }
 
     /// The blocks behind the first `known`.
-    pub fn tables(&self, known: usize) -> Vec<Arc<[u8]>> {
+    pub(crate) fn tables(&self, known: usize) -> Vec<Arc<[u8]>> {
         lock(&self.tables).get(known..).unwrap_or_default().to_vec()
     }
 }

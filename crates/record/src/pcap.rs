@@ -66,11 +66,11 @@ pub(crate) fn link_type(number: u16) -> LinkType {
 
 impl FileHeader {
     /// Whether a file that begins like this is a pcap file.
-    pub fn is_magic(start: [u8; 4]) -> bool {
+    pub(crate) fn is_magic(start: [u8; 4]) -> bool {
         magic(start).is_some()
     }
 
-    pub fn parse(bytes: &[u8; FILE_HEADER]) -> Result<Self, Fault> {
+    pub(crate) fn parse(bytes: &[u8; FILE_HEADER]) -> Result<Self, Fault> {
         let word = |at: usize| [bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]];
         let Some((magic, swapped)) = magic(word(0)) else {
             return Err(Fault::damaged("no pcap file header"));
@@ -102,7 +102,7 @@ impl FileHeader {
     }
 
     /// Appends a desc for each record from `at` on that is all there, until `descs` is at its capacity.
-    pub fn parse_records(&mut self, bytes: &[u8], at: &mut usize, descs: &mut Vec<Desc>) -> Step {
+    pub(crate) fn parse_records(&mut self, bytes: &[u8], at: &mut usize, descs: &mut Vec<Desc>) -> Step {
         match (self.swapped, self.modified) {
             (false, false) => self.walk::<false, false>(bytes, at, descs),
             (true, false) => self.walk::<true, false>(bytes, at, descs),

@@ -91,7 +91,7 @@ pub(crate) mod tests {
     use std::path::PathBuf;
 
     /// A flow of UDP, one packet each way.
-    pub fn flow() -> Flow {
+    pub(crate) fn flow() -> Flow {
         let time = Nanos(1_700_000_000_000_000_000);
         let side = Side { packets: 1, first: time, last: time, ..Side::default() };
         Flow {
@@ -104,7 +104,7 @@ pub(crate) mod tests {
     }
 
     /// An empty folder of a test.
-    pub fn scratch(name: &str) -> PathBuf {
+    pub(crate) fn scratch(name: &str) -> PathBuf {
         let root = std::env::temp_dir().join(format!("linerate-records-{}-{name}", std::process::id()));
         let _ = std::fs::remove_dir_all(&root);
         std::fs::create_dir_all(&root).unwrap();

@@ -92,7 +92,7 @@ impl Drop for Gone<'_> {
 
 impl Queue {
     /// Starts the thread, which calls `on_failure` when the exporter takes no more.
-    pub fn start(mut exporter: Box<dyn Exporter>, on_failure: Arc<dyn Fn() + Send + Sync>) -> Result<Self> {
+    pub(crate) fn start(mut exporter: Box<dyn Exporter>, on_failure: Arc<dyn Fn() + Send + Sync>) -> Result<Self> {
         let shared = Arc::new(Shared { name: exporter.name().to_owned(), ..Shared::default() });
         let (demand, ending) = (exporter.demand(), exporter.ending());
         let theirs = Arc::clone(&shared);
@@ -114,20 +114,20 @@ impl Queue {
     }
 
     /// Adds what became of records so far, as the account in the end will, for another thread.
-    pub fn live(&self) -> impl Fn(&mut Ledger) + Send + Sync + use<> {
+    pub(crate) fn live(&self) -> impl Fn(&mut Ledger) + Send + Sync + use<> {
         let shared = Arc::clone(&self.shared);
         move |ledger| shared.count(ledger)
     }
 
     /// Has the exporter complete what was taken so far, and go on in something new; `told` is called by its thread.
-    pub fn reopen(&self, told: Told) {
+    pub(crate) fn reopen(&self, told: Told) {
         self.shared.lock().reopen = Some(told);
         self.shared.work.notify_one();
     }
 
     /// Waits until all is exported, and accounts for it; a reader that has gone is no failure. If the run failed before there
     /// was any record, what was there before stays.
-    pub fn finish(self, has_failed: bool, ledger: &mut Ledger) -> Result<()> {
+    pub(crate) fn finish(self, has_failed: bool, ledger: &mut Ledger) -> Result<()> {
         let taken = {
             let mut waiting = self.shared.lock();
             waiting.ended = true;

@@ -19,17 +19,17 @@ const OF_HOST: usize = ALL - OF_ONE;
 
 /// Those that there are.
 #[derive(Clone, Debug, Default)]
-pub struct Connections(Arc<Mutex<HashMap<IpAddr, usize>>>);
+pub(crate) struct Connections(Arc<Mutex<HashMap<IpAddr, usize>>>);
 
 /// One of them, as long as it is there.
 #[derive(Debug)]
-pub struct Connection {
+pub(crate) struct Connection {
     all: Connections,
     address: IpAddr,
 }
 
 /// Whose address it is: a client has a whole network of 64 bits by IPv6 (RFC 4291, section 2.5.4), and this host all of 127/8.
-pub fn client(address: IpAddr) -> IpAddr {
+pub(crate) fn client(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         address if address.is_loopback() => Ipv4Addr::LOCALHOST.into(),
         IpAddr::V6(address) => Ipv6Addr::from_bits(address.to_bits() & !u128::from(u64::MAX)).into(),
@@ -39,7 +39,7 @@ pub fn client(address: IpAddr) -> IpAddr {
 
 impl Connections {
     /// One more, if there is room.
-    pub fn enter(&self, address: IpAddr) -> Option<Connection> {
+    pub(crate) fn enter(&self, address: IpAddr) -> Option<Connection> {
         let mut open = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let address = client(address);
         let own = open.get(&address).copied().unwrap_or(0);
@@ -63,7 +63,7 @@ impl Drop for Connection {
 }
 
 /// A connection that breaks off where nothing of what is written is taken for so long.
-pub struct Taking<S> {
+pub(crate) struct Taking<S> {
     inside: S,
     limit: Duration,
     /// Since something waits to be taken.
@@ -72,7 +72,7 @@ pub struct Taking<S> {
 
 impl<S> Taking<S> {
     /// Whoever takes nothing for so long is gone.
-    pub fn new(inside: S, limit: Duration) -> Self {
+    pub(crate) fn new(inside: S, limit: Duration) -> Self {
         Taking { inside, limit, late: None }
     }
 

@@ -8,7 +8,7 @@ const MOST: usize = 600;
 
 /// The points.
 #[derive(Debug, Default)]
-pub struct History {
+pub(crate) struct History {
     points: VecDeque<Point>,
     /// What was missing by the last one.
     missing: u64,
@@ -25,7 +25,7 @@ struct Point {
 
 impl History {
     /// Takes note of rates, and of how many frames are missing by now, if the second is another.
-    pub fn note(&mut self, time: u64, sent_per_s: u64, received_per_s: u64, missing: u64) {
+    pub(crate) fn note(&mut self, time: u64, sent_per_s: u64, received_per_s: u64, missing: u64) {
         if self.points.back().is_some_and(|point| point.time == time) {
             return;
         }
@@ -39,7 +39,7 @@ impl History {
     }
 
     /// A list for each: seconds of UTC, sent and received a second, lost since the one before.
-    pub fn json(&self) -> Value {
+    pub(crate) fn json(&self) -> Value {
         let point = |point: &Point| json!([point.time, point.sent_per_s, point.received_per_s, point.lost]);
         json!({"points": self.points.iter().map(point).collect::<Vec<_>>()})
     }

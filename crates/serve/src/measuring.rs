@@ -77,17 +77,17 @@ struct State {
 }
 
 impl Measuring {
-    pub fn new(measurer: Option<Box<dyn Measurer>>) -> Self {
+    pub(crate) fn new(measurer: Option<Box<dyn Measurer>>) -> Self {
         Measuring { measurer: measurer.map(Arc::from), state: Arc::default() }
     }
 
     /// Whether one runs.
-    pub fn is_running(&self) -> bool {
+    pub(crate) fn is_running(&self) -> bool {
         self.state().is_running
     }
 
     /// How far it is.
-    pub fn brief(&self) -> Value {
+    pub(crate) fn brief(&self) -> Value {
         let state = self.state();
         let seconds = if state.is_running {
             state.began.map_or(0.0, |began| began.elapsed().as_secs_f64())
@@ -101,7 +101,7 @@ impl Measuring {
     }
 
     /// What was asked for, how far it is, and the report so far, as text.
-    pub fn whole(&self) -> String {
+    pub(crate) fn whole(&self) -> String {
         let brief = self.brief();
         let state = self.state();
         let report = if state.report.0.is_empty() { "null" } else { &state.report.0 };
@@ -109,19 +109,19 @@ impl Measuring {
     }
 
     /// The report as JSON, or as HTML.
-    pub fn report(&self, is_html: bool) -> Option<String> {
+    pub(crate) fn report(&self, is_html: bool) -> Option<String> {
         let state = self.state();
         let text = if is_html { &state.report.1 } else { &state.report.0 };
         (!text.is_empty()).then(|| text.clone())
     }
 
     /// How long it would take.
-    pub fn estimate(&self, asked: &Value) -> Result<Value, (u16, String)> {
+    pub(crate) fn estimate(&self, asked: &Value) -> Result<Value, (u16, String)> {
         self.measurer()?.estimate(asked).map_err(|wrong| (400, wrong))
     }
 
     /// Begins one.
-    pub fn begin(&self, tester: &Arc<Mutex<Tester>>, asked: &Value) -> Result<(), (u16, String)> {
+    pub(crate) fn begin(&self, tester: &Arc<Mutex<Tester>>, asked: &Value) -> Result<(), (u16, String)> {
         let measurer = Arc::clone(self.measurer()?);
         let estimate = measurer.estimate(asked).map_err(|wrong| (400, wrong))?;
         let mut state = self.state();
@@ -156,7 +156,7 @@ impl Measuring {
     }
 
     /// Ends it, with what is known by then.
-    pub fn stop(&self) {
+    pub(crate) fn stop(&self) {
         if let Some(stop) = &self.state().stop {
             stop.request();
         }

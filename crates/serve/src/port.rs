@@ -7,7 +7,7 @@ use linerate_otg::answer::Figures;
 use linerate_port::{RxPort, TxPort};
 
 /// FCS of a frame.
-pub const FCS: u64 = 4;
+pub(crate) const FCS: u64 = 4;
 
 /// A port as the server was started with it.
 pub struct Opened {
@@ -30,7 +30,7 @@ pub struct Opened {
 }
 
 /// A port that is in use.
-pub struct Port {
+pub(crate) struct Port {
     pub name: String,
     pub spec: String,
     pub line: Option<f64>,
@@ -48,7 +48,7 @@ impl Port {
     ///
     /// # Errors
     /// If there can be no more threads.
-    pub fn start(opened: Opened) -> std::io::Result<Self> {
+    pub(crate) fn start(opened: Opened) -> std::io::Result<Self> {
         let Opened { name, spec, tx, rx, answers, line, longest, is_up } = opened;
         let (transmitter, listener) = (Transmitter::start(tx)?, Listener::start(rx, answers)?);
         let (before, rates) = ([0; 4], Rates::default());
@@ -56,12 +56,12 @@ impl Port {
     }
 
     /// Whether it was asked for frames so often, or is not asked any more.
-    pub fn has_looked(&self, times: u64) -> bool {
+    pub(crate) fn has_looked(&self, times: u64) -> bool {
         self.listener.looked() >= times || self.listener.failure().is_some()
     }
 
     /// Sent and received since the configuration, and whether frames are captured.
-    pub fn counted(&self) -> ([Figures; 2], bool) {
+    pub(crate) fn counted(&self) -> ([Figures; 2], bool) {
         let heard = self.listener.heard();
         let (received, is_on) = ((heard.frames, heard.bytes), heard.captured.is_on());
         drop(heard);

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 /// The two last notes.
 #[derive(Clone, Debug, Default)]
-pub struct Rates {
+pub(crate) struct Rates {
     last: Option<(Instant, [u64; 4])>,
     /// Frames and bytes a second, sent and received.
     rates: [f64; 4],
@@ -17,7 +17,7 @@ const SHORTEST: Duration = Duration::from_millis(100);
 
 impl Rates {
     /// Takes note of what was counted.
-    pub fn note(&mut self, now: Instant, tx: &Figures, rx: &Figures) {
+    pub(crate) fn note(&mut self, now: Instant, tx: &Figures, rx: &Figures) {
         let counts = [tx.frames, tx.bytes, rx.frames, rx.bytes];
         if let Some((then, before)) = self.last {
             let span = now.saturating_duration_since(then);
@@ -33,12 +33,12 @@ impl Rates {
     }
 
     /// Whether anything was noted twice.
-    pub fn is_known(&self) -> bool {
+    pub(crate) fn is_known(&self) -> bool {
         self.is_known
     }
 
     /// Says them.
-    pub fn fill(&self, tx: &mut Figures, rx: &mut Figures) {
+    pub(crate) fn fill(&self, tx: &mut Figures, rx: &mut Figures) {
         [tx.frame_rate, tx.byte_rate, rx.frame_rate, rx.byte_rate] = self.rates;
     }
 }

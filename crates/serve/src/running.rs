@@ -11,7 +11,7 @@ use linerate_otg::flow::Flow;
 use std::sync::Arc;
 
 /// A flow that is configured.
-pub struct Running {
+pub(crate) struct Running {
     /// Places of its ports.
     pub tx: usize,
     pub rx: Vec<usize>,
@@ -28,7 +28,7 @@ pub struct Running {
 }
 
 impl Running {
-    pub fn new(flow: &Flow, config: &Config, places: &[usize]) -> Self {
+    pub(crate) fn new(flow: &Flow, config: &Config, places: &[usize]) -> Self {
         let mut running = Running {
             tx: 0,
             rx: Vec::new(),
@@ -43,7 +43,7 @@ impl Running {
         running
     }
 
-    pub fn place(&mut self, flow: &Flow, config: &Config, places: &[usize]) {
+    pub(crate) fn place(&mut self, flow: &Flow, config: &Config, places: &[usize]) {
         let place = |name: &String| {
             let at = config.ports.iter().position(|port| port.name == *name)?;
             places.get(at).copied()
@@ -52,13 +52,13 @@ impl Running {
         self.rx = flow.rx.iter().filter_map(place).collect();
     }
 
-    pub fn is_active(&self) -> bool {
+    pub(crate) fn is_active(&self) -> bool {
         self.sending.doing() != Doing::Stopped
     }
 }
 
 /// What came of a flow, at all ports where it should come to.
-pub fn came(ports: &[Port], running: &Running) -> (Figures, FlowFigures) {
+pub(crate) fn came(ports: &[Port], running: &Running) -> (Figures, FlowFigures) {
     let (mut rx, mut all) = (Figures::default(), FlowFigures::default());
     if running.id == 0 {
         return (rx, all);
@@ -90,7 +90,7 @@ pub fn came(ports: &[Port], running: &Running) -> (Figures, FlowFigures) {
 }
 
 /// What frames of a stream without trailers are known by.
-pub fn matchers(stream: &Stream) -> impl Iterator<Item = Matcher> + '_ {
+pub(crate) fn matchers(stream: &Stream) -> impl Iterator<Item = Matcher> + '_ {
     stream.variants.iter().map(|variant| {
         let changes = variant.changes.iter().map(|change| (change.offset, change.offset + change.width));
         let sums = variant.checksums.iter().map(|sum| (sum.offset, sum.offset + sum.length()));
@@ -99,7 +99,7 @@ pub fn matchers(stream: &Stream) -> impl Iterator<Item = Matcher> + '_ {
 }
 
 /// Whether nothing but the rate of a flow's frames is another.
-pub fn differ_in_rate(one: &Flow, other: &Flow) -> bool {
+pub(crate) fn differ_in_rate(one: &Flow, other: &Flow) -> bool {
     let lengths = |flow: &Flow| flow.stream.variants.iter().map(|variant| variant.frame.len()).collect::<Vec<_>>();
     lengths(one) == lengths(other)
         && one.stream.size == other.stream.size

@@ -8,7 +8,7 @@ const MOST: usize = 100;
 
 /// Who was refused, and why.
 #[derive(Debug, Default)]
-pub struct Strangers {
+pub(crate) struct Strangers {
     /// The latest last.
     rows: Vec<Row>,
     /// All that there were, also those whose rows are gone.
@@ -26,7 +26,7 @@ struct Row {
 
 impl Strangers {
     /// Another one; how often that is by now, where it is worth being told: the first time, the tenth, the hundredth.
-    pub fn refuse(&mut self, address: IpAddr, why: &'static str, now_ns: u64) -> Option<u64> {
+    pub(crate) fn refuse(&mut self, address: IpAddr, why: &'static str, now_ns: u64) -> Option<u64> {
         self.all += 1;
         let mut row = match self.rows.iter().position(|row| (row.address, row.why) == (address, why)) {
             Some(at) => self.rows.remove(at),
@@ -42,12 +42,12 @@ impl Strangers {
     }
 
     /// How many there were in all.
-    pub fn all(&self) -> u64 {
+    pub(crate) fn all(&self) -> u64 {
         self.all
     }
 
     /// The latest first.
-    pub fn json(&self) -> Value {
+    pub(crate) fn json(&self) -> Value {
         let row = |row: &Row| {
             json!({"address": row.address.to_string(), "why": row.why, "times": row.times,
                 "first_ns": row.first_ns, "last_ns": row.last_ns})

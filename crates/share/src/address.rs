@@ -27,7 +27,7 @@ const LONGEST: usize = 90;
 
 impl Address {
     /// Takes a name apart.
-    pub fn parse(text: &str) -> Result<Self, Error> {
+    pub(crate) fn parse(text: &str) -> Result<Self, Error> {
         if text.is_empty() || text.len() > LONGEST || text.contains('\0') {
             return Err(Error::Invalid(format!("{text:?}: the name of a ring has 1 to {LONGEST} bytes")));
         }
@@ -43,7 +43,7 @@ impl Address {
 
     /// Begins to listen. `others`: whether other users may be let in. A socket in the file system is made with the rights
     /// of `owner` (user, group), and is its own; who connects is told of this process as it is now.
-    pub fn listen(&self, others: bool, owner: Option<(u32, u32)>) -> Result<Listener, Error> {
+    pub(crate) fn listen(&self, others: bool, owner: Option<(u32, u32)>) -> Result<Listener, Error> {
         let failed = |error: Errno| Error::system(format!("sharing {self}"), error);
         let socket = seqpacket(SocketFlags::CLOEXEC | SocketFlags::NONBLOCK).map_err(failed)?;
         let file = match self {
@@ -86,7 +86,7 @@ impl Address {
     }
 
     /// A socket connected to whoever shares this. No call on it takes longer than `patience`.
-    pub fn connect(&self, patience: Duration) -> Result<OwnedFd, Error> {
+    pub(crate) fn connect(&self, patience: Duration) -> Result<OwnedFd, Error> {
         let failed = |error: Errno| Error::system(format!("attaching to {self}"), error);
         let socket = seqpacket(SocketFlags::CLOEXEC).map_err(failed)?;
         for timeout in [Timeout::Send, Timeout::Recv] {

@@ -105,7 +105,7 @@ impl Taken {
     ///
     /// # Errors
     /// It cannot be right.
-    pub fn take(&mut self, control: &Control) -> Result<Option<Answer>, &'static str> {
+    pub(crate) fn take(&mut self, control: &Control) -> Result<Option<Answer>, &'static str> {
         let given = control.answering();
         if given == self.taken {
             return Ok(None);
@@ -127,7 +127,7 @@ impl Taken {
     }
 
     /// So many more are done with.
-    pub fn done(&mut self, answers: u64, control: &Control) {
+    pub(crate) fn done(&mut self, answers: u64, control: &Control) {
         self.done += answers;
         control.set_answered(self.done);
     }

@@ -87,7 +87,7 @@ pub(crate) struct Created {
 
 impl Arena {
     /// Makes an arena, its blocks empty.
-    pub fn create(options: &Options, now: Nanos) -> Result<Created, Error> {
+    pub(crate) fn create(options: &Options, now: Nanos) -> Result<Created, Error> {
         let shape = options.shape()?;
         let Pages { mapping, fd, page, notes } = pages::make(options, shape.bytes())?;
         let generation = RandomState::new().build_hasher().finish();
@@ -120,7 +120,7 @@ impl Arena {
 
     /// Maps what a writer handed over. Nothing in it is believed but what fits together. That all of another user's is there
     /// is to be checked before ([`pages::check_whole`]).
-    pub fn open(fd: BorrowedFd<'_>, owner: Owner) -> Result<Arena, String> {
+    pub(crate) fn open(fd: BorrowedFd<'_>, owner: Owner) -> Result<Arena, String> {
         let wrong = |error: rustix::io::Errno| format!("its memory cannot be used: {error}");
         let size = fstat(fd).map_err(wrong)?.st_size;
         let bytes = usize::try_from(size).ok().filter(|bytes| *bytes >= 2 * HUGE && bytes.is_multiple_of(HUGE));
@@ -165,69 +165,69 @@ impl Arena {
     }
 
     /// The memory.
-    pub fn mapping(&self) -> &Arc<Mapping> {
+    pub(crate) fn mapping(&self) -> &Arc<Mapping> {
         &self.mapping
     }
 
     /// How large its parts are.
-    pub fn shape(&self) -> &Shape {
+    pub(crate) fn shape(&self) -> &Shape {
         &self.shape
     }
 
     /// A number that no other arena has.
-    pub fn generation(&self) -> u64 {
+    pub(crate) fn generation(&self) -> u64 {
         self.generation
     }
 
     /// The writer's process.
-    pub fn writer(&self) -> u32 {
+    pub(crate) fn writer(&self) -> u32 {
         self.mapping.load_word(offset_of!(layout::Arena, writer), Relaxed)
     }
 
     /// The time at which the writer was last seen, by its own clock.
-    pub fn heartbeat(&self) -> Nanos {
+    pub(crate) fn heartbeat(&self) -> Nanos {
         Nanos(self.mapping.load_long(offset_of!(layout::Arena, heartbeat), Relaxed))
     }
 
     /// Says that the writer lives.
-    pub fn beat(&self, now: Nanos) {
+    pub(crate) fn beat(&self, now: Nanos) {
         self.mapping.long(offset_of!(layout::Arena, heartbeat)).store(now.0, Relaxed);
     }
 
     /// How far the stream is complete. To be loaded before one looks for frames: those are there that it speaks of.
     #[inline]
-    pub fn horizon(&self) -> Nanos {
+    pub(crate) fn horizon(&self) -> Nanos {
         Nanos(self.mapping.load_long(offset_of!(layout::Arena, horizon), Acquire))
     }
 
     /// Says how far the stream is complete, after what it speaks of was committed.
-    pub fn set_horizon(&self, horizon: Nanos) {
+    pub(crate) fn set_horizon(&self, horizon: Nanos) {
         self.mapping.long(offset_of!(layout::Arena, horizon)).store(horizon.0, Release);
     }
 
     /// Frames lost on the way to the ring since it began.
-    pub fn drops(&self) -> u64 {
+    pub(crate) fn drops(&self) -> u64 {
         self.mapping.load_long(offset_of!(layout::Arena, drops), Relaxed)
     }
 
     /// Says how many frames were lost on the way to the ring.
-    pub fn set_drops(&self, drops: u64) {
+    pub(crate) fn set_drops(&self, drops: u64) {
         self.mapping.long(offset_of!(layout::Arena, drops)).store(drops, Relaxed);
     }
 
     /// Whether the writer has ended in order. To be loaded before one looks for the last frames.
     #[inline]
-    pub fn has_ended(&self) -> bool {
+    pub(crate) fn has_ended(&self) -> bool {
         self.mapping.load_word(offset_of!(layout::Arena, state), Acquire) == state::ENDED
     }
 
     /// Says that the writer has ended in order.
-    pub fn end(&self) {
+    pub(crate) fn end(&self) {
         self.mapping.word(offset_of!(layout::Arena, state)).store(state::ENDED, Release);
     }
 
     /// Appends interfaces behind the first `known`, which are there already.
-    pub fn add_interfaces(&self, known: usize, all: &[Interface]) {
+    pub(crate) fn add_interfaces(&self, known: usize, all: &[Interface]) {
         for (index, interface) in all.iter().enumerate().skip(known) {
             interfaces::write(&self.mapping, index as u32, interface);
         }
@@ -235,7 +235,7 @@ impl Arena {
     }
 
     /// Reads the interfaces behind those that are known.
-    pub fn read_interfaces(&self, known: &mut Vec<Interface>) {
+    pub(crate) fn read_interfaces(&self, known: &mut Vec<Interface>) {
         let count = self.mapping.load_word(offset_of!(layout::Arena, interfaces), Acquire).min(INTERFACES);
         for index in known.len() as u32..count {
             known.push(interfaces::read(&self.mapping, index));
@@ -244,7 +244,7 @@ impl Arena {
 
     /// Of a block: whether no more frames will come, then how many there are. If the first is true the second is final.
     #[inline]
-    pub fn progress(&self, slot: u32) -> (bool, u32) {
+    pub(crate) fn progress(&self, slot: u32) -> (bool, u32) {
         let base = self.shape.slot(slot);
         let closed = self.mapping.load_word(base + offset_of!(Header, closed), Acquire) != 0;
         (closed, self.mapping.load_word(base + offset_of!(Header, committed), Acquire))

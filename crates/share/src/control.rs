@@ -74,7 +74,12 @@ impl Area for ControlArea<'_> {
 
 impl Control {
     /// Makes one, and the descriptor to hand to the reader; one that decides about packets in blocks of a shape has room for that.
-    pub fn create(slots: u32, reader: u32, generation: u64, deciding: Option<Shape>) -> io::Result<(Control, OwnedFd)> {
+    pub(crate) fn create(
+        slots: u32,
+        reader: u32,
+        generation: u64,
+        deciding: Option<Shape>,
+    ) -> io::Result<(Control, OwnedFd)> {
         let (rings, bytes) = (Rings(slots), Control::bytes(slots, deciding));
         let fd = memfd_create("linerate-control", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?;
         ftruncate(&fd, bytes as u64)?;
@@ -111,7 +116,12 @@ impl Control {
     }
 
     /// Maps what a writer handed over.
-    pub fn open(fd: BorrowedFd<'_>, slots: u32, generation: u64, deciding: Option<Shape>) -> Result<Control, String> {
+    pub(crate) fn open(
+        fd: BorrowedFd<'_>,
+        slots: u32,
+        generation: u64,
+        deciding: Option<Shape>,
+    ) -> Result<Control, String> {
         let wrong = |error: rustix::io::Errno| format!("its control memory cannot be used: {error}");
         let (rings, bytes) = (Rings(slots), Control::bytes(slots, deciding));
         let sealed = fcntl_get_seals(fd).map_err(wrong)?.contains(SealFlags::SHRINK);
@@ -150,7 +160,7 @@ impl Control {
     /// # Panics
     /// If this reader does not decide, or there is no such block.
     #[inline]
-    pub fn verdicts(&self, slot: u32) -> ControlArea<'_> {
+    pub(crate) fn verdicts(&self, slot: u32) -> ControlArea<'_> {
         let shape = self.deciding.as_ref().expect("a reader that decides");
         assert!(slot < shape.slots);
         ControlArea { mapping: &self.mapping, base: shape.verdicts(slot), frames: shape.layout.frames() as u32 }
@@ -160,7 +170,7 @@ impl Control {
     ///
     /// # Panics
     /// As [`Control::verdicts`].
-    pub fn reset(&self, slot: u32) {
+    pub(crate) fn reset(&self, slot: u32) {
         const ALL: u64 = u64::from_ne_bytes([UNDECIDED; 8]);
         let ControlArea { base, frames, .. } = self.verdicts(slot);
         self.mapping.long(base).store(0, Relaxed);
@@ -172,41 +182,41 @@ impl Control {
 
     /// Blocks on their way to the reader: the number, and the first frame from bit 32 on.
     #[inline]
-    pub fn published(&self) -> ControlRing<'_> {
+    pub(crate) fn published(&self) -> ControlRing<'_> {
         let count = offset_of!(layout::Control, published);
         ControlRing { mapping: &self.mapping, count, entries: self.published, capacity: self.capacity }
     }
 
     /// Blocks on their way back.
     #[inline]
-    pub fn returned(&self) -> ControlRing<'_> {
+    pub(crate) fn returned(&self) -> ControlRing<'_> {
         let count = offset_of!(layout::Control, returned);
         ControlRing { mapping: &self.mapping, count, entries: self.returned, capacity: self.capacity }
     }
 
     /// Entries of each ring.
-    pub fn capacity(&self) -> u32 {
+    pub(crate) fn capacity(&self) -> u32 {
         self.capacity
     }
 
     /// 1 while the reader waits to be woken.
     #[inline]
-    pub fn sleeping(&self) -> &AtomicU32 {
+    pub(crate) fn sleeping(&self) -> &AtomicU32 {
         self.mapping.word(offset_of!(layout::Control, sleeping))
     }
 
     /// Answers ever given.
-    pub fn answering(&self) -> u64 {
+    pub(crate) fn answering(&self) -> u64 {
         self.mapping.load_long(offset_of!(layout::Control, answering), Acquire)
     }
 
     /// Answers that are done with.
-    pub fn answered(&self) -> u64 {
+    pub(crate) fn answered(&self) -> u64 {
         self.mapping.load_long(offset_of!(layout::Control, answered), Acquire)
     }
 
     /// Tells the reader how many answers are done with.
-    pub fn set_answered(&self, answers: u64) {
+    pub(crate) fn set_answered(&self, answers: u64) {
         self.mapping.long(offset_of!(layout::Control, answered)).store(answers, Release);
     }
 
@@ -214,7 +224,7 @@ impl Control {
     ///
     /// # Panics
     /// As [`Control::verdicts`], and if it is too long.
-    pub fn put_answer(&self, at: u64, words: [u32; 5], bytes: &[u8]) {
+    pub(crate) fn put_answer(&self, at: u64, words: [u32; 5], bytes: &[u8]) {
         assert!(bytes.len() <= ANSWER_FRAME);
         let base = self.answer_base(at);
         for (index, word) in words.into_iter().enumerate() {
@@ -228,7 +238,7 @@ impl Control {
     ///
     /// # Panics
     /// As [`Control::verdicts`].
-    pub fn answer(&self, at: u64) -> ([u32; 5], Vec<u8>) {
+    pub(crate) fn answer(&self, at: u64) -> ([u32; 5], Vec<u8>) {
         let base = self.answer_base(at);
         let words = std::array::from_fn(|index| self.mapping.load_word(base + index * 4, Relaxed));
         let length = words[4] as usize;
@@ -243,46 +253,46 @@ impl Control {
     }
 
     /// Tells the reader what was not shown to it: frames, and blocks.
-    pub fn set_skipped(&self, frames: u64, slots: u64) {
+    pub(crate) fn set_skipped(&self, frames: u64, slots: u64) {
         self.mapping.long(offset_of!(layout::Control, skipped_frames)).store(frames, Relaxed);
         self.mapping.long(offset_of!(layout::Control, skipped_slots)).store(slots, Relaxed);
     }
 
     /// What was not shown to the reader: frames, and blocks.
-    pub fn skipped(&self) -> (u64, u64) {
+    pub(crate) fn skipped(&self) -> (u64, u64) {
         let long = |at| self.mapping.load_long(at, Relaxed);
         (long(offset_of!(layout::Control, skipped_frames)), long(offset_of!(layout::Control, skipped_slots)))
     }
 
     /// Tells the reader whether the writer waits for it.
-    pub fn set_lossless(&self, lossless: bool) {
+    pub(crate) fn set_lossless(&self, lossless: bool) {
         let mode = if lossless { mode::LOSSLESS } else { mode::LOSSY };
         self.mapping.word(offset_of!(layout::Control, mode)).store(mode, Relaxed);
     }
 
     /// Whether the writer waits for the reader.
-    pub fn is_lossless(&self) -> bool {
+    pub(crate) fn is_lossless(&self) -> bool {
         self.mapping.load_word(offset_of!(layout::Control, mode), Relaxed) == mode::LOSSLESS
     }
 
     /// Tells the reader that all was taken back from it.
-    pub fn set_put_out(&self) {
+    pub(crate) fn set_put_out(&self) {
         self.mapping.word(offset_of!(layout::Control, status)).store(status::PUT_OUT, Release);
     }
 
     /// Tells the reader that nothing more will be published.
-    pub fn set_ended(&self) {
+    pub(crate) fn set_ended(&self) {
         self.mapping.word(offset_of!(layout::Control, status)).store(status::ENDED, Release);
     }
 
     /// Whether nothing more will be published. To be asked before one looks for the last.
-    pub fn has_ended(&self) -> bool {
+    pub(crate) fn has_ended(&self) -> bool {
         self.mapping.load_word(offset_of!(layout::Control, status), Acquire) == status::ENDED
     }
 
     /// Whether all was taken back from the reader.
     #[inline]
-    pub fn is_evicted(&self) -> bool {
+    pub(crate) fn is_evicted(&self) -> bool {
         self.mapping.load_word(offset_of!(layout::Control, status), Acquire) == status::PUT_OUT
     }
 }

@@ -21,7 +21,7 @@ pub(crate) struct Peer {
 
 impl Peer {
     /// The other end of a socket (`SO_PEERCRED`, unix(7)).
-    pub fn of(socket: BorrowedFd<'_>) -> io::Result<Peer> {
+    pub(crate) fn of(socket: BorrowedFd<'_>) -> io::Result<Peer> {
         let mut peer = libc::ucred { pid: 0, uid: u32::MAX, gid: u32::MAX };
         let mut bytes = size_of::<libc::ucred>() as libc::socklen_t;
         // SAFETY: the option writes at most `bytes` bytes into a value of plain numbers.

@@ -38,14 +38,14 @@ impl Frames {
     ///
     /// # Panics
     /// If the arena is smaller than its shape.
-    pub fn new(mapping: Arc<Mapping>, shape: Shape) -> Self {
+    pub(crate) fn new(mapping: Arc<Mapping>, shape: Shape) -> Self {
         assert!(shape.bytes() <= mapping.bytes());
         Frames { mapping, shape, slot: 0, descs: Vec::new(), consumed: 0, newest: Nanos::ZERO, bad: 0 }
     }
 
     /// The frames, as a burst.
     #[inline]
-    pub fn burst(&self) -> Burst<'_> {
+    pub(crate) fn burst(&self) -> Burst<'_> {
         let base = self.mapping.at(self.shape.slot(self.slot), self.shape.layout.bytes());
         // SAFETY: every desc was checked to lie inside this block, with the bytes behind it, and belongs to this block
         // alone; the mapping lives as long as `self`. The block is given back only through `&mut` of whoever owns this
@@ -54,17 +54,17 @@ impl Frames {
     }
 
     /// Number of frames.
-    pub fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.descs.len() - self.consumed
     }
 
     /// The greatest time seen so far.
-    pub fn newest(&self) -> Nanos {
+    pub(crate) fn newest(&self) -> Nanos {
         self.newest
     }
 
     /// Descs left out so far.
-    pub fn bad(&self) -> u64 {
+    pub(crate) fn bad(&self) -> u64 {
         self.bad
     }
 
@@ -72,7 +72,7 @@ impl Frames {
     ///
     /// # Panics
     /// If there is no such block.
-    pub fn turn_to(&mut self, slot: u32) {
+    pub(crate) fn turn_to(&mut self, slot: u32) {
         assert!(slot < self.shape.slots);
         self.descs.clear();
         self.consumed = 0;
@@ -84,7 +84,7 @@ impl Frames {
     ///
     /// # Panics
     /// If the block has fewer.
-    pub fn copy(&mut self, first: u32, end: u32, interfaces: usize) {
+    pub(crate) fn copy(&mut self, first: u32, end: u32, interfaces: usize) {
         let layout = &self.shape.layout;
         assert!(first <= end && end as usize <= layout.frames());
         if self.consumed > self.descs.len() / 2 {
@@ -110,7 +110,7 @@ impl Frames {
     ///
     /// # Panics
     /// If there are fewer.
-    pub fn consume(&mut self, frames: usize) {
+    pub(crate) fn consume(&mut self, frames: usize) {
         assert!(frames <= self.len(), "{frames} frames consumed, {} shown", self.len());
         self.consumed += frames;
         if self.consumed == self.descs.len() {

@@ -40,12 +40,12 @@ pub(crate) struct Offer {
 
 impl Offer {
     /// How many readers it waits for at a time.
-    pub fn lossless_readers(&self) -> u32 {
+    pub(crate) fn lossless_readers(&self) -> u32 {
         if self.kind == Kind::Frames { 1 } else { lossless_readers(self.slots) }
     }
 
     /// Why there are no more.
-    pub fn full(&self) -> String {
+    pub(crate) fn full(&self) -> String {
         match self.kind {
             Kind::Frames => {
                 "a reader has the frames, and there is one at a time: try again when it has left".to_owned()
@@ -61,7 +61,7 @@ impl Offer {
     }
 
     /// What those are told who look for the other kind.
-    pub fn other(&self) -> &'static str {
+    pub(crate) fn other(&self) -> &'static str {
         match self.kind {
             Kind::Frames => "it shares frames of received streams: `linerate frames NAME` reads them",
             Kind::Blocks => {
@@ -87,7 +87,7 @@ pub(crate) struct Hello {
 
 impl Hello {
     /// As it is sent.
-    pub fn encode(&self) -> [u8; HELLO] {
+    pub(crate) fn encode(&self) -> [u8; HELLO] {
         let mut bytes = [0; HELLO];
         let name = &self.name[..self.name.floor_char_boundary(HELLO - NAME_AT)];
         put(&mut bytes, 0, HELLO_MAGIC);
@@ -102,7 +102,7 @@ impl Hello {
     }
 
     /// What a reader sent; `None` if that is no such message.
-    pub fn decode(bytes: &[u8]) -> Option<Hello> {
+    pub(crate) fn decode(bytes: &[u8]) -> Option<Hello> {
         if bytes.len() != HELLO || get(bytes, 0) != HELLO_MAGIC {
             return None;
         }
@@ -156,7 +156,7 @@ pub(crate) struct Welcome {
 
 impl Welcome {
     /// Lets a reader in; one that decides has more memory.
-    pub fn to(reader: u32, quota: u32, generation: u64, offer: &Offer, inline: bool) -> Self {
+    pub(crate) fn to(reader: u32, quota: u32, generation: u64, offer: &Offer, inline: bool) -> Self {
         let deciding = offer.verdicts.filter(|_| inline);
         let control_bytes = deciding.map_or(Rings(offer.slots).control_bytes(), |shape| shape.deciding_bytes());
         Welcome {
@@ -173,14 +173,14 @@ impl Welcome {
     }
 
     /// Does not let it in.
-    pub fn refusal(status: Status, text: impl Into<String>) -> Self {
+    pub(crate) fn refusal(status: Status, text: impl Into<String>) -> Self {
         let text = text.into();
         let (reader, quota, generation, arena_bytes, control_bytes) = Default::default();
         Welcome { major: MAJOR, minor: MINOR, status, reader, quota, generation, arena_bytes, control_bytes, text }
     }
 
     /// As it is sent.
-    pub fn encode(&self) -> [u8; WELCOME] {
+    pub(crate) fn encode(&self) -> [u8; WELCOME] {
         let mut bytes = [0; WELCOME];
         let text = &self.text[..self.text.floor_char_boundary(WELCOME - TEXT_AT)];
         let status = STATUSES.iter().position(|status| *status == self.status).unwrap_or(STATUSES.len());
@@ -199,7 +199,7 @@ impl Welcome {
     }
 
     /// What a writer sent; `None` if that is no such message.
-    pub fn decode(bytes: &[u8]) -> Option<Welcome> {
+    pub(crate) fn decode(bytes: &[u8]) -> Option<Welcome> {
         if bytes.len() != WELCOME || get(bytes, 0) != WELCOME_MAGIC {
             return None;
         }

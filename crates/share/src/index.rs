@@ -27,7 +27,7 @@ pub(crate) struct Pusher {
 impl Pusher {
     /// Puts an entry in. There is room: no more entries are under way than the ring has.
     #[inline]
-    pub fn push(&mut self, ring: &impl Ring, entry: u64) {
+    pub(crate) fn push(&mut self, ring: &impl Ring, entry: u64) {
         ring.entry(self.count).store(entry, Relaxed);
         self.count = self.count.wrapping_add(1);
         ring.count().store(self.count, Release);
@@ -47,7 +47,7 @@ pub(crate) struct Taker {
 impl Taker {
     /// The next entry, if one is there; at most `most` can be.
     #[inline]
-    pub fn take(&mut self, ring: &impl Ring, most: u64) -> Result<Option<u64>, Overrun> {
+    pub(crate) fn take(&mut self, ring: &impl Ring, most: u64) -> Result<Option<u64>, Overrun> {
         let there = ring.count().load(Acquire).wrapping_sub(self.count);
         match there {
             0 => Ok(None),
@@ -61,7 +61,7 @@ impl Taker {
     }
 
     /// Whether there is anything to take.
-    pub fn is_behind(&self, ring: &impl Ring) -> bool {
+    pub(crate) fn is_behind(&self, ring: &impl Ring) -> bool {
         ring.count().load(Acquire) != self.count
     }
 }

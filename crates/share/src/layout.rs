@@ -6,46 +6,46 @@
 use linerate_burst::Layout;
 
 /// What an arena begins with.
-pub const MAGIC: u64 = u64::from_ne_bytes(*b"LINERATE");
+pub(crate) const MAGIC: u64 = u64::from_ne_bytes(*b"LINERATE");
 /// Reads as another number on a machine of another byte order.
-pub const BYTE_ORDER: u32 = 0x0102_0304;
+pub(crate) const BYTE_ORDER: u32 = 0x0102_0304;
 /// Version of the format: a reader of another major version cannot read it, a minor one only adds.
-pub const MAJOR: u32 = 1;
+pub(crate) const MAJOR: u32 = 1;
 /// See [`MAJOR`].
-pub const MINOR: u32 = 1;
+pub(crate) const MINOR: u32 = 1;
 
 /// Most readers at a time.
-pub const READERS: u32 = 64;
+pub(crate) const READERS: u32 = 64;
 /// Fewest blocks: one being filled, and some for readers.
-pub const LEAST_SLOTS: u32 = 4;
+pub(crate) const LEAST_SLOTS: u32 = 4;
 /// Most blocks.
-pub const MOST_SLOTS: u32 = 1 << 16;
+pub(crate) const MOST_SLOTS: u32 = 1 << 16;
 /// Most bytes of a block.
-pub const MOST_SLOT_BYTES: usize = 64 << 20;
+pub(crate) const MOST_SLOT_BYTES: usize = 64 << 20;
 /// Most interfaces.
-pub const INTERFACES: u32 = 1024;
+pub(crate) const INTERFACES: u32 = 1024;
 /// In [`Arena::node`]: no node was asked for.
-pub const ANY_NODE: u32 = u32::MAX;
+pub(crate) const ANY_NODE: u32 = u32::MAX;
 
 /// Bytes in front of the verdicts on a block, and what their number is a multiple of.
-pub const VERDICTS_LINE: usize = 64;
+pub(crate) const VERDICTS_LINE: usize = 64;
 /// Answers that may be under way: a power of two.
-pub const ANSWERS: u32 = 256;
+pub(crate) const ANSWERS: u32 = 256;
 /// Bytes of an answer: a line, then a frame of at most [`ANSWER_FRAME`].
-pub const ANSWER_BYTES: usize = VERDICTS_LINE + ANSWER_FRAME;
+pub(crate) const ANSWER_BYTES: usize = VERDICTS_LINE + ANSWER_FRAME;
 /// Most bytes of a frame that a reader hands back.
-pub const ANSWER_FRAME: usize = 16 << 10;
+pub(crate) const ANSWER_FRAME: usize = 16 << 10;
 /// Most bytes of the control memory of a reader that decides.
-pub const MOST_DECIDING: usize = 256 << 20;
+pub(crate) const MOST_DECIDING: usize = 256 << 20;
 
 /// Huge pages are this large, and blocks begin at a multiple of it.
-pub const HUGE: usize = 2 << 20;
+pub(crate) const HUGE: usize = 2 << 20;
 /// Ordinary pages.
-pub const PAGE: usize = 4096;
+pub(crate) const PAGE: usize = 4096;
 
 /// The first page of an arena.
 #[repr(C)]
-pub struct Arena {
+pub(crate) struct Arena {
     pub magic: u64,
     pub byte_order: u32,
     pub major: u32,
@@ -76,16 +76,16 @@ pub struct Arena {
 }
 
 /// Values of [`Arena::state`].
-pub mod state {
+pub(crate) mod state {
     /// Frames may still come.
-    pub const RUNNING: u32 = 1;
+    pub(crate) const RUNNING: u32 = 1;
     /// The writer has ended in order.
-    pub const ENDED: u32 = 2;
+    pub(crate) const ENDED: u32 = 2;
 }
 
 /// One entry of the table of interfaces.
 #[repr(C)]
-pub struct InterfaceEntry {
+pub(crate) struct InterfaceEntry {
     pub link: u32,
     pub stamp: u32,
     pub snap: u32,
@@ -98,7 +98,7 @@ pub struct InterfaceEntry {
 
 /// The beginning of the control memory of one reader; the rings follow.
 #[repr(C)]
-pub struct Control {
+pub(crate) struct Control {
     pub magic: u64,
     pub major: u32,
     pub reader: u32,
@@ -136,19 +136,19 @@ pub struct Control {
 }
 
 /// Values of [`Control::mode`].
-pub mod mode {
+pub(crate) mod mode {
     /// The writer waits for this reader.
-    pub const LOSSLESS: u32 = 1;
+    pub(crate) const LOSSLESS: u32 = 1;
     /// The writer goes on without this reader.
-    pub const LOSSY: u32 = 2;
+    pub(crate) const LOSSY: u32 = 2;
 }
 
 /// Values of [`Control::status`]; 0 while nothing has happened.
-pub mod status {
+pub(crate) mod status {
     /// The writer has taken everything back.
-    pub const PUT_OUT: u32 = 1;
+    pub(crate) const PUT_OUT: u32 = 1;
     /// Of frames of memory: no more will be published.
-    pub const ENDED: u32 = 2;
+    pub(crate) const ENDED: u32 = 2;
 }
 
 const _: () = {
@@ -168,7 +168,7 @@ const _: () = {
 
 /// How large the parts of an arena are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Shape {
+pub(crate) struct Shape {
     /// Number of blocks.
     pub slots: u32,
     /// Each of them.
@@ -177,66 +177,66 @@ pub struct Shape {
 
 impl Shape {
     /// Where the blocks begin.
-    pub const SLOTS: usize = HUGE;
+    pub(crate) const SLOTS: usize = HUGE;
 
     /// Bytes of the whole arena.
-    pub fn bytes(&self) -> usize {
+    pub(crate) fn bytes(&self) -> usize {
         (Shape::SLOTS + self.slots as usize * self.layout.bytes()).next_multiple_of(HUGE)
     }
 
     /// Where a block begins.
-    pub fn slot(&self, slot: u32) -> usize {
+    pub(crate) fn slot(&self, slot: u32) -> usize {
         Shape::SLOTS + slot as usize * self.layout.bytes()
     }
 
     /// Bytes of the verdicts on one block: a line of counts, then a byte a frame.
-    pub fn verdict_bytes(&self) -> usize {
+    pub(crate) fn verdict_bytes(&self) -> usize {
         VERDICTS_LINE + self.layout.frames().next_multiple_of(VERDICTS_LINE)
     }
 
     /// Where the verdicts on a block begin in the control memory of a reader that decides.
-    pub fn verdicts(&self, slot: u32) -> usize {
+    pub(crate) fn verdicts(&self, slot: u32) -> usize {
         Rings(self.slots).control_bytes() + slot as usize * self.verdict_bytes()
     }
 
     /// Where its answers begin.
-    pub fn answers_offset(&self) -> usize {
+    pub(crate) fn answers_offset(&self) -> usize {
         self.verdicts(self.slots).next_multiple_of(PAGE)
     }
 
     /// Bytes of the control memory of a reader that decides.
-    pub fn deciding_bytes(&self) -> usize {
+    pub(crate) fn deciding_bytes(&self) -> usize {
         (self.answers_offset() + ANSWERS as usize * ANSWER_BYTES).next_multiple_of(PAGE)
     }
 }
 
 /// The index rings of one reader, for so many blocks.
 #[derive(Clone, Copy, Debug)]
-pub struct Rings(pub u32);
+pub(crate) struct Rings(pub u32);
 
 impl Rings {
     /// Entries of each index ring.
-    pub fn capacity(&self) -> u32 {
+    pub(crate) fn capacity(&self) -> u32 {
         self.0.next_power_of_two()
     }
 
     /// Bytes of the control memory of one reader.
-    pub fn control_bytes(&self) -> usize {
+    pub(crate) fn control_bytes(&self) -> usize {
         (self.returned_offset() + self.capacity() as usize * 8).next_multiple_of(PAGE)
     }
 
     /// Where the entries of the ring of published blocks lie in the control memory.
-    pub fn published_offset(&self) -> usize {
+    pub(crate) fn published_offset(&self) -> usize {
         size_of::<Control>()
     }
 
     /// Where the entries of the ring of returned blocks lie in the control memory.
-    pub fn returned_offset(&self) -> usize {
+    pub(crate) fn returned_offset(&self) -> usize {
         self.published_offset() + self.capacity() as usize * 8
     }
 }
 
 /// Where an entry of the table of interfaces begins.
-pub fn interface(index: u32) -> usize {
+pub(crate) fn interface(index: u32) -> usize {
     PAGE + index as usize * size_of::<InterfaceEntry>()
 }

@@ -34,7 +34,7 @@ unsafe impl Sync for Mapping {}
 impl Mapping {
     /// Maps `bytes` of a file, to be written too where that is asked for. Where is the kernel's choice: a place of our own
     /// would have to be reserved, and mapping over it (`MAP_FIXED`) may fail after having given it up to other threads.
-    pub fn new(fd: BorrowedFd<'_>, bytes: usize, writable: bool) -> io::Result<Self> {
+    pub(crate) fn new(fd: BorrowedFd<'_>, bytes: usize, writable: bool) -> io::Result<Self> {
         let write = if writable { ProtFlags::WRITE } else { ProtFlags::empty() };
         // SAFETY: a new mapping at a place of the kernel's choice.
         let base = unsafe { rustix::mm::mmap(null_mut(), bytes, ProtFlags::READ | write, MapFlags::SHARED, fd, 0)? };
@@ -43,12 +43,12 @@ impl Mapping {
     }
 
     /// Bytes of it.
-    pub fn bytes(&self) -> usize {
+    pub(crate) fn bytes(&self) -> usize {
         self.bytes
     }
 
     /// Where it lies in this process, for the kernel's reports about it.
-    pub fn address(&self) -> usize {
+    pub(crate) fn address(&self) -> usize {
         self.base.as_ptr() as usize
     }
 
@@ -57,7 +57,7 @@ impl Mapping {
     /// # Panics
     /// If it does not lie inside at a multiple of its size, or the mapping is for reading alone.
     #[inline]
-    pub fn word(&self, offset: usize) -> &AtomicU32 {
+    pub(crate) fn word(&self, offset: usize) -> &AtomicU32 {
         assert!(self.writable);
         // SAFETY: `at` has checked it, and everybody accesses it as an atomic.
         unsafe { AtomicU32::from_ptr(self.at(offset, 4).cast()) }
@@ -65,7 +65,7 @@ impl Mapping {
 
     /// See [`Mapping::word`].
     #[inline]
-    pub fn long(&self, offset: usize) -> &AtomicU64 {
+    pub(crate) fn long(&self, offset: usize) -> &AtomicU64 {
         assert!(self.writable);
         // SAFETY: as for `word`.
         unsafe { AtomicU64::from_ptr(self.at(offset, 8).cast()) }
@@ -73,7 +73,7 @@ impl Mapping {
 
     /// A byte to be written. See [`Mapping::word`].
     #[inline]
-    pub fn byte(&self, offset: usize) -> &AtomicU8 {
+    pub(crate) fn byte(&self, offset: usize) -> &AtomicU8 {
         assert!(self.writable);
         // SAFETY: as for `word`.
         unsafe { AtomicU8::from_ptr(self.at(offset, 1)) }
@@ -84,14 +84,14 @@ impl Mapping {
     /// # Panics
     /// If it does not lie inside at a multiple of its size.
     #[inline]
-    pub fn load_word(&self, offset: usize, order: Ordering) -> u32 {
+    pub(crate) fn load_word(&self, offset: usize, order: Ordering) -> u32 {
         // SAFETY: as for `word`; it is only loaded, which memory for reading alone allows.
         unsafe { AtomicU32::from_ptr(self.at(offset, 4).cast()) }.load(order)
     }
 
     /// See [`Mapping::load_word`].
     #[inline]
-    pub fn load_long(&self, offset: usize, order: Ordering) -> u64 {
+    pub(crate) fn load_long(&self, offset: usize, order: Ordering) -> u64 {
         // SAFETY: as for `load_word`.
         unsafe { AtomicU64::from_ptr(self.at(offset, 8).cast()) }.load(order)
     }
@@ -101,7 +101,7 @@ impl Mapping {
     /// # Panics
     /// If they do not lie inside at a multiple of 8.
     #[inline]
-    pub fn load_descs(&self, offset: usize, count: usize) -> impl Iterator<Item = Desc> {
+    pub(crate) fn load_descs(&self, offset: usize, count: usize) -> impl Iterator<Item = Desc> {
         assert!(offset.is_multiple_of(8) && offset <= self.bytes);
         assert!(count <= (self.bytes - offset) / size_of::<Desc>());
         (0..count).map(move |index| {
@@ -117,7 +117,7 @@ impl Mapping {
     ///
     /// # Panics
     /// If they do not lie inside.
-    pub fn load_bytes(&self, offset: usize, into: &mut [u8]) {
+    pub(crate) fn load_bytes(&self, offset: usize, into: &mut [u8]) {
         assert!(offset <= self.bytes && into.len() <= self.bytes - offset);
         for (at, byte) in into.iter_mut().enumerate() {
             // SAFETY: inside, as just checked.
@@ -129,7 +129,7 @@ impl Mapping {
     ///
     /// # Panics
     /// If they do not lie inside, or the mapping is for reading alone.
-    pub fn store_bytes(&self, offset: usize, bytes: &[u8]) {
+    pub(crate) fn store_bytes(&self, offset: usize, bytes: &[u8]) {
         assert!(self.writable && offset <= self.bytes && bytes.len() <= self.bytes - offset);
         for (at, byte) in bytes.iter().enumerate() {
             // SAFETY: inside and writable, as just checked.
@@ -141,7 +141,7 @@ impl Mapping {
     ///
     /// # Panics
     /// If they do not lie inside, or the mapping is for reading alone.
-    pub fn into_blocks(self, offset: usize, count: usize, layout: Layout) -> (Arc<Mapping>, Vec<Block>) {
+    pub(crate) fn into_blocks(self, offset: usize, count: usize, layout: Layout) -> (Arc<Mapping>, Vec<Block>) {
         assert!(self.writable && offset.is_multiple_of(PAGE) && layout.bytes().is_multiple_of(PAGE));
         assert!(offset + count * layout.bytes() <= self.bytes);
         let mapping = Arc::new(self);
@@ -160,7 +160,13 @@ impl Mapping {
     ///
     /// # Panics
     /// If they do not lie inside or overlap, or the mapping is for reading alone.
-    pub fn into_pieces(self, offset: usize, stride: usize, count: usize, bytes: usize) -> (Arc<Mapping>, Vec<Piece>) {
+    pub(crate) fn into_pieces(
+        self,
+        offset: usize,
+        stride: usize,
+        count: usize,
+        bytes: usize,
+    ) -> (Arc<Mapping>, Vec<Piece>) {
         assert!(self.writable && bytes <= stride && offset + count * stride <= self.bytes);
         let mapping = Arc::new(self);
         let piece = |index: usize| {
@@ -177,14 +183,14 @@ impl Mapping {
     ///
     /// # Panics
     /// If they do not lie inside.
-    pub fn lend(&self, offset: usize, bytes: usize, lent: Arc<dyn Any + Send + Sync>) -> Piece {
+    pub(crate) fn lend(&self, offset: usize, bytes: usize, lent: Arc<dyn Any + Send + Sync>) -> Piece {
         assert!(offset <= self.bytes && bytes <= self.bytes - offset);
         // SAFETY: inside the mapping, which `lent` keeps alive, as all who call this see to; it is never written through the piece.
         unsafe { Piece::shared(self.base.add(offset), bytes, false, lent) }
     }
 
     /// Has every page there, so that none has to be found when it is first touched.
-    pub fn populate(&self) -> io::Result<()> {
+    pub(crate) fn populate(&self) -> io::Result<()> {
         let advice = if self.writable { Advice::LinuxPopulateWrite } else { Advice::LinuxPopulateRead };
         match self.advise(advice) {
             // Before Linux 5.14.
@@ -202,19 +208,19 @@ impl Mapping {
     }
 
     /// Asks for huge pages where the system has none reserved.
-    pub fn ask_for_huge_pages(&self) {
+    pub(crate) fn ask_for_huge_pages(&self) {
         // Nothing depends on it.
         let _ = self.advise(Advice::LinuxHugepage);
     }
 
     /// Keeps every page in memory.
-    pub fn lock(&self) -> io::Result<()> {
+    pub(crate) fn lock(&self) -> io::Result<()> {
         // SAFETY: the mapping itself; its contents do not change.
         Ok(unsafe { rustix::mm::mlock(self.base.as_ptr().cast(), self.bytes) }?)
     }
 
     /// Has all pages that are not there yet come from one NUMA node, 0 to 1023.
-    pub fn bind(&self, node: u32) -> io::Result<()> {
+    pub(crate) fn bind(&self, node: u32) -> io::Result<()> {
         /// `MPOL_BIND` (linux/mempolicy.h).
         const BIND: libc::c_int = 2;
         let mut nodes = [0u64; 16];
@@ -235,7 +241,7 @@ impl Mapping {
 
     /// The address of `bytes` bytes, each number of which may be accessed as such.
     #[inline]
-    pub fn at(&self, offset: usize, bytes: usize) -> *mut u8 {
+    pub(crate) fn at(&self, offset: usize, bytes: usize) -> *mut u8 {
         assert!(offset <= self.bytes && bytes <= self.bytes - offset && offset.is_multiple_of(bytes.min(8)));
         // SAFETY: inside the mapping, as just checked.
         unsafe { self.base.as_ptr().add(offset) }

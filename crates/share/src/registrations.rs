@@ -19,20 +19,20 @@ pub(crate) struct Registrations {
 
 impl Registrations {
     /// The writer has ended: nobody is let in any more.
-    pub fn end(&self) {
+    pub(crate) fn end(&self) {
         self.ended.store(true, Release);
     }
 
-    pub fn have_ended(&self) -> bool {
+    pub(crate) fn have_ended(&self) -> bool {
         self.ended.load(Acquire)
     }
 
-    pub fn lossless(&self) -> u32 {
+    pub(crate) fn lossless(&self) -> u32 {
         self.lossless.load(Acquire).count_ones()
     }
 
     /// Whether a reader decides.
-    pub fn is_decided(&self) -> bool {
+    pub(crate) fn is_decided(&self) -> bool {
         self.deciding.load(Acquire) != 0
     }
 }
@@ -46,7 +46,7 @@ pub(crate) struct Registration {
 
 impl Registration {
     /// `room`: so many may be taken, with this one.
-    pub fn take(registrations: &Arc<Registrations>, room: u32) -> Option<Registration> {
+    pub(crate) fn take(registrations: &Arc<Registrations>, room: u32) -> Option<Registration> {
         // The acceptor alone takes registrations; others only free them.
         let taken = registrations.taken.load(Acquire);
         let number = (!taken).trailing_zeros();
@@ -57,12 +57,12 @@ impl Registration {
     }
 
     /// Is the one that decides.
-    pub fn count_as_deciding(&self) {
+    pub(crate) fn count_as_deciding(&self) {
         self.registrations.deciding.fetch_or(1 << self.number, Release);
     }
 
     /// Counts as one of those that a block may have to be kept for.
-    pub fn count_as_lossless(&self) {
+    pub(crate) fn count_as_lossless(&self) {
         self.registrations.lossless.fetch_or(1 << self.number, Release);
     }
 }

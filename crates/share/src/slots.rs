@@ -130,7 +130,7 @@ pub(crate) struct Slots {
 
 impl Slots {
     /// All blocks free.
-    pub fn new(slots: u32) -> Self {
+    pub(crate) fn new(slots: u32) -> Self {
         Slots {
             slots: (0..slots).map(|_| Slot::default()).collect(),
             free: (0..slots).collect(),
@@ -148,39 +148,39 @@ impl Slots {
     }
 
     /// Frames committed so far.
-    pub fn committed(&self) -> u64 {
+    pub(crate) fn committed(&self) -> u64 {
         self.committed
     }
 
     /// The block being filled.
     #[inline]
-    pub fn current(&self) -> Option<u32> {
+    pub(crate) fn current(&self) -> Option<u32> {
         self.open
     }
 
     /// Frames committed in a block since it was opened.
-    pub fn frames(&self, slot: u32) -> u32 {
+    pub(crate) fn frames(&self, slot: u32) -> u32 {
         self.slots[slot as usize].frames
     }
 
     /// Whether a block could be opened.
-    pub fn any_free(&self) -> bool {
+    pub(crate) fn any_free(&self) -> bool {
         !self.free.is_empty()
     }
 
     /// Bits of the readers that are there.
     #[inline]
-    pub fn present(&self) -> u64 {
+    pub(crate) fn present(&self) -> u64 {
         self.present
     }
 
     /// Whether the writer waits for a reader.
-    pub fn is_lossless(&self, reader: u32) -> bool {
+    pub(crate) fn is_lossless(&self, reader: u32) -> bool {
         (self.lossy | self.engine) & bit(reader) == 0
     }
 
     /// A reader comes; it gets what is committed from now on. `quota`: how many blocks it may hold if it is lossy.
-    pub fn join(&mut self, reader: u32, lossless: bool, quota: u32) {
+    pub(crate) fn join(&mut self, reader: u32, lossless: bool, quota: u32) {
         debug_assert!(self.readers[reader as usize].is_none());
         self.readers[reader as usize] = Some(Reader {
             quota,
@@ -198,7 +198,7 @@ impl Slots {
     }
 
     /// Takes a free block to be filled; `None` if there is none.
-    pub fn open(&mut self) -> Option<u32> {
+    pub(crate) fn open(&mut self) -> Option<u32> {
         debug_assert!(self.open.is_none());
         let slot = self.free.remove(self.free.len().saturating_sub(WARM))?;
         self.turns += 1;
@@ -210,7 +210,7 @@ impl Slots {
     }
 
     /// `frames` more are committed in the open block: it is published to each reader that may have it and has it not yet.
-    pub fn commit(&mut self, frames: u32, mut publish: impl FnMut(u32, Place)) {
+    pub(crate) fn commit(&mut self, frames: u32, mut publish: impl FnMut(u32, Place)) {
         let Some(slot) = self.open else { return };
         let from = self.slots[slot as usize].frames;
         self.slots[slot as usize].frames += frames;
@@ -237,7 +237,7 @@ impl Slots {
     }
 
     /// The open block gets no more frames; one without any is free again.
-    pub fn close(&mut self) {
+    pub(crate) fn close(&mut self) {
         let Some(slot) = self.open.take() else { return };
         let state = &mut self.slots[slot as usize];
         state.own &= state.frames > 0;
@@ -247,7 +247,7 @@ impl Slots {
     }
 
     /// A reader gives a block back.
-    pub fn give_back(&mut self, number: u32, slot: u64) -> Result<(), Violation> {
+    pub(crate) fn give_back(&mut self, number: u32, slot: u64) -> Result<(), Violation> {
         let known = u32::try_from(slot).ok().filter(|slot| (*slot as usize) < self.slots.len());
         let slot = known.ok_or(Violation::NoSuchSlot(slot))?;
         if self.slots[slot as usize].holders & bit(number) == 0 {
@@ -265,13 +265,13 @@ impl Slots {
     }
 
     /// A reader is gone: takes back all that it holds.
-    pub fn leave(&mut self, number: u32) -> Tally {
+    pub(crate) fn leave(&mut self, number: u32) -> Tally {
         self.remove(number, None)
     }
 
     /// A reader is evicted: takes back all that it holds but the block that it may be looking at. Whether there is one; it
     /// is kept until [`Slots::forget`], and the number of the reader with it.
-    pub fn evict(&mut self, number: u32) -> (Tally, bool) {
+    pub(crate) fn evict(&mut self, number: u32) -> (Tally, bool) {
         let first = self.held_by(number).min_by_key(|slot| self.slots[*slot as usize].turn);
         let keep = first.filter(|_| self.kept.count_ones() < kept_blocks(self.slots.len() as u32));
         let tally = self.remove(number, keep);
@@ -280,13 +280,13 @@ impl Slots {
     }
 
     /// A reader that was evicted is gone: the block that was kept for it is like any other.
-    pub fn forget(&mut self, number: u32) {
+    pub(crate) fn forget(&mut self, number: u32) {
         self.kept &= !bit(number);
         self.held_by(number).collect::<Vec<_>>().into_iter().for_each(|slot| _ = self.take_from(number, slot));
     }
 
     /// What became of the frames for a reader that is there.
-    pub fn tally(&self, number: u32) -> Tally {
+    pub(crate) fn tally(&self, number: u32) -> Tally {
         self.readers[number as usize].as_ref().map_or(Tally::default(), |reader| Tally {
             committed: self.committed - reader.joined,
             finished: reader.finished,
@@ -300,13 +300,13 @@ impl Slots {
 
     /// How many blocks a reader holds.
     #[inline]
-    pub fn held(&self, number: u32) -> u32 {
+    pub(crate) fn held(&self, number: u32) -> u32 {
         self.readers[number as usize].as_ref().map_or(0, |reader| reader.held)
     }
 
     /// What was not shown to a reader: frames, and blocks.
     #[inline]
-    pub fn skipped(&self, number: u32) -> (u64, u64) {
+    pub(crate) fn skipped(&self, number: u32) -> (u64, u64) {
         self.readers[number as usize].as_ref().map_or((0, 0), |reader| (reader.skipped_frames, reader.skipped_slots))
     }
 
@@ -326,7 +326,7 @@ impl Slots {
     }
 
     /// The blocks that a reader holds.
-    pub fn held_by(&self, number: u32) -> impl Iterator<Item = u32> {
+    pub(crate) fn held_by(&self, number: u32) -> impl Iterator<Item = u32> {
         let holds = move |slot: &u32| self.slots[*slot as usize].holders & bit(number) != 0;
         (0..self.slots.len() as u32).filter(holds)
     }

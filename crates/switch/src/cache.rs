@@ -49,7 +49,7 @@ fn tag(hash: u64) -> u32 {
 
 impl Cache {
     /// For so many keys; none at all with 0.
-    pub fn new(entries: usize) -> Self {
+    pub(crate) fn new(entries: usize) -> Self {
         let sets = if entries == 0 { 0 } else { entries.div_ceil(WAYS).next_power_of_two() };
         Cache { sets: vec![Set::default(); sets], keys: vec![Key::default(); sets * WAYS], turn: 0, hits: 0, misses: 0 }
     }
@@ -61,7 +61,7 @@ impl Cache {
 
     /// Asks for what [`Cache::expect`] will look at.
     #[inline(always)]
-    pub fn prefetch(&self, hash: u64) {
+    pub(crate) fn prefetch(&self, hash: u64) {
         if !self.sets.is_empty() {
             prefetch(&self.sets[self.set(hash)]);
         }
@@ -69,7 +69,7 @@ impl Cache {
 
     /// What is likely found for a key, whose entry is asked for.
     #[inline(always)]
-    pub fn expect(&self, hash: u64, generation: u32) -> Option<RuleId> {
+    pub(crate) fn expect(&self, hash: u64, generation: u32) -> Option<RuleId> {
         if self.sets.is_empty() {
             return None;
         }
@@ -81,7 +81,7 @@ impl Cache {
 
     /// What was found for a key, if that is known.
     #[inline(always)]
-    pub fn find(&mut self, hash: u64, key: &Key, generation: u32) -> Option<Option<RuleId>> {
+    pub(crate) fn find(&mut self, hash: u64, key: &Key, generation: u32) -> Option<Option<RuleId>> {
         if self.sets.is_empty() {
             return None;
         }
@@ -97,7 +97,7 @@ impl Cache {
     }
 
     /// Remembers what was found, in the place of something older where there is no room.
-    pub fn put(&mut self, hash: u64, key: &Key, generation: u32, rule: Option<RuleId>) {
+    pub(crate) fn put(&mut self, hash: u64, key: &Key, generation: u32, rule: Option<RuleId>) {
         if self.sets.is_empty() {
             return;
         }
@@ -112,7 +112,7 @@ impl Cache {
     }
 
     /// Forgets all: a generation comes again.
-    pub fn clear(&mut self) {
+    pub(crate) fn clear(&mut self) {
         self.sets.fill(Set::default());
     }
 }

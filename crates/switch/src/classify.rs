@@ -40,19 +40,19 @@ pub(crate) struct Rules {
 }
 
 impl Rules {
-    pub fn new(secrets: Secrets) -> Self {
+    pub(crate) fn new(secrets: Secrets) -> Self {
         let (rules, are_there, free, tuples) = Default::default();
         Rules { rules, are_there, free, tuples, secrets, looked_at: Key::default(), numbers: 0, timed: 0 }
     }
 
     /// Adds rules, each in the place of one with the same priority about the same frames.
-    pub fn add(&mut self, rules: impl IntoIterator<Item = Rule>, now: Nanos) {
+    pub(crate) fn add(&mut self, rules: impl IntoIterator<Item = Rule>, now: Nanos) {
         self.put_all(rules.into_iter().collect(), now, false);
         self.order();
     }
 
     /// Has these rules and no others from now on; those that were there as they are stay as they are.
-    pub fn replace(&mut self, rules: impl IntoIterator<Item = Rule>, now: Nanos) {
+    pub(crate) fn replace(&mut self, rules: impl IntoIterator<Item = Rule>, now: Nanos) {
         let ids = self.put_all(rules.into_iter().collect(), now, true);
         let mut stays = vec![false; self.rules.len()];
         ids.into_iter().for_each(|id| stays[id as usize] = true);
@@ -138,7 +138,7 @@ impl Rules {
     }
 
     /// Removes rules, and returns them.
-    pub fn remove_if(&mut self, mut is_out: impl FnMut(&Installed) -> bool) -> Vec<Installed> {
+    pub(crate) fn remove_if(&mut self, mut is_out: impl FnMut(&Installed) -> bool) -> Vec<Installed> {
         let ids = self.all().filter(|(_, rule)| is_out(rule)).map(|(id, _)| id).collect();
         let removed = self.remove(ids);
         if !removed.is_empty() {
@@ -165,19 +165,19 @@ impl Rules {
     }
 
     /// Removes those whose time is over.
-    pub fn expire(&mut self, now: Nanos) -> Vec<Installed> {
+    pub(crate) fn expire(&mut self, now: Nanos) -> Vec<Installed> {
         if self.timed == 0 { Vec::new() } else { self.remove_if(|rule| rule.is_over(now)) }
     }
 
     /// Asks for what [`Rules::find`] will look at.
     #[inline(always)]
-    pub fn prefetch(&self, key: &Key) {
+    pub(crate) fn prefetch(&self, key: &Key) {
         self.tuples.iter().take(AHEAD).for_each(|tuple| tuple.prefetch(&self.secrets, key));
     }
 
     /// Asks for a rule, which is to be counted.
     #[inline(always)]
-    pub fn prefetch_rule(&self, id: RuleId) {
+    pub(crate) fn prefetch_rule(&self, id: RuleId) {
         if let Some(rule) = self.rules.get(id as usize) {
             prefetch(rule);
         }
@@ -185,7 +185,7 @@ impl Rules {
 
     /// The rule for a frame.
     #[inline]
-    pub fn find(&self, key: &Key) -> Option<RuleId> {
+    pub(crate) fn find(&self, key: &Key) -> Option<RuleId> {
         let mut best: Option<(Rank, RuleId)> = None;
         for tuple in &self.tuples {
             if best.is_some_and(|(rank, _)| rank > tuple.best) {
@@ -197,18 +197,18 @@ impl Rules {
     }
 
     /// The same by looking at every rule.
-    pub fn find_naively(&self, key: &Key) -> Option<RuleId> {
+    pub(crate) fn find_naively(&self, key: &Key) -> Option<RuleId> {
         let found = self.all().filter(|(_, rule)| rule.rule.matches.matches(key));
         found.max_by_key(|(_, rule)| (rule.rule.priority, std::cmp::Reverse(rule.number))).map(|(id, _)| id)
     }
 
     /// What is the same of two frames has the same rule.
-    pub fn looked_at(&self) -> &Key {
+    pub(crate) fn looked_at(&self) -> &Key {
         &self.looked_at
     }
 
     /// Whether rules look at the port alone that a frame came by: all frames of a burst have the same one.
-    pub fn is_by_port(&self) -> bool {
+    pub(crate) fn is_by_port(&self) -> bool {
         let mut port = Key::default();
         port.set(IN_PORT, IN_PORT.all());
         self.looked_at == port || self.looked_at == Key::default()
@@ -216,21 +216,21 @@ impl Rules {
 
     /// A rule that was found, as long as rules are the same.
     #[inline(always)]
-    pub fn get(&self, id: RuleId) -> Option<&Installed> {
+    pub(crate) fn get(&self, id: RuleId) -> Option<&Installed> {
         self.rules.get(id as usize)
     }
 
     #[inline(always)]
-    pub fn get_mut(&mut self, id: RuleId) -> Option<&mut Installed> {
+    pub(crate) fn get_mut(&mut self, id: RuleId) -> Option<&mut Installed> {
         self.rules.get_mut(id as usize)
     }
 
-    pub fn all(&self) -> impl Iterator<Item = (RuleId, &Installed)> {
+    pub(crate) fn all(&self) -> impl Iterator<Item = (RuleId, &Installed)> {
         let places = self.rules.iter().zip(&self.are_there).enumerate();
         places.filter(|(_, (_, is_there))| **is_there).map(|(id, (rule, _))| (id as RuleId, rule))
     }
 
-    pub fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.rules.len() - self.free.len()
     }
 }

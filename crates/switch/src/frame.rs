@@ -29,13 +29,13 @@ pub(crate) struct Frame<'a> {
 }
 
 impl<'a> Frame<'a> {
-    pub fn new(original: &'a [u8], parsed: Parsed, scratch: &'a mut Scratch) -> Self {
+    pub(crate) fn new(original: &'a [u8], parsed: Parsed, scratch: &'a mut Scratch) -> Self {
         let tags = usize::from(parsed.key.vlan_tci() != 0);
         Frame { original, is_first: true, scratch, start: None, moved: 0, parsed, tags }
     }
 
     /// The same frame as it is now, to be changed apart from this one.
-    pub fn again<'b>(&'b self, scratch: &'b mut Scratch) -> Frame<'b> {
+    pub(crate) fn again<'b>(&'b self, scratch: &'b mut Scratch) -> Frame<'b> {
         let (original, _) = self.bytes();
         let Parsed { l3, l4, end, .. } = self.parsed;
         let now = |at: u32| if at == 0 { 0 } else { self.now(at) as u32 };
@@ -44,13 +44,13 @@ impl<'a> Frame<'a> {
     }
 
     /// Whether it came with a tag.
-    pub fn had_tag(&self) -> bool {
+    pub(crate) fn had_tag(&self) -> bool {
         self.parsed.key.vlan_tci() != 0
     }
 
     /// As it is now, and whether it is as it came.
     #[inline]
-    pub fn bytes(&self) -> (&[u8], bool) {
+    pub(crate) fn bytes(&self) -> (&[u8], bool) {
         match self.start {
             Some(start) => (&self.scratch.bytes[start..], false),
             None => (self.original, self.is_first),
@@ -68,17 +68,17 @@ impl<'a> Frame<'a> {
     }
 
     /// The outer tag: priority, VLAN. None where there is no tag, or none that is known.
-    pub fn tag(&self) -> Option<(u8, u16)> {
+    pub(crate) fn tag(&self) -> Option<(u8, u16)> {
         let (bytes, _) = self.bytes();
         let tci = u16::from_be_bytes([*bytes.get(14)?, *bytes.get(15)?]);
         (self.tags > 0).then_some(((tci >> 13) as u8, tci & 0xfff))
     }
 
-    pub fn set_source(&mut self, mac: u64) {
+    pub(crate) fn set_source(&mut self, mac: u64) {
         self.bytes_mut()[6..12].copy_from_slice(&mac.to_be_bytes()[2..]);
     }
 
-    pub fn set_destination(&mut self, mac: u64) {
+    pub(crate) fn set_destination(&mut self, mac: u64) {
         self.bytes_mut()[..6].copy_from_slice(&mac.to_be_bytes()[2..]);
     }
 
@@ -90,14 +90,14 @@ impl<'a> Frame<'a> {
         }
     }
 
-    pub fn set_vlan(&mut self, vlan: u16) {
+    pub(crate) fn set_vlan(&mut self, vlan: u16) {
         match self.tag() {
             Some((priority, _)) => self.write_tag(priority, vlan),
             None => self.push_tag(TYPE_VLAN, 0, vlan),
         }
     }
 
-    pub fn set_priority(&mut self, priority: u8) {
+    pub(crate) fn set_priority(&mut self, priority: u8) {
         match self.tag() {
             Some((_, vlan)) => self.write_tag(priority, vlan),
             None => self.push_tag(TYPE_VLAN, priority, 0),
@@ -105,7 +105,7 @@ impl<'a> Frame<'a> {
     }
 
     /// Takes the outer tag off, if there is one.
-    pub fn strip(&mut self) {
+    pub(crate) fn strip(&mut self) {
         if self.tags == 0 {
             return;
         }
@@ -116,7 +116,7 @@ impl<'a> Frame<'a> {
     }
 
     /// Puts a tag on; beyond as many as there is room for, none.
-    pub fn push_tag(&mut self, kind: u16, priority: u8, vlan: u16) {
+    pub(crate) fn push_tag(&mut self, kind: u16, priority: u8, vlan: u16) {
         self.bytes_mut();
         let Some(start) = self.start.and_then(|start| start.checked_sub(4)) else { return };
         self.start = Some(start);
@@ -157,7 +157,7 @@ impl<'a> Frame<'a> {
     }
 
     /// Changes the address at this place of an IPv4 header.
-    pub fn set_v4_address(&mut self, from: usize, address: u32) {
+    pub(crate) fn set_v4_address(&mut self, from: usize, address: u32) {
         let new = address.to_be_bytes();
         if let Some(old) = self.set_v4(from, &new) {
             self.renew_transport(&old, &new);
@@ -165,7 +165,7 @@ impl<'a> Frame<'a> {
     }
 
     /// Changes the address at this place of an IPv6 header; whether the transport's checksum covers it.
-    pub fn set_v6_address(&mut self, from: usize, address: u128, is_covered: bool) {
+    pub(crate) fn set_v6_address(&mut self, from: usize, address: u128, is_covered: bool) {
         let Some(at) = self.network(TYPE_IPV6) else { return };
         let new = address.to_be_bytes();
         let mut old = [0; 16];
@@ -180,7 +180,7 @@ impl<'a> Frame<'a> {
     }
 
     /// Changes the bits of `mask` in the type of service, or traffic class.
-    pub fn set_tos(&mut self, value: u8, mask: u8) {
+    pub(crate) fn set_tos(&mut self, value: u8, mask: u8) {
         if let Some(at) = self.network(TYPE_IPV4) {
             let tos = self.bytes().0[at + 1] & !mask | value & mask;
             self.set_v4(1, &[tos]);
@@ -194,12 +194,12 @@ impl<'a> Frame<'a> {
     }
 
     /// The time to live, or hop limit.
-    pub fn ttl(&self) -> Option<u8> {
+    pub(crate) fn ttl(&self) -> Option<u8> {
         let at = self.network(TYPE_IPV4).map(|at| at + 8).or(self.network(TYPE_IPV6).map(|at| at + 7))?;
         Some(self.bytes().0[at])
     }
 
-    pub fn set_ttl(&mut self, ttl: u8) {
+    pub(crate) fn set_ttl(&mut self, ttl: u8) {
         if self.network(TYPE_IPV4).is_some() {
             self.set_v4(8, &[ttl]);
         } else if let Some(at) = self.network(TYPE_IPV6) {
@@ -208,7 +208,7 @@ impl<'a> Frame<'a> {
     }
 
     /// Changes the port of TCP or UDP at this place of the header.
-    pub fn set_port(&mut self, from: usize, port: u16) {
+    pub(crate) fn set_port(&mut self, from: usize, port: u16) {
         let Parsed { l4, key, .. } = &self.parsed;
         if *l4 == 0 || !matches!(key.nw_proto(), TCP | UDP) {
             return;

@@ -8,14 +8,14 @@ use linerate_burst::random;
 pub(crate) struct Secrets([u64; 8]);
 
 impl Secrets {
-    pub fn new(seed: u64) -> Self {
+    pub(crate) fn new(seed: u64) -> Self {
         let mut state = seed;
         Secrets(std::array::from_fn(|_| random::next(&mut state)))
     }
 
     /// 44 bits: two words at a time are added to secret ones and multiplied (NH, as in UMAC, 1999).
     #[inline(always)]
-    pub fn hash(&self, key: &Key) -> u64 {
+    pub(crate) fn hash(&self, key: &Key) -> u64 {
         let mut sum = 0u128;
         for (words, secrets) in key.0.as_chunks::<2>().0.iter().zip(self.0.as_chunks::<2>().0) {
             let (one, other) = (words[0].wrapping_add(secrets[0]), words[1].wrapping_add(secrets[1]));

@@ -70,7 +70,7 @@ struct Entry {
 const TIME_BITS: u32 = 48;
 
 impl Stations {
-    pub fn new(options: LearnOptions) -> Self {
+    pub(crate) fn new(options: LearnOptions) -> Self {
         let buckets = (options.entries.div_ceil(WAYS) * 2).next_power_of_two();
         let age = u64::try_from(options.age.as_nanos() >> 20).unwrap_or(u64::MAX).max(1);
         let buckets = vec![[Entry::default(); WAYS]; buckets];
@@ -84,7 +84,7 @@ impl Stations {
 
     /// A frame of a MAC came by a port.
     #[inline]
-    pub fn learn(&mut self, now: Nanos, vlan: u16, mac: u64, port: PortNo) {
+    pub(crate) fn learn(&mut self, now: Nanos, vlan: u16, mac: u64, port: PortNo) {
         let (key, now) = (key(vlan, mac), ticks(now));
         let bucket = self.bucket(key);
         let bucket = &mut self.buckets[bucket];
@@ -104,14 +104,14 @@ impl Stations {
 
     /// Where a MAC is.
     #[inline]
-    pub fn find(&self, now: Nanos, vlan: u16, mac: u64) -> Option<PortNo> {
+    pub(crate) fn find(&self, now: Nanos, vlan: u16, mac: u64) -> Option<PortNo> {
         let key = key(vlan, mac);
         let entry = self.buckets[self.bucket(key)].iter().find(|entry| entry.key == key)?;
         entry.is_alive(ticks(now), self.age).then(|| entry.port())
     }
 
     /// All that are known, by VLAN and MAC.
-    pub fn list(&self, now: Nanos) -> Vec<Station> {
+    pub(crate) fn list(&self, now: Nanos) -> Vec<Station> {
         let alive = |entry: &&Entry| entry.key != 0 && entry.is_alive(ticks(now), self.age);
         let station = |entry: &Entry| Station {
             vlan: (entry.key >> 48) as u16 & 0xfff,
@@ -125,7 +125,7 @@ impl Stations {
     }
 
     /// Forgets all.
-    pub fn flush(&mut self) {
+    pub(crate) fn flush(&mut self) {
         self.buckets.fill([Entry::default(); WAYS]);
     }
 }

@@ -32,12 +32,12 @@ pub(crate) struct Tuple {
 }
 
 impl Tuple {
-    pub fn new(mask: Key) -> Self {
+    pub(crate) fn new(mask: Key) -> Self {
         let (keys, firsts) = (vec![Key::default(); LEAST], vec![None; LEAST]);
         Tuple { mask, best: LAST, is_loose: false, keys, firsts, others: HashMap::new(), used: 0 }
     }
 
-    pub fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.used == 0
     }
 
@@ -58,7 +58,7 @@ impl Tuple {
 
     /// Asks for what [`Tuple::find`] will look at.
     #[inline(always)]
-    pub fn prefetch(&self, secrets: &Secrets, key: &Key) {
+    pub(crate) fn prefetch(&self, secrets: &Secrets, key: &Key) {
         let home = self.home(secrets, &key.masked(&self.mask));
         prefetch(&self.keys[home]);
         prefetch(&self.firsts[home]);
@@ -66,18 +66,18 @@ impl Tuple {
 
     /// The rule for a frame, and its rank.
     #[inline(always)]
-    pub fn find(&self, secrets: &Secrets, key: &Key) -> Option<(Rank, RuleId)> {
+    pub(crate) fn find(&self, secrets: &Secrets, key: &Key) -> Option<(Rank, RuleId)> {
         self.firsts[self.place(secrets, &key.masked(&self.mask))]
     }
 
     /// The rule of this key and priority.
-    pub fn same(&self, secrets: &Secrets, key: &Key, priority: u16) -> Option<RuleId> {
+    pub(crate) fn same(&self, secrets: &Secrets, key: &Key, priority: u16) -> Option<RuleId> {
         let first = self.firsts[self.place(secrets, key)]?;
         let others = self.others.get(key).into_iter().flatten();
         std::iter::once(&first).chain(others).find(|((other, _), _)| *other == priority).map(|(_, id)| *id)
     }
 
-    pub fn add(&mut self, secrets: &Secrets, key: Key, rank: Rank, id: RuleId) {
+    pub(crate) fn add(&mut self, secrets: &Secrets, key: Key, rank: Rank, id: RuleId) {
         self.best = self.best.max(rank);
         if 2 * (self.used + 1) > self.keys.len() {
             self.grow(secrets);
@@ -107,7 +107,7 @@ impl Tuple {
     }
 
     /// Takes a rule out.
-    pub fn remove(&mut self, secrets: &Secrets, key: &Key, id: RuleId) {
+    pub(crate) fn remove(&mut self, secrets: &Secrets, key: &Key, id: RuleId) {
         let place = self.place(secrets, key);
         let Some(first) = self.firsts[place] else { return };
         let mut next = None;
@@ -151,7 +151,7 @@ impl Tuple {
     }
 
     /// Finds again which rule is the best one, if that has gone.
-    pub fn tighten(&mut self) {
+    pub(crate) fn tighten(&mut self) {
         if std::mem::take(&mut self.is_loose) {
             self.best = self.firsts.iter().flatten().map(|(rank, _)| *rank).max().unwrap_or(LAST);
         }

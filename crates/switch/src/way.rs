@@ -31,7 +31,7 @@ pub(crate) struct Way<'s, O> {
 
 impl<O: Outputs> Way<'_, O> {
     /// Does all of these.
-    pub fn go(mut self, actions: &[Action], frame: &mut Frame<'_>) {
+    pub(crate) fn go(mut self, actions: &[Action], frame: &mut Frame<'_>) {
         for action in actions {
             if let Some(rest) = &mut self.rest {
                 rest.from += 1;

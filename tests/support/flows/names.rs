@@ -9,7 +9,7 @@ use proptest::prelude::*;
 use std::sync::Arc;
 
 /// Those of one protocol, as a meter tells them.
-pub fn names() -> impl Strategy<Value = Arc<Names>> {
+pub(super) fn names() -> impl Strategy<Value = Arc<Names>> {
     let tls =
         (option::of(client()), option::of(server())).prop_filter("says nothing", |(a, b)| a.is_some() || b.is_some());
     let tls = tls.prop_map(|(client, server)| Names { tls: Some(Tls { client, server }), ..Names::default() });
@@ -37,7 +37,7 @@ pub fn names() -> impl Strategy<Value = Arc<Names>> {
 }
 
 /// Of all protocols at once, so that every field is there.
-pub fn full() -> Arc<Names> {
+pub(super) fn full() -> Arc<Names> {
     let text = || Some("example.org".into());
     let client = ClientHello { server_name: text(), alpn: text(), version: 0x0304, ja4: "t".into(), ech: true };
     let server = ServerHello { version: 0x0303, cipher: 0xc02f, alpn: text() };

@@ -51,7 +51,7 @@ const LEAST_MEMORY: u64 = 64 << 20;
 const MOST_MEMORY: u64 = 64 << 30;
 
 impl Wish {
-    pub fn read(spec: &Spec, queues: usize, is_promiscuous: bool) -> Result<Wish, PortError> {
+    pub(super) fn read(spec: &Spec, queues: usize, is_promiscuous: bool) -> Result<Wish, PortError> {
         let wrong = |reason: String| PortError::wrong(spec.to_string(), reason);
         let queues = match spec.queues {
             None => queues.clamp(1, MOST_QUEUES as usize) as u16,
@@ -106,12 +106,12 @@ impl Wish {
     }
 
     /// Of the device, without arguments.
-    pub fn name(&self) -> &str {
+    pub(super) fn name(&self) -> &str {
         self.device.split(',').next().unwrap_or_default()
     }
 
     /// Why frames of that length at most are too short for what is asked for.
-    pub fn refuses(&self, longest: u32) -> Option<String> {
+    pub(super) fn refuses(&self, longest: u32) -> Option<String> {
         let asked = self.options.mtu.filter(|mtu| longest < mtu + HEADER)?;
         let most = longest.saturating_sub(HEADER);
         Some(format!("mtu={asked}: the device, which is open already, sends frames for an MTU of {most} at most"))

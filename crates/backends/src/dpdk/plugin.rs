@@ -32,7 +32,7 @@ pub fn version() -> Result<String, String> {
 }
 
 /// The plugin, with DPDK started, which the first call does: with so much memory, in huge pages if a card is to be opened.
-pub fn plugin(memory_mib: Option<u32>, is_card: bool) -> Result<&'static Plugin, String> {
+pub(super) fn plugin(memory_mib: Option<u32>, is_card: bool) -> Result<&'static Plugin, String> {
     let start = || {
         let plugin = find()?;
         let memory_mib = memory_mib.unwrap_or(MEMORY_MIB);
@@ -51,7 +51,7 @@ pub fn plugin(memory_mib: Option<u32>, is_card: bool) -> Result<&'static Plugin,
 }
 
 /// What was started, for people.
-pub fn how() -> String {
+pub(super) fn how() -> String {
     match STARTED.get() {
         Some(Ok(started)) => format!(
             "{} with {} MiB{}",

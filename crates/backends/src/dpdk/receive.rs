@@ -31,7 +31,7 @@ pub(super) struct DpdkRx {
 }
 
 impl DpdkRx {
-    pub fn new(subject: String, interface: Interface, queue: Receiving, snap: u32, lag: Duration) -> Self {
+    pub(super) fn new(subject: String, interface: Interface, queue: Receiving, snap: u32, lag: Duration) -> Self {
         DpdkRx {
             subject,
             interfaces: [interface],

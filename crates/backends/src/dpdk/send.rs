@@ -16,7 +16,7 @@ pub(super) struct DpdkTx {
 }
 
 impl DpdkTx {
-    pub fn new(subject: String, queue: Sending) -> Self {
+    pub(super) fn new(subject: String, queue: Sending) -> Self {
         DpdkTx { subject, queue, received: 0, sent: Sent::default(), too_long: 0, too_short: 0, full: 0 }
     }
 }

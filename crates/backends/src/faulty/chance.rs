@@ -1,6 +1,6 @@
 //! Chances, and the draws they are held against.
 
-pub use linerate_burst::random::draw;
+pub(super) use linerate_burst::random::draw;
 use std::fmt;
 
 /// How likely something is, exactly: `0.1%`, `1/1000`, `250ppm`, or `0` for never.
@@ -64,7 +64,7 @@ impl fmt::Display for Chance {
 
 /// A draw as a number below `bound`, each as likely as any other to one in 2^64.
 #[inline]
-pub fn scale(draw: u64, bound: u64) -> u64 {
+pub(super) fn scale(draw: u64, bound: u64) -> u64 {
     ((u128::from(draw) * u128::from(bound)) >> 64) as u64
 }
 

@@ -8,7 +8,7 @@ const UDP_CHECKSUM: usize = 6;
 
 /// Fills in the checksum of TCP or UDP over IP. The kernel has left the sum of the pseudo-header in its place
 /// (networking/checksum-offloads), so the sum over the message is the whole sum. False for anything else.
-pub fn fill(frame: &mut [u8], layers: &mut Layers) -> bool {
+pub(super) fn fill(frame: &mut [u8], layers: &mut Layers) -> bool {
     dissect(Link::Ethernet, frame, layers);
     let (Some(network), Some(transport)) = (layers.network(), layers.transport()) else { return false };
     let at = match transport.protocol {

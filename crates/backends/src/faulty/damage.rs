@@ -6,7 +6,7 @@ use super::plan::FrameFaults;
 use linerate_burst::MAX_FRAME;
 
 /// No frame is cut below an Ethernet header.
-pub const SHORTEST: usize = 14;
+pub(super) const SHORTEST: usize = 14;
 /// Bytes put behind a frame without a number given: 1 to this many.
 const MOST_PADDING: u64 = 64;
 /// What they hold: no zeros, which protocols bear too easily.
@@ -14,7 +14,7 @@ const PADDING: u8 = 0x5a;
 
 /// Which of these happened to a frame; one too short for a fault is spared it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Damage {
+pub(super) struct Damage {
     /// Cut.
     pub truncated: bool,
     /// Longer.
@@ -25,13 +25,13 @@ pub struct Damage {
 
 impl Damage {
     /// Whether anything happened.
-    pub fn any(self) -> bool {
+    pub(super) fn any(self) -> bool {
         self != Damage::default()
     }
 }
 
 /// Does to `frame`, a whole one, what is planned for it: cut first, then longer, then bits turned over.
-pub fn damage(frame: &mut Vec<u8>, planned: &FrameFaults, faults: &Faults) -> Damage {
+pub(super) fn damage(frame: &mut Vec<u8>, planned: &FrameFaults, faults: &Faults) -> Damage {
     Damage {
         truncated: planned.truncated.is_some_and(|draw| truncate(frame, draw, faults.truncate.1)),
         padded: planned.padded.is_some_and(|draw| pad(frame, draw, faults.pad.1)),

@@ -10,7 +10,7 @@ pub const NAMES: &[&str] =
 /// The most frames a burst of losses takes, or that pass a frame held back.
 const MAX_DISTANCE: u32 = 1024;
 /// The most bits turned over in a frame.
-pub const MAX_BITS: u32 = 64;
+pub(super) const MAX_BITS: u32 = 64;
 /// Longer delays would need more memory than is wise.
 const MAX_DELAY: Duration = Duration::from_secs(60);
 

@@ -10,7 +10,7 @@ const BLOCK_FRAMES: usize = 2048;
 const MOST_BLOCKS: usize = 128;
 
 /// Copies of frames, each with the time from which it is shown.
-pub struct Fifo {
+pub(super) struct Fifo {
     blocks: VecDeque<Block>,
     free: Vec<Block>,
     dues: VecDeque<Nanos>,
@@ -20,12 +20,12 @@ pub struct Fifo {
 }
 
 impl Fifo {
-    pub fn new() -> Self {
+    pub(super) fn new() -> Self {
         Fifo { blocks: VecDeque::new(), free: Vec::new(), dues: VecDeque::new(), consumed: 0, shown: 0 }
     }
 
     /// Puts a frame behind all others.
-    pub fn push(&mut self, desc: &Desc, frame: &[u8], due: Nanos) {
+    pub(super) fn push(&mut self, desc: &Desc, frame: &[u8], due: Nanos) {
         if !self.blocks.back_mut().is_some_and(|block| block.push(desc, frame)) {
             let mut block = self.free.pop().unwrap_or_else(|| Block::new(BLOCK_BYTES, BLOCK_FRAMES));
             let taken = block.push(desc, frame);
@@ -36,12 +36,12 @@ impl Fifo {
     }
 
     /// The clock was set back by so much: what is to come is due that much earlier by it.
-    pub fn set_back(&mut self, span: Duration) {
+    pub(super) fn set_back(&mut self, span: Duration) {
         self.dues.iter_mut().for_each(|due| *due = due.before(span));
     }
 
     /// Shows what is due at `now`, or `all`; no more than the first block holds.
-    pub fn show(&mut self, now: Nanos, all: bool) -> Burst<'_> {
+    pub(super) fn show(&mut self, now: Nanos, all: bool) -> Burst<'_> {
         let Some(first) = self.blocks.front() else { return Burst::EMPTY };
         let there = first.len() - self.consumed;
         while self.shown < there && (all || self.dues[self.shown] <= now) {
@@ -51,7 +51,7 @@ impl Fifo {
     }
 
     /// The first frames shown have left.
-    pub fn consume(&mut self, frames: usize) {
+    pub(super) fn consume(&mut self, frames: usize) {
         assert!(frames <= self.shown, "{frames} frames consumed, {} shown", self.shown);
         self.shown -= frames;
         self.consumed += frames;
@@ -65,23 +65,23 @@ impl Fifo {
     }
 
     /// Frames that have not left.
-    pub fn len(&self) -> usize {
+    pub(super) fn len(&self) -> usize {
         self.dues.len()
     }
 
-    pub fn has_unshown(&self) -> bool {
+    pub(super) fn has_unshown(&self) -> bool {
         self.dues.len() > self.shown
     }
 
     /// Times of the frames that are not shown.
-    pub fn unshown(&self) -> impl Iterator<Item = Nanos> + '_ {
+    pub(super) fn unshown(&self) -> impl Iterator<Item = Nanos> + '_ {
         let skipped = self.consumed + self.shown;
         self.blocks.iter().flat_map(Block::descs).skip(skipped).map(|desc| desc.time)
     }
 
     /// Whether frames have to wait elsewhere: what is shown at once fills a block, and where `waits` says that
     /// frames stay for a while, [`MOST_BLOCKS`] are full.
-    pub fn is_full(&self, waits: bool) -> bool {
+    pub(super) fn is_full(&self, waits: bool) -> bool {
         self.blocks.len() > if waits { MOST_BLOCKS } else { 1 }
     }
 }

@@ -21,7 +21,7 @@ fn latest(before: Nanos, arrival: Nanos) -> Nanos {
 }
 
 /// Copies frames; what leaves does so in the order it has to, with times moved by as much as it was held up.
-pub struct Line {
+pub(super) struct Line {
     plan: Plan,
     pacer: Pacer,
     fifo: Fifo,
@@ -47,7 +47,7 @@ pub struct Line {
 
 /// What was done to frames.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Counts {
+pub(super) struct Counts {
     pub dropped: u64,
     pub queue: u64,
     pub repeated: u64,
@@ -78,11 +78,11 @@ struct One {
 
 impl Line {
     /// The subject of the accounts of a queue behind it.
-    pub fn subject(&self, inner: &str) -> String {
+    pub(super) fn subject(&self, inner: &str) -> String {
         self.plan.subject(inner)
     }
 
-    pub fn new(plan: Plan) -> Self {
+    pub(super) fn new(plan: Plan) -> Self {
         Line {
             pacer: Pacer::new(&plan),
             plan,
@@ -103,7 +103,7 @@ impl Line {
 
     /// Takes a frame that came at `arrival` and was handed in at `now`. The two differ where frames are shown a
     /// while after they came, or come out of a file.
-    pub fn enter(&mut self, now: Nanos, arrival: Nanos, desc: &Desc, frame: &[u8]) {
+    pub(super) fn enter(&mut self, now: Nanos, arrival: Nanos, desc: &Desc, frame: &[u8]) {
         self.settle(now, arrival);
         self.latest = latest(self.latest, arrival);
         let number = self.number;
@@ -128,49 +128,49 @@ impl Line {
     }
 
     /// No frame still to come arrived before `arrival`: what was held back for as long as it may be goes on.
-    pub fn settle(&mut self, now: Nanos, arrival: Nanos) {
+    pub(super) fn settle(&mut self, now: Nanos, arrival: Nanos) {
         self.keep_time(now);
         let hold = self.plan.faults().hold;
         self.release(now, Some(hold), |held, _| held.one.arrival.after(hold) < arrival);
     }
 
     /// No frame comes any more: nothing is held back for others to pass.
-    pub fn settle_all(&mut self, now: Nanos) {
+    pub(super) fn settle_all(&mut self, now: Nanos) {
         self.release(now, None, |_, _| true);
     }
 
     /// What is due at `now`; `all` where nothing is waited for any more.
-    pub fn show(&mut self, now: Nanos, all: bool) -> Burst<'_> {
+    pub(super) fn show(&mut self, now: Nanos, all: bool) -> Burst<'_> {
         self.keep_time(now);
         self.fifo.show(now, all)
     }
 
-    pub fn consume(&mut self, frames: usize) {
+    pub(super) fn consume(&mut self, frames: usize) {
         self.fifo.consume(frames);
     }
 
     /// Whether no more may be handed in before something leaves.
-    pub fn is_full(&self) -> bool {
+    pub(super) fn is_full(&self) -> bool {
         self.fifo.is_full(self.plan.faults().delays())
     }
 
     /// Frames, copies among them, that have not left.
-    pub fn len(&self) -> usize {
+    pub(super) fn len(&self) -> usize {
         self.fifo.len() + self.held.iter().map(|held| 1 + usize::from(held.one.repeated)).sum::<usize>()
     }
 
     /// Copies that will be made of frames held back.
-    pub fn copies_held(&self) -> u64 {
+    pub(super) fn copies_held(&self) -> u64 {
         self.held.iter().filter(|held| held.one.repeated).count() as u64
     }
 
     /// Whether something will leave without more coming in.
-    pub fn waits(&self) -> bool {
+    pub(super) fn waits(&self) -> bool {
         self.fifo.has_unshown() || !self.held.is_empty()
     }
 
     /// The least time that a frame may have which is in the line and not shown.
-    pub fn oldest(&self) -> Option<Nanos> {
+    pub(super) fn oldest(&self) -> Option<Nanos> {
         let mut unshown = self.fifo.unshown();
         // Where frames wait they leave in order of time.
         let first = if self.plan.faults().delays() { unshown.next() } else { unshown.min() };
@@ -179,7 +179,7 @@ impl Line {
     }
 
     /// By how much the time of any frame is moved at least.
-    pub fn least_delay(&self) -> Duration {
+    pub(super) fn least_delay(&self) -> Duration {
         self.plan.faults().delay - self.plan.faults().jitter
     }
 

@@ -7,7 +7,7 @@ use std::collections::VecDeque;
 
 /// The times of departure follow from the times of arrival and the lengths alone, and never go back unless they are to
 /// ([`Pacer::restart`]).
-pub struct Pacer {
+pub(super) struct Pacer {
     rate: Option<Rate>,
     queue: usize,
     /// When each frame that waits or is being sent will have left the sender, oldest first.
@@ -20,7 +20,7 @@ pub struct Pacer {
 }
 
 impl Pacer {
-    pub fn new(plan: &Plan) -> Self {
+    pub(super) fn new(plan: &Plan) -> Self {
         let faults = plan.faults();
         Pacer {
             rate: faults.rate,
@@ -34,13 +34,13 @@ impl Pacer {
     }
 
     /// Frames of an earlier time come from now on: what was sent says nothing about them.
-    pub fn restart(&mut self) {
+    pub(super) fn restart(&mut self) {
         self.sending.clear();
         self.latest = Nanos::ZERO;
     }
 
     /// When frame `number`, which came at `arrival`, leaves; `None` if the queue is full.
-    pub fn depart(&mut self, plan: &Plan, number: u64, arrival: Nanos, length: usize) -> Option<Nanos> {
+    pub(super) fn depart(&mut self, plan: &Plan, number: u64, arrival: Nanos, length: usize) -> Option<Nanos> {
         if !plan.faults().delays() {
             return Some(arrival);
         }

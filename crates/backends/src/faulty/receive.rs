@@ -21,7 +21,7 @@ pub(super) struct FaultyRx {
 }
 
 impl FaultyRx {
-    pub fn new(inner: Box<dyn RxQueue>, plan: Plan) -> Self {
+    pub(super) fn new(inner: Box<dyn RxQueue>, plan: Plan) -> Self {
         FaultyRx {
             inner,
             line: Line::new(plan),

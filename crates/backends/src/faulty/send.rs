@@ -22,7 +22,7 @@ pub(super) struct FaultyTx {
 }
 
 impl FaultyTx {
-    pub fn new(inner: Box<dyn TxQueue>, plan: Plan) -> Self {
+    pub(super) fn new(inner: Box<dyn TxQueue>, plan: Plan) -> Self {
         let staged = Block::new(STAGED_BYTES, STAGED_FRAMES);
         FaultyTx { inner, line: Line::new(plan), staged, entered: 0, taken: 0, full: 0 }
     }

@@ -89,7 +89,7 @@ impl Frame {
 }
 
 /// Opens the receiving end of a name.
-pub fn open_rx(spec: &Spec, options: &RxOptions) -> Result<RxPort, PortError> {
+pub(super) fn open_rx(spec: &Spec, options: &RxOptions) -> Result<RxPort, PortError> {
     let wire = wire(spec)?;
     let mut state = lock(&wire.state);
     if std::mem::replace(&mut state.receiver, true) {
@@ -113,7 +113,7 @@ pub fn open_rx(spec: &Spec, options: &RxOptions) -> Result<RxPort, PortError> {
 }
 
 /// Opens a sending end of a name.
-pub fn open_tx(spec: &Spec) -> Result<TxPort, PortError> {
+pub(super) fn open_tx(spec: &Spec) -> Result<TxPort, PortError> {
     let wire = wire(spec)?;
     let mut state = lock(&wire.state);
     state.senders += 1;

@@ -6,7 +6,7 @@
 
 mod opened;
 
-pub use self::opened::Claim;
+pub(super) use self::opened::Claim;
 
 use super::lobby::Lobby;
 use super::message::Message;
@@ -26,16 +26,16 @@ use std::time::{Duration, Instant};
 /// How long a client waits before it tries again.
 const RETRY: Duration = Duration::from_millis(250);
 /// How long it may take to make a connection: whoever says nothing makes room for others.
-pub const MAKING: Duration = Duration::from_secs(5);
+pub(super) const MAKING: Duration = Duration::from_secs(5);
 /// The most messages taken in one look, and the most clients.
 const MESSAGES: usize = 512;
-pub const CLIENTS: usize = 4;
+pub(super) const CLIENTS: usize = 4;
 /// News of one end: peers may come and go as fast as they like.
-pub const NEWS: u32 = 100;
+pub(super) const NEWS: u32 = 100;
 
 /// One end of one interface.
 #[derive(Debug)]
-pub struct Device {
+pub(super) struct Device {
     pub wish: Wish,
     /// Of a server: where clients come to.
     lobby: Option<Arc<Lobby>>,
@@ -76,11 +76,11 @@ enum State {
 }
 
 /// A message that was taken before it was known whom it is for.
-pub type First = (Message, Vec<OwnedFd>);
+pub(super) type First = (Message, Vec<OwnedFd>);
 
 /// Somebody who has come, and was told hello.
 #[derive(Debug)]
-pub struct Guest {
+pub(super) struct Guest {
     pub socket: OwnedFd,
     pub since: Instant,
     /// What it has said, where that was taken.
@@ -88,7 +88,7 @@ pub struct Guest {
 }
 
 /// What became of a guest.
-pub enum Admitted {
+pub(super) enum Admitted {
     Taken,
     /// Somebody looks after the connection at this moment.
     Later(Guest),
@@ -108,18 +108,18 @@ enum Ending {
 
 impl Device {
     /// The folder that the file of its socket is in.
-    pub fn folder(&self) -> Option<OwnedFd> {
+    pub(super) fn folder(&self) -> Option<OwnedFd> {
         self.lobby.as_ref()?.listener.folder()
     }
 
     /// Another number than before says that a connection stands, or has ended.
     #[inline]
-    pub fn changes(&self) -> u64 {
+    pub(super) fn changes(&self) -> u64 {
         self.changes.load(Ordering::Acquire)
     }
 
     /// The connection that stands.
-    pub fn session(&self) -> Option<Arc<Session>> {
+    pub(super) fn session(&self) -> Option<Arc<Session>> {
         match &self.control().state {
             State::Standing { session, .. } => Some(Arc::clone(session)),
             _ => None,
@@ -127,24 +127,24 @@ impl Device {
     }
 
     /// Whether it ever stood; and what a server refuses this client with.
-    pub fn history(&self) -> (bool, Option<String>) {
+    pub(super) fn history(&self) -> (bool, Option<String>) {
         let control = self.control();
         (control.has_stood, control.refusal.clone())
     }
 
     /// What to wait on while no connection stands.
-    pub fn awaited(&self) -> BorrowedFd<'_> {
+    pub(super) fn awaited(&self) -> BorrowedFd<'_> {
         // Messages are looked for every millisecond; nobody is held up by a client that says nothing.
         self.lobby.as_ref().map_or(self.never.as_fd(), |lobby| lobby.listener.socket.as_fd())
     }
 
     /// What is readable already.
-    pub fn ready(&self) -> BorrowedFd<'_> {
+    pub(super) fn ready(&self) -> BorrowedFd<'_> {
         self.ready.as_fd()
     }
 
     /// Adds how often which reason ended a connection; how many there were.
-    pub fn reasons(&self, subject: &str, ledger: &mut Ledger) -> u64 {
+    pub(super) fn reasons(&self, subject: &str, ledger: &mut Ledger) -> u64 {
         let control = self.control();
         control
             .reasons
@@ -156,7 +156,7 @@ impl Device {
     }
 
     /// Looks after the connection, unless somebody else does at this moment.
-    pub fn step(&self) {
+    pub(super) fn step(&self) {
         self.step_own();
         // Those who wait are handed on to others: nobody does that who holds a connection.
         self.lobby.iter().filter(|lobby| lobby.is_shared()).for_each(|lobby| lobby.step());
@@ -254,7 +254,7 @@ impl Device {
     }
 
     /// Somebody has come who is for this interface.
-    pub fn admit(&self, guest: Guest) -> Admitted {
+    pub(super) fn admit(&self, guest: Guest) -> Admitted {
         let Some(mut control) = self.try_control() else { return Admitted::Later(guest) };
         if !matches!(control.state, State::Apart) {
             return Admitted::Connected(guest);
@@ -343,7 +343,7 @@ impl Device {
     }
 
     /// Whether who is at the other end may be there.
-    pub fn is_welcome(&self, socket: BorrowedFd<'_>) -> bool {
+    pub(super) fn is_welcome(&self, socket: BorrowedFd<'_>) -> bool {
         peer::user(socket).is_some_and(|user| user == 0 || user == self.own || self.wish.users.contains(&user))
     }
 
@@ -377,4 +377,4 @@ fn at_length(reason: &'static str) -> &'static str {
 const UNSEALED_AT_LENGTH: &str = "it hands over memory that it could cut off while it is read (no memfd with F_SEAL_SHRINK in ordinary \
      pages), as VPP and DPDK do without a copy: create its interface with no-zero-copy (VPP) or zero-copy=no (DPDK), or open this port \
      with trust=yes";
-pub const STRANGER: &str = "of a user who is not let in: say users=";
+pub(super) const STRANGER: &str = "of a user who is not let in: say users=";

@@ -23,7 +23,7 @@ const GUESTS: usize = 16;
 
 /// Where clients of some interfaces come to.
 #[derive(Debug)]
-pub struct Lobby {
+pub(super) struct Lobby {
     pub listener: Listener,
     /// What all that are behind it say of who may come and of rings, and the id of the first that was.
     wish: Wish,
@@ -42,13 +42,13 @@ struct Inside {
 }
 
 impl Lobby {
-    pub fn new(wish: &Wish) -> Result<Lobby, String> {
+    pub(super) fn new(wish: &Wish) -> Result<Lobby, String> {
         let (is_shared, inside) = Default::default();
         Ok(Lobby { listener: Listener::new(wish)?, wish: wish.clone(), is_shared, inside })
     }
 
     /// One more is behind it.
-    pub fn add(&self, device: &Arc<Device>) {
+    pub(super) fn add(&self, device: &Arc<Device>) {
         let mut inside = self.lock();
         inside.devices.retain(|device| device.strong_count() > 0);
         inside.devices.push(Arc::downgrade(device));
@@ -56,12 +56,12 @@ impl Lobby {
     }
 
     /// Whether who comes has to say whom it is for before anybody attends to it.
-    pub fn is_shared(&self) -> bool {
+    pub(super) fn is_shared(&self) -> bool {
         self.is_shared.load(Ordering::Relaxed)
     }
 
     /// Looks after those who wait, unless somebody else does at this moment.
-    pub fn step(&self) {
+    pub(super) fn step(&self) {
         let mut inside = match self.inside.try_lock() {
             Ok(inside) => inside,
             Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
@@ -112,7 +112,7 @@ impl Lobby {
     }
 
     /// Adds how often which reason sent somebody away, to the account of the interface that was first; how many there were.
-    pub fn reasons(&self, id: u32, subject: &str, ledger: &mut Ledger) -> u64 {
+    pub(super) fn reasons(&self, id: u32, subject: &str, ledger: &mut Ledger) -> u64 {
         if id != self.wish.id {
             return 0;
         }

@@ -5,11 +5,11 @@
 use linerate_burst::text::is_unseen;
 
 /// Bytes of every message.
-pub const BYTES: usize = 128;
+pub(super) const BYTES: usize = 128;
 /// The one version that there is: 2.0.
-pub const VERSION: u16 = 0x0200;
+pub(super) const VERSION: u16 = 0x0200;
 /// Bytes of a secret.
-pub const SECRET: usize = 24;
+pub(super) const SECRET: usize = 24;
 /// Bytes of a name.
 const NAME: usize = 32;
 /// Bytes of the reason in a disconnect.
@@ -17,7 +17,7 @@ const TEXT: usize = 96;
 
 /// What one end says to the other.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Message {
+pub(super) enum Message {
     /// The server has taken what was said last.
     Ack,
     /// The server's first word: what it can do.
@@ -45,7 +45,7 @@ pub enum Message {
 
 /// Where a ring is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Place {
+pub(super) struct Place {
     /// Whether the client writes frames there.
     pub to_server: bool,
     /// Its number, in its direction.
@@ -62,7 +62,7 @@ pub struct Place {
 
 impl Message {
     /// As it goes over the socket.
-    pub fn encode(&self) -> [u8; BYTES] {
+    pub(super) fn encode(&self) -> [u8; BYTES] {
         let mut bytes = [0; BYTES];
         let mut put = |at: usize, value: &[u8]| bytes[at..at + value.len()].copy_from_slice(value);
         let kind: u16 = match self {
@@ -115,7 +115,7 @@ impl Message {
     }
 
     /// The message in these bytes; none where there is no such message.
-    pub fn decode(bytes: &[u8; BYTES]) -> Option<Message> {
+    pub(super) fn decode(bytes: &[u8; BYTES]) -> Option<Message> {
         let half = |at: usize| u16::from_ne_bytes([bytes[at], bytes[at + 1]]);
         let word = |at: usize| u32::from_ne_bytes(std::array::from_fn(|byte| bytes[at + byte]));
         let said = |at: usize, room: usize| shown(&bytes[at..at + room]);

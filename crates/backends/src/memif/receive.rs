@@ -16,10 +16,10 @@ use std::time::Duration;
 const FRAMES: usize = 512;
 const BYTES: usize = 256 << 10;
 /// How often the connection is looked after.
-pub const LOOK_AFTER: Duration = Duration::from_millis(1);
+pub(super) const LOOK_AFTER: Duration = Duration::from_millis(1);
 
 /// One lane.
-pub struct MemifRx {
+pub(super) struct MemifRx {
     subject: String,
     interfaces: [Interface; 1],
     claim: Arc<Claim>,
@@ -72,7 +72,7 @@ struct Frame {
 }
 
 impl MemifRx {
-    pub fn new(subject: String, claim: Arc<Claim>, number: usize, options: &RxOptions) -> Self {
+    pub(super) fn new(subject: String, claim: Arc<Claim>, number: usize, options: &RxOptions) -> Self {
         MemifRx {
             interfaces: [Interface::new(claim.device.wish.target.clone(), LinkType::ETHERNET, StampSource::User)],
             subject,

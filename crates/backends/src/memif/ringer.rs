@@ -16,7 +16,7 @@ static RINGERS: AtomicUsize = AtomicUsize::new(0);
 
 /// A bell, until it is dropped.
 #[derive(Debug)]
-pub struct Ringer {
+pub(super) struct Ringer {
     wish: Arc<Wish>,
     thread: Thread,
 }
@@ -32,7 +32,7 @@ struct Counted;
 
 impl Ringer {
     /// Starts the thread, which calls `ring` for each wish, or for several at once.
-    pub fn start(mut ring: impl FnMut() + Send + 'static) -> io::Result<Self> {
+    pub(super) fn start(mut ring: impl FnMut() + Send + 'static) -> io::Result<Self> {
         let before = RINGERS.fetch_add(1, Ordering::Relaxed);
         let counted = Counted;
         if before >= MAX_RINGERS {
@@ -62,7 +62,7 @@ impl Ringer {
 
     /// Has the bell rung soon; never waits.
     #[inline]
-    pub fn ring(&self) {
+    pub(super) fn ring(&self) {
         if !self.wish.to_ring.swap(true, Ordering::AcqRel) {
             self.thread.unpark();
         }

@@ -21,7 +21,7 @@ const LINGER: (Duration, Duration) = (Duration::from_secs(1), Duration::from_mil
 const PATIENCE: Duration = Duration::from_secs(1);
 
 /// One send queue.
-pub struct MemifTx {
+pub(super) struct MemifTx {
     subject: String,
     claim: Arc<Claim>,
     number: usize,
@@ -65,7 +65,7 @@ enum Became {
 }
 
 impl MemifTx {
-    pub fn new(subject: String, claim: Arc<Claim>, number: usize) -> Self {
+    pub(super) fn new(subject: String, claim: Arc<Claim>, number: usize) -> Self {
         MemifTx {
             subject,
             claim,

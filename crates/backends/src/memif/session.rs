@@ -22,7 +22,8 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::sync::{Arc, OnceLock};
 
 /// Said to a client whose memory could be taken away. A message has room for 95 bytes.
-pub const UNSEALED: &str = "unsealed memory (F_SEAL_SHRINK): say no-zero-copy (DPDK: zero-copy=no), or here trust=yes";
+pub(super) const UNSEALED: &str =
+    "unsealed memory (F_SEAL_SHRINK): say no-zero-copy (DPDK: zero-copy=no), or here trust=yes";
 /// Behind the last buffer: some peers copy whole buffers of their own, however long the posted one is.
 const GUARD: u64 = 64 << 10;
 /// The most regions of a connection.
@@ -32,7 +33,7 @@ const TMPFS: i64 = 0x0102_1994;
 
 /// A ring and the bell that wakes its reader.
 #[derive(Clone, Debug)]
-pub struct End {
+pub(super) struct End {
     pub ring: Ring,
     pub bell: Arc<OwnedFd>,
     /// Of the client: where its buffers begin in region 0.
@@ -43,7 +44,7 @@ pub struct End {
 
 /// A connection that stands.
 #[derive(Debug)]
-pub struct Session {
+pub(super) struct Session {
     pub regions: Vec<Arc<Region>>,
     /// Rings that frames come by, and those that they go by.
     pub rings: (Vec<End>, Vec<End>),
@@ -58,18 +59,18 @@ pub struct Session {
 
 impl Session {
     /// The other end has broken a rule: whoever looks after the connection ends it.
-    pub fn break_off(&self, reason: &'static str) {
+    pub(super) fn break_off(&self, reason: &'static str) {
         let _ = self.broken.set(reason);
     }
 
     /// Why it is to be ended, if it is.
-    pub fn broken(&self) -> Option<&'static str> {
+    pub(super) fn broken(&self) -> Option<&'static str> {
         self.broken.get().copied()
     }
 
     /// The region that so many bytes of a slot lie in; none where they lie in none.
     #[inline]
-    pub fn region(&self, slot: &Slot) -> Option<&Region> {
+    pub(super) fn region(&self, slot: &Slot) -> Option<&Region> {
         self.regions
             .get(usize::from(slot.region))
             .filter(|region| region.has(slot.offset, slot.length))
@@ -79,7 +80,7 @@ impl Session {
 
 /// Wakes the reader of a ring, unless its bell is full: it has not looked since. A hostile peer can have this wait: see
 /// [`Ringer`](super::ringer::Ringer).
-pub fn ring_bell(bell: &OwnedFd) {
+pub(super) fn ring_bell(bell: &OwnedFd) {
     let mut polled = [PollFd::new(bell, PollFlags::OUT)];
     if poll(&mut polled, Some(&Timespec { tv_sec: 0, tv_nsec: 0 })).is_ok()
         && polled[0].revents().contains(PollFlags::OUT)
@@ -90,7 +91,7 @@ pub fn ring_bell(bell: &OwnedFd) {
 }
 
 /// Has a bell be silent until it is rung again. The other end may have it wait for ever, and have read it before: this does not wait.
-pub fn silence(bell: &OwnedFd) {
+pub(super) fn silence(bell: &OwnedFd) {
     let mut count = [0; 8];
     let where_it_is = u64::MAX;
     let _ = preadv2(bell, &mut [IoSliceMut::new(&mut count)], where_it_is, ReadWriteFlags::NOWAIT);
@@ -98,7 +99,7 @@ pub fn silence(bell: &OwnedFd) {
 
 /// What is to be done after a message.
 #[derive(Debug)]
-pub enum Next {
+pub(super) enum Next {
     /// Say this, with a descriptor if there is one.
     Say(Message, Option<Arc<OwnedFd>>),
     /// Say this if anything; then it stands.
@@ -107,14 +108,14 @@ pub enum Next {
 
 /// A connection that is being made.
 #[derive(Debug)]
-pub enum Making {
+pub(super) enum Making {
     Server(Server),
     Client(Box<Client>),
 }
 
 impl Making {
     /// A message has come, with these descriptors. An error ends the connection, and is told to the other end.
-    pub fn take(&mut self, message: Message, fds: Vec<OwnedFd>, wish: &Wish) -> Result<Next, &'static str> {
+    pub(super) fn take(&mut self, message: Message, fds: Vec<OwnedFd>, wish: &Wish) -> Result<Next, &'static str> {
         match self {
             Making::Server(server) => server.take(message, fds, wish),
             Making::Client(client) => client.take(message, fds, wish),
@@ -124,7 +125,7 @@ impl Making {
 
 /// The server's side.
 #[derive(Debug, Default)]
-pub struct Server {
+pub(super) struct Server {
     is_begun: bool,
     peer: String,
     regions: Vec<Arc<Region>>,
@@ -135,7 +136,7 @@ pub struct Server {
 
 impl Server {
     /// Its first word.
-    pub fn hello(wish: &Wish) -> Message {
+    pub(super) fn hello(wish: &Wish) -> Message {
         Message::Hello {
             name: "linerate".into(),
             versions: (VERSION, VERSION),
@@ -224,7 +225,7 @@ impl Server {
 
 /// The client's side.
 #[derive(Debug)]
-pub struct Client {
+pub(super) struct Client {
     /// What is still to be said, the last first; nothing before the hello.
     to_say: Option<Vec<(Message, Option<Arc<OwnedFd>>)>>,
     peer: String,
@@ -232,7 +233,7 @@ pub struct Client {
 }
 
 impl Client {
-    pub fn new() -> Client {
+    pub(super) fn new() -> Client {
         Client { to_say: None, peer: String::new(), session: None }
     }
 
@@ -310,7 +311,7 @@ impl Client {
 impl End {
     /// The buffer of a position, empty: a client's.
     #[inline]
-    pub fn buffer(&self, position: u16, bytes: u32) -> Slot {
+    pub(super) fn buffer(&self, position: u16, bytes: u32) -> Slot {
         Slot { flags: 0, region: 0, length: bytes, offset: self.buffers + self.ring.index(position) as u32 * bytes }
     }
 

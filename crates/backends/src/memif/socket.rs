@@ -19,14 +19,14 @@ const BACKLOG: i32 = 16;
 
 /// A socket that clients connect to. Its file goes with it, if this process may do that then.
 #[derive(Debug)]
-pub struct Listener {
+pub(super) struct Listener {
     file: Option<SocketFile>,
     pub socket: OwnedFd,
 }
 
 impl Listener {
     /// Begins to listen. A file whose listener has gone gives way.
-    pub fn new(wish: &Wish) -> Result<Listener, String> {
+    pub(super) fn new(wish: &Wish) -> Result<Listener, String> {
         let failed = |error: Errno| format!("its socket cannot be made: {error}");
         let socket = seqpacket().map_err(failed)?;
         let taken = || "somebody listens there already: choose another name, or be the client".to_owned();
@@ -50,13 +50,13 @@ impl Listener {
 
 impl Listener {
     /// The folder of its file, if it has one.
-    pub fn folder(&self) -> Option<OwnedFd> {
+    pub(super) fn folder(&self) -> Option<OwnedFd> {
         self.file.as_ref()?.folder().try_clone().ok()
     }
 }
 
 /// A socket connected to whoever listens; none if nobody does, or not yet.
-pub fn connected(wish: &Wish) -> Result<Option<OwnedFd>, Errno> {
+pub(super) fn connected(wish: &Wish) -> Result<Option<OwnedFd>, Errno> {
     let socket = seqpacket()?;
     match connect(&socket, &address(wish)?) {
         Ok(()) => Ok(Some(socket)),
@@ -67,7 +67,7 @@ pub fn connected(wish: &Wish) -> Result<Option<OwnedFd>, Errno> {
 
 /// What has come.
 #[derive(Debug)]
-pub enum Heard {
+pub(super) enum Heard {
     Nothing,
     /// The other end has closed.
     Gone,
@@ -77,7 +77,7 @@ pub enum Heard {
 }
 
 /// Takes the next message.
-pub fn hear(socket: BorrowedFd<'_>) -> Heard {
+pub(super) fn hear(socket: BorrowedFd<'_>) -> Heard {
     let mut bytes = [0; BYTES + 1];
     // Room for one more than there may be; what the kernel has no room for it closes, and says so.
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(2))];
@@ -106,7 +106,7 @@ pub fn hear(socket: BorrowedFd<'_>) -> Heard {
 }
 
 /// Says something, with a descriptor if there is one.
-pub fn say(socket: BorrowedFd<'_>, message: &Message, fd: Option<BorrowedFd<'_>>) -> Result<(), Errno> {
+pub(super) fn say(socket: BorrowedFd<'_>, message: &Message, fd: Option<BorrowedFd<'_>>) -> Result<(), Errno> {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
     let mut rights = SendAncillaryBuffer::new(&mut space);
     let fds = fd.map(|fd| [fd]);
@@ -118,7 +118,7 @@ pub fn say(socket: BorrowedFd<'_>, message: &Message, fd: Option<BorrowedFd<'_>>
 }
 
 /// Says why this end goes, as far as anybody listens.
-pub fn part(socket: BorrowedFd<'_>, reason: &str) {
+pub(super) fn part(socket: BorrowedFd<'_>, reason: &str) {
     let _ = say(socket, &Message::Disconnect { code: 0, text: reason.into() }, None);
 }
 

@@ -13,7 +13,7 @@ const BUFFER: u64 = 2048;
 const MEMORY: u64 = 1 << 30;
 
 /// The options of a port.
-pub const OPTIONS: &[&str] = &[
+pub(super) const OPTIONS: &[&str] = &[
     "role",
     "id",
     "secret",
@@ -30,7 +30,7 @@ pub const OPTIONS: &[&str] = &[
 
 /// What a port asks for.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Wish {
+pub(super) struct Wish {
     /// As it is shown.
     pub name: String,
     /// Where the socket is.
@@ -63,7 +63,7 @@ pub struct Wish {
 
 impl Wish {
     /// What a port asks for, and how many rings its user, in and out; 0 where it does not say.
-    pub fn read(spec: &Spec, rings: (usize, usize)) -> Result<Wish, PortError> {
+    pub(super) fn read(spec: &Spec, rings: (usize, usize)) -> Result<Wish, PortError> {
         let name = spec.to_string();
         let wrong = |reason: String| PortError::wrong(&name, reason);
         let number = |key: &str, default| spec.number(key, default);
@@ -119,24 +119,24 @@ impl Wish {
     }
 
     /// Whether it is the same end of the same interface.
-    pub fn is_end_of(&self, other: &Wish) -> bool {
+    pub(super) fn is_end_of(&self, other: &Wish) -> bool {
         let key = |wish: &Wish| (wish.target.clone(), wish.is_abstract, wish.is_server, wish.id);
         key(self) == key(other)
     }
 
     /// Whether both listen at the same place.
-    pub fn is_behind(&self, other: &Wish) -> bool {
+    pub(super) fn is_behind(&self, other: &Wish) -> bool {
         let key = |wish: &Wish| (wish.target.clone(), wish.is_abstract, wish.is_server);
         self.is_server && key(self) == key(other)
     }
 
     /// Whether a client can be let in, and told how many rings there are, before it is known which of these it is for.
-    pub fn goes_beside(&self, other: &Wish) -> bool {
+    pub(super) fn goes_beside(&self, other: &Wish) -> bool {
         (&self.users, self.rings) == (&other.users, other.rings)
     }
 
     /// Whether an end that was opened so is what this one asks for: all that is said there is said here, and the same.
-    pub fn is_met_by(&self, open: &Wish) -> bool {
+    pub(super) fn is_met_by(&self, open: &Wish) -> bool {
         let rings = |said: bool, wanted: u16, there: u16| if said { wanted == there } else { wanted <= there };
         rings(self.said_rings.0, self.rings.0, open.rings.0)
             && rings(self.said_rings.1, self.rings.1, open.rings.1)

@@ -29,7 +29,7 @@ pub(super) enum Direction {
 impl Direction {
     /// The direction that was asked for. Without `direction=`, both for ports that watch the traffic of the host, as tcpdump shows
     /// it, and inbound for ports that send on the interface or answer: a tester does not receive its own frames.
-    pub fn read(spec: &Spec, options: &RxOptions) -> Result<Self, PortError> {
+    pub(super) fn read(spec: &Spec, options: &RxOptions) -> Result<Self, PortError> {
         match spec.option("direction") {
             None if options.outgoing => Ok(Direction::InOut),
             None | Some("in") => Ok(Direction::In),
@@ -43,12 +43,12 @@ impl Direction {
     }
 
     /// The direction at this interface: what is sent on loopback is received there too, and is taken in once.
-    pub fn at(self, found: &Found) -> Self {
+    pub(super) fn at(self, found: &Found) -> Self {
         if self == Direction::InOut && is_loopback(found) { Direction::In } else { self }
     }
 
     /// Has a socket take in packets of this direction that pass `program`; inbound is an option of the socket.
-    pub fn attach(self, socket: &PacketSocket, program: &[Insn]) -> io::Result<()> {
+    pub(super) fn attach(self, socket: &PacketSocket, program: &[Insn]) -> io::Result<()> {
         match self {
             Direction::In | Direction::InOut => socket.attach(program),
             Direction::Out => socket.attach(&[&OUTGOING_ONLY, program].concat()),
@@ -56,7 +56,7 @@ impl Direction {
     }
 
     /// A note for the user if an interface that the host uses is watched in one direction only.
-    pub fn note(self, found: &Found) -> Option<String> {
+    pub(super) fn note(self, found: &Found) -> Option<String> {
         let note = match self {
             Direction::InOut => return None,
             Direction::In => "packets that this host sends are not captured (direction=in)",

@@ -62,7 +62,7 @@ pub(super) struct Timing {
 
 impl PacketRx {
     /// A lane over a bound socket; frames beyond `mtu` are super-frames.
-    pub fn new(
+    pub(super) fn new(
         interface: Interface,
         subject: String,
         socket: PacketSocket,

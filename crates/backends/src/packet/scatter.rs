@@ -46,7 +46,7 @@ pub(super) struct ScatterRx {
 
 impl ScatterRx {
     /// A bound socket of an interface.
-    pub fn open(
+    pub(super) fn open(
         interface: Interface,
         subject: String,
         found: &Found,
@@ -82,7 +82,7 @@ impl ScatterRx {
     }
 
     /// What is to be said of the room for what is not read yet, if it is less than was asked for.
-    pub fn note(&self) -> Option<String> {
+    pub(super) fn note(&self) -> Option<String> {
         // The kernel counts its own part of the memory too, and doubles what is asked for.
         let room = self.socket.receive_buffer().ok().filter(|room| *room < 2 * BUFFER)? / 2;
         Some(format!(

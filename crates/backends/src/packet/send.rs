@@ -34,7 +34,7 @@ enum Refusal {
 
 impl PacketTx {
     /// A queue over a bound socket.
-    pub fn new(subject: String, socket: PacketSocket) -> Self {
+    pub(super) fn new(subject: String, socket: PacketSocket) -> Self {
         PacketTx { subject, socket, counts: SendCounts::default() }
     }
 

@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 /// The card stamps frames as long as this is there.
 #[derive(Debug)]
-pub struct Stamping {
+pub(super) struct Stamping {
     /// Its clock.
     pub clock: Arc<CardClock>,
     /// What there is to say of it.
@@ -35,7 +35,7 @@ struct Back {
 
 impl Stamping {
     /// Has the card stamp all frames; call it inside the interface's network namespace, which is called `netns`.
-    pub fn start(interface: &str, netns: Option<&str>) -> io::Result<Self> {
+    pub(super) fn start(interface: &str, netns: Option<&str>) -> io::Result<Self> {
         let socket = socket_with(AddressFamily::INET, SocketType::DGRAM, SocketFlags::CLOEXEC, None)?;
         let ask = Ethtool::new(socket.as_fd(), interface)?;
         let number = able(ask.stamps().ok())?;
@@ -86,7 +86,7 @@ impl Drop for Back {
 }
 
 /// The number of the clock of a card that can stamp received frames, by what its driver says.
-pub fn able(said: Option<(u32, Option<u32>, u32)>) -> io::Result<u32> {
+pub(crate) fn able(said: Option<(u32, Option<u32>, u32)>) -> io::Result<u32> {
     let (kinds, clock, filters) = said.ok_or_else(|| unable("its driver does not say how it stamps frames"))?;
     let needed = STAMPS_HARDWARE | STAMPS_RAW;
     if kinds & needed != needed {
@@ -106,7 +106,7 @@ fn unable(reason: &str) -> io::Error {
 }
 
 /// The counters of an interface, with how the clocks differ.
-pub struct ClockMonitor {
+pub(super) struct ClockMonitor {
     nic: NicMonitor,
     port: String,
     stamping: Stamping,
@@ -114,7 +114,7 @@ pub struct ClockMonitor {
 
 impl ClockMonitor {
     /// Counts on as the monitor does.
-    pub fn new(nic: NicMonitor, port: String, stamping: Stamping) -> Self {
+    pub(super) fn new(nic: NicMonitor, port: String, stamping: Stamping) -> Self {
         ClockMonitor { nic, port, stamping }
     }
 }

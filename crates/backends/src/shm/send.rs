@@ -18,7 +18,7 @@ const ACCEPTOR: Duration = Duration::from_millis(1);
 const MEMORY: u64 = 64 << 20;
 
 /// Makes a ring.
-pub fn open_tx(spec: &Spec, options: &TxOptions, _: &Registry) -> Result<TxPort, PortError> {
+pub(super) fn open_tx(spec: &Spec, options: &TxOptions, _: &Registry) -> Result<TxPort, PortError> {
     let name = spec.to_string();
     let lossless = match spec.option("lossless") {
         None | Some("no") => false,

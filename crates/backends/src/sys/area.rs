@@ -24,9 +24,9 @@ use std::slice;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// Bytes behind the place where the last frame of a segment may begin: more than the longest frame.
-pub const BEHIND: usize = 128 << 10;
+pub(crate) const BEHIND: usize = 128 << 10;
 /// Where frames begin: at multiples of this.
-pub const ALIGN: usize = 8;
+pub(crate) const ALIGN: usize = 8;
 /// Most frames shown at a time.
 const SHOWN: usize = 2048;
 /// Chunks for frames that were moved aside, and bytes of one.
@@ -37,7 +37,7 @@ const IS_ASIDE: u64 = 1 << 63;
 
 /// How an area is divided.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Layout {
+pub(crate) struct Layout {
     /// Segments.
     pub queues: u32,
     /// Descs of a segment: a power of two.
@@ -48,17 +48,17 @@ pub struct Layout {
 
 impl Layout {
     /// From one segment to the next.
-    pub fn stride(&self) -> usize {
+    pub(crate) fn stride(&self) -> usize {
         self.descs_at() + self.frames as usize * size_of::<Desc>()
     }
 
     /// Where the descs of a segment begin.
-    pub fn descs_at(&self) -> usize {
+    pub(crate) fn descs_at(&self) -> usize {
         self.bytes as usize + BEHIND
     }
 
     /// All of it.
-    pub fn total(&self) -> usize {
+    pub(crate) fn total(&self) -> usize {
         self.segments() + ASIDE * ASIDE_BYTES
     }
 
@@ -69,7 +69,7 @@ impl Layout {
 
 /// The memory of a port: one map, one mapping.
 #[derive(Debug)]
-pub struct Area {
+pub(crate) struct Area {
     map: Map,
     base: *mut u8,
     layout: Layout,
@@ -84,7 +84,7 @@ unsafe impl Sync for Area {}
 
 impl Area {
     /// Makes one, all zero.
-    pub fn new(layout: Layout) -> io::Result<Self> {
+    pub(crate) fn new(layout: Layout) -> io::Result<Self> {
         assert!(layout.frames.is_power_of_two() && layout.bytes.is_power_of_two());
         if i32::try_from(layout.total()).is_err() {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, "more than 2 GiB of receive memory for a port"));
@@ -108,12 +108,12 @@ impl Area {
     }
 
     /// The descriptor of the map, as instructions name it.
-    pub fn raw(&self) -> i32 {
+    pub(crate) fn raw(&self) -> i32 {
         self.map.raw()
     }
 
     /// How it is divided.
-    pub fn layout(&self) -> Layout {
+    pub(crate) fn layout(&self) -> Layout {
         self.layout
     }
 
@@ -125,7 +125,7 @@ impl Area {
     ///
     /// # Panics
     /// If they reach beyond the end.
-    pub fn copy_out(&self, at: usize, to: &mut [u8]) {
+    pub(crate) fn copy_out(&self, at: usize, to: &mut [u8]) {
         assert!(at <= self.layout.total() && to.len() <= self.layout.total() - at);
         // SAFETY: inside the mapping (just checked); no reference is made to it, and `to` is no part of it.
         unsafe { ptr::copy_nonoverlapping(self.base.add(at), to.as_mut_ptr(), to.len()) };
@@ -141,7 +141,7 @@ impl Drop for Area {
 
 /// The reader of one segment.
 #[derive(Debug)]
-pub struct Segment {
+pub(crate) struct Segment {
     area: Arc<Area>,
     queue: u32,
     /// Frames before this are given back.
@@ -159,40 +159,40 @@ pub struct Segment {
 
 impl Segment {
     /// Reads a queue's segment from this frame and this position on. There must be no other reader.
-    pub fn new(area: Arc<Area>, queue: u32, (tail, freed): (u64, u64)) -> Self {
+    pub(crate) fn new(area: Arc<Area>, queue: u32, (tail, freed): (u64, u64)) -> Self {
         assert!(queue < area.layout.queues);
         Segment { area, queue, tail, next: tail, head: tail, freed, states: VecDeque::new(), held: 0 }
     }
 
     /// The program has written frames up to number `head`. More than there is room for is not believed.
-    pub fn set_head(&mut self, head: u64) {
+    pub(crate) fn set_head(&mut self, head: u64) {
         if head >= self.head && head - self.tail <= u64::from(self.area.layout.frames) {
             self.head = head;
         }
     }
 
     /// Where the reader is: number of the next frame to be given back, and the position up to which bytes are given back.
-    pub fn position(&self) -> (u64, u64) {
+    pub(crate) fn position(&self) -> (u64, u64) {
         (self.tail, self.freed)
     }
 
     /// The memory.
-    pub fn area(&self) -> &Arc<Area> {
+    pub(crate) fn area(&self) -> &Arc<Area> {
         &self.area
     }
 
     /// Frames before this number have been seen.
-    pub fn seen(&self) -> u64 {
+    pub(crate) fn seen(&self) -> u64 {
         self.head
     }
 
     /// Frames that are written and not consumed.
-    pub fn waiting(&self) -> usize {
+    pub(crate) fn waiting(&self) -> usize {
         (self.head - self.next) as usize
     }
 
     /// The descs of the frames shown: as many as lie in a row.
-    pub fn descs(&self) -> &[Desc] {
+    pub(crate) fn descs(&self) -> &[Desc] {
         let frames = u64::from(self.area.layout.frames);
         let first = self.next & (frames - 1);
         let shown = (self.head - self.next).min(frames - first).min(SHOWN as u64) as usize;
@@ -202,7 +202,7 @@ impl Segment {
     }
 
     /// The frames shown.
-    pub fn shown(&self) -> Burst<'_> {
+    pub(crate) fn shown(&self) -> Burst<'_> {
         // SAFETY: the program keeps each frame inside its segment, does not write those between tail and head, and the
         // mapping goes on behind a segment's bytes with its descs. Those not consumed are lent to nobody else.
         unsafe { Burst::from_raw(self.area.base, self.descs()) }
@@ -212,12 +212,12 @@ impl Segment {
     ///
     /// # Panics
     /// If fewer are shown.
-    pub fn consume(&mut self, frames: usize) {
+    pub(crate) fn consume(&mut self, frames: usize) {
         self.hold(frames, &[], &mut |_, _| {});
     }
 
     /// How many more frames can be held.
-    pub fn spare(&self) -> usize {
+    pub(crate) fn spare(&self) -> usize {
         (self.area.layout.frames as usize / 2).saturating_sub(self.held)
     }
 
@@ -226,7 +226,7 @@ impl Segment {
     ///
     /// # Panics
     /// If fewer are shown, or an index is not below `frames`.
-    pub fn hold(&mut self, frames: usize, indices: &[u32], each: &mut impl FnMut(Desc, u64)) -> usize {
+    pub(crate) fn hold(&mut self, frames: usize, indices: &[u32], each: &mut impl FnMut(Desc, u64)) -> usize {
         let shown = self.descs().len();
         assert!(frames <= shown, "{frames} frames consumed, {shown} shown");
         let (indices, beyond) = indices.split_at(self.spare().min(indices.len()));
@@ -249,7 +249,7 @@ impl Segment {
     }
 
     /// Moves a frame that is held aside: where it lies then, and its number. `None` where there is no room, or where it is aside.
-    pub fn keep(&mut self, number: u64, desc: &Desc) -> Option<(Desc, u64)> {
+    pub(crate) fn keep(&mut self, number: u64, desc: &Desc) -> Option<(Desc, u64)> {
         let length = self.bytes_mut(number, desc).len();
         if length == 0 || length > ASIDE_BYTES || number & IS_ASIDE != 0 {
             return None;
@@ -268,7 +268,7 @@ impl Segment {
     }
 
     /// Gives back a frame that is held; others are passed over.
-    pub fn release(&mut self, number: u64) {
+    pub(crate) fn release(&mut self, number: u64) {
         if number & IS_ASIDE != 0 {
             let mut aside = self.area.aside();
             let owner = aside.get_mut((number ^ IS_ASIDE) as usize).filter(|owner| **owner == Some(self.queue));
@@ -282,7 +282,7 @@ impl Segment {
     }
 
     /// The bytes of a frame that is held, so far as `desc` lies inside it.
-    pub fn bytes_mut(&mut self, number: u64, desc: &Desc) -> &mut [u8] {
+    pub(crate) fn bytes_mut(&mut self, number: u64, desc: &Desc) -> &mut [u8] {
         let Some((start, end)) = self.place(number) else { return &mut [] };
         let (from, to) = (desc.offset as usize, desc.offset as usize + desc.captured as usize);
         if from < start || to > end {

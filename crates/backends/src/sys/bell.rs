@@ -15,7 +15,7 @@ const PAGE: usize = 4096;
 
 /// One bell; any number of programs may ring it.
 #[derive(Debug)]
-pub struct Bell {
+pub(crate) struct Bell {
     map: Map,
     /// Pages of the reader's position and of the writers'.
     reader: *mut u8,
@@ -31,7 +31,7 @@ unsafe impl Sync for Bell {}
 
 impl Bell {
     /// Makes one.
-    pub fn new() -> io::Result<Self> {
+    pub(crate) fn new() -> io::Result<Self> {
         let map = Map::ring(PAGE as u32)?;
         let ready = eventfd(1, EventfdFlags::CLOEXEC)?;
         let reader = page(map.raw(), libc::PROT_READ | libc::PROT_WRITE, 0)?;
@@ -43,22 +43,22 @@ impl Bell {
     }
 
     /// The descriptor of the map, as instructions name it.
-    pub fn raw(&self) -> i32 {
+    pub(crate) fn raw(&self) -> i32 {
         self.map.raw()
     }
 
     /// What to wait on.
-    pub fn fd(&self) -> BorrowedFd<'_> {
+    pub(crate) fn fd(&self) -> BorrowedFd<'_> {
         self.map.fd()
     }
 
     /// What is readable already.
-    pub fn ready(&self) -> BorrowedFd<'_> {
+    pub(crate) fn ready(&self) -> BorrowedFd<'_> {
         self.ready.as_fd()
     }
 
     /// Takes the news: the descriptor is readable again when there is more.
-    pub fn quiet(&self) {
+    pub(crate) fn quiet(&self) {
         let written = position(self.writers).load(Ordering::Acquire);
         let reader = position(self.reader);
         if reader.load(Ordering::Relaxed) != written {

@@ -34,7 +34,7 @@ const LOG_BYTES: usize = 1 << 20;
 
 /// What a program may ask of the kernel beyond the plain form.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Demands {
+pub(crate) struct Demands {
     /// It understands frames in several buffers (`BPF_F_XDP_HAS_FRAGS`).
     pub frags: bool,
     /// It calls the driver of this interface (`BPF_F_XDP_DEV_BOUND_ONLY`).
@@ -43,16 +43,16 @@ pub struct Demands {
 
 /// An XDP program in the kernel.
 #[derive(Debug)]
-pub struct Program(pub(super) OwnedFd);
+pub(crate) struct Program(pub(super) OwnedFd);
 
 impl Program {
     /// Loads an XDP program; where the verifier refuses it, the error ends with what it said last.
-    pub fn load(insns: &[Insn], demands: Demands) -> io::Result<Self> {
+    pub(crate) fn load(insns: &[Insn], demands: Demands) -> io::Result<Self> {
         Program::load_as((PROG_TYPE_XDP, ATTACH_XDP), insns, demands)
     }
 
     /// Loads a filter of packets: the program says how many bytes of each are kept.
-    pub fn load_filter(insns: &[Insn]) -> io::Result<Self> {
+    pub(crate) fn load_filter(insns: &[Insn]) -> io::Result<Self> {
         Program::load_as((PROG_TYPE_SOCKET_FILTER, 0), insns, Demands::default())
     }
 
@@ -84,7 +84,7 @@ impl Program {
 
     /// Runs the program on `repeat` live frames that begin as `frame`, `batch` at a time, and sends each
     /// where the program says. Returns when all have run or a signal arrives (`EINTR`).
-    pub fn run_live(&self, frame: &[u8], repeat: u32, batch: u32) -> io::Result<()> {
+    pub(crate) fn run_live(&self, frame: &[u8], repeat: u32, batch: u32) -> io::Result<()> {
         // struct xdp_md: data, data_end, data_meta, ingress_ifindex, rx_queue_index, egress_ifindex.
         let context: [u32; 6] = [0, frame.len() as u32, 0, 0, 0, 0];
         let mut attr = RunAttr {
@@ -103,7 +103,7 @@ impl Program {
     }
 
     /// The name of the program with a number, where this process may ask.
-    pub fn name_of(id: u32) -> io::Result<String> {
+    pub(crate) fn name_of(id: u32) -> io::Result<String> {
         let mut attr = [id, 0, 0];
         // SAFETY: no memory is passed but the attribute itself.
         let fd = unsafe { bpf_fd(PROG_GET_FD_BY_ID, &mut attr) }?;
@@ -119,7 +119,7 @@ impl Program {
 
 /// Kinds of maps that linerate uses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum MapKind {
+pub(crate) enum MapKind {
     /// Values by index.
     Array = 2,
     /// Interfaces to send to, by index.
@@ -132,14 +132,14 @@ pub enum MapKind {
 
 /// A map with 32-bit keys.
 #[derive(Debug)]
-pub struct Map {
+pub(crate) struct Map {
     fd: OwnedFd,
     value_bytes: usize,
 }
 
 impl Map {
     /// Makes a map of `entries` values of `value_bytes` bytes each.
-    pub fn new(kind: MapKind, value_bytes: usize, entries: u32) -> io::Result<Self> {
+    pub(crate) fn new(kind: MapKind, value_bytes: usize, entries: u32) -> io::Result<Self> {
         Self::create(kind, value_bytes, entries, 0)
     }
 
@@ -162,18 +162,18 @@ impl Map {
     }
 
     /// Makes a ring buffer of so many bytes, a power of two and of whole pages.
-    pub fn ring(bytes: u32) -> io::Result<Self> {
+    pub(crate) fn ring(bytes: u32) -> io::Result<Self> {
         let attr = MapAttr { map_type: MapKind::Ring as u32, max_entries: bytes, map_name: NAME, ..MapAttr::default() };
         Self::make(attr)
     }
 
     /// The descriptor, as instructions name it.
-    pub fn raw(&self) -> i32 {
+    pub(crate) fn raw(&self) -> i32 {
         self.fd.as_raw_fd()
     }
 
     /// The descriptor, to wait on.
-    pub fn fd(&self) -> BorrowedFd<'_> {
+    pub(crate) fn fd(&self) -> BorrowedFd<'_> {
         self.fd.as_fd()
     }
 
@@ -181,7 +181,7 @@ impl Map {
     ///
     /// # Panics
     /// If the value has not the size the map was made for.
-    pub fn set(&self, key: u32, value: &[u8]) -> io::Result<()> {
+    pub(crate) fn set(&self, key: u32, value: &[u8]) -> io::Result<()> {
         assert_eq!(value.len(), self.value_bytes);
         let key_at = (&raw const key) as u64;
         let mut attr =
@@ -193,7 +193,7 @@ impl Map {
 
 /// 64-bit words that programs and this process share: the only value of an array map, mapped.
 #[derive(Debug)]
-pub struct Words {
+pub(crate) struct Words {
     map: Map,
     base: *mut u8,
     bytes: usize,
@@ -206,7 +206,7 @@ unsafe impl Sync for Words {}
 
 impl Words {
     /// Makes `count` words, all 0.
-    pub fn new(count: usize) -> io::Result<Self> {
+    pub(crate) fn new(count: usize) -> io::Result<Self> {
         let map = Map::create(MapKind::Array, count * 8, 1, F_MMAPABLE)?;
         let bytes = (count * 8).next_multiple_of(4096);
         // SAFETY: a new mapping at an address of the kernel's choice.
@@ -220,7 +220,7 @@ impl Words {
     }
 
     /// The descriptor of the map, as instructions name it.
-    pub fn raw(&self) -> i32 {
+    pub(crate) fn raw(&self) -> i32 {
         self.map.raw()
     }
 
@@ -228,7 +228,7 @@ impl Words {
     ///
     /// # Panics
     /// If there is no such word.
-    pub fn word(&self, index: usize) -> &AtomicU64 {
+    pub(crate) fn word(&self, index: usize) -> &AtomicU64 {
         assert!(index * 8 < self.map.value_bytes);
         // SAFETY: inside the mapping (just checked), aligned to 8 bytes, and accessed by atomics on this side;
         // programs access it by single aligned loads and stores.
@@ -245,7 +245,7 @@ impl Drop for Words {
 
 /// Where in the driver a program runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Mode {
+pub(crate) enum Mode {
     /// In the driver, before the kernel makes a packet of the frame.
     Native,
     /// In the kernel, on a copy: every driver.
@@ -254,12 +254,12 @@ pub enum Mode {
 
 /// A program attached to an interface; detached when this is dropped, however the process ends.
 #[derive(Debug)]
-pub struct Link(#[expect(dead_code, reason = "closing it detaches")] OwnedFd);
+pub(crate) struct Link(#[expect(dead_code, reason = "closing it detaches")] OwnedFd);
 
 impl Link {
     /// Attaches a program; fails with `EBUSY` where there is another. One that was closed may stay for a moment: a child
     /// process that is being started has all descriptors too.
-    pub fn attach(program: &Program, interface: u32, mode: Mode) -> io::Result<Self> {
+    pub(crate) fn attach(program: &Program, interface: u32, mode: Mode) -> io::Result<Self> {
         let started = Instant::now();
         loop {
             match Self::attach_now(program, interface, mode) {

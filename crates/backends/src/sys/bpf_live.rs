@@ -15,7 +15,7 @@ const PROG_TYPE_RAW_TRACEPOINT: u32 = 17;
 
 /// Bytes that this process writes and programs read: the only value of an array map, mapped.
 #[derive(Debug)]
-pub struct Bytes {
+pub(crate) struct Bytes {
     map: Map,
     base: *mut u8,
     length: usize,
@@ -26,7 +26,7 @@ unsafe impl Send for Bytes {}
 
 impl Bytes {
     /// Makes `length` bytes, all 0.
-    pub fn new(length: usize) -> io::Result<Self> {
+    pub(crate) fn new(length: usize) -> io::Result<Self> {
         let map = Map::create(MapKind::Array, length.next_multiple_of(8), 1, F_MMAPABLE)?;
         // SAFETY: a new mapping at an address of the kernel's choice.
         let base = unsafe {
@@ -39,7 +39,7 @@ impl Bytes {
     }
 
     /// The descriptor of the map, as instructions name it.
-    pub fn raw(&self) -> i32 {
+    pub(crate) fn raw(&self) -> i32 {
         self.map.raw()
     }
 
@@ -47,7 +47,7 @@ impl Bytes {
     ///
     /// # Panics
     /// If they reach beyond the end.
-    pub fn write(&mut self, at: usize, bytes: &[u8]) {
+    pub(crate) fn write(&mut self, at: usize, bytes: &[u8]) {
         assert!(at <= self.length && bytes.len() <= self.length - at);
         // SAFETY: inside the mapping (just checked), to which no reference exists; nothing else in this process
         // writes it, and a program that reads meanwhile reads bytes that are old or new.
@@ -65,13 +65,13 @@ impl Drop for Bytes {
 /// A program that runs whenever the kernel passes a tracepoint; removed when this is dropped, however the process
 /// ends.
 #[derive(Debug)]
-pub struct Tracer {
+pub(crate) struct Tracer {
     _link: OwnedFd,
 }
 
 impl Tracer {
     /// Loads a program and attaches it to a tracepoint; its context is the tracepoint's arguments, 64 bits each.
-    pub fn attach(insns: &[Insn], tracepoint: &std::ffi::CStr) -> io::Result<Self> {
+    pub(crate) fn attach(insns: &[Insn], tracepoint: &std::ffi::CStr) -> io::Result<Self> {
         let mut attr = LoadAttr {
             prog_type: PROG_TYPE_RAW_TRACEPOINT,
             insn_cnt: insns.len() as u32,
@@ -93,7 +93,7 @@ impl Tracer {
 impl Program {
     /// Runs the program once on `frame` in memory, which goes nowhere: what it returned, and the frame it left.
     #[cfg(test)]
-    pub fn run_once(&self, frame: &[u8]) -> io::Result<(u32, Vec<u8>)> {
+    pub(crate) fn run_once(&self, frame: &[u8]) -> io::Result<(u32, Vec<u8>)> {
         let mut out = vec![0; 1 << 14];
         let mut attr = super::bpf::RunAttr {
             prog_fd: self.0.as_raw_fd() as u32,

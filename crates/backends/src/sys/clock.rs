@@ -7,7 +7,7 @@ use std::io;
 
 /// What the kernel knows of its clock: the state (`TIME_ERROR` = 5), status bits (`STA_*`), and how wrong it may be, in
 /// microseconds.
-pub fn adjusted() -> io::Result<(i32, i32, i64)> {
+pub(crate) fn adjusted() -> io::Result<(i32, i32, i64)> {
     // SAFETY: all-zero is a valid timex; without modes nothing is set.
     let mut state: libc::timex = unsafe { std::mem::zeroed() };
     // SAFETY: the kernel writes into the structure it is given, and nowhere else.

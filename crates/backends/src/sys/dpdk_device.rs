@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 /// How to open a device.
 #[derive(Clone, Copy, Debug)]
-pub struct Open<'a> {
+pub(crate) struct Open<'a> {
     pub device: &'a str,
     pub rx_queues: u16,
     pub tx_queues: u16,
@@ -28,7 +28,7 @@ pub struct Open<'a> {
 
 /// An open device.
 #[derive(Debug)]
-pub struct Device {
+pub(crate) struct Device {
     functions: Functions,
     port: NonNull<Port>,
     pub info: Info,
@@ -43,7 +43,7 @@ unsafe impl Send for Device {}
 unsafe impl Sync for Device {}
 
 impl Device {
-    pub fn open(plugin: &Plugin, open: &Open<'_>) -> Result<Arc<Device>, String> {
+    pub(crate) fn open(plugin: &Plugin, open: &Open<'_>) -> Result<Arc<Device>, String> {
         let device = CString::new(open.device).map_err(|_| "a device has no NUL in it".to_owned())?;
         let asked = Asked {
             device: device.as_ptr(),
@@ -67,19 +67,19 @@ impl Device {
     }
 
     /// A receive queue, unless it is received from already, or is not there.
-    pub fn receiving(self: &Arc<Self>, queue: u16) -> Option<Receiving> {
+    pub(crate) fn receiving(self: &Arc<Self>, queue: u16) -> Option<Receiving> {
         let is_free = !self.used[0].get(usize::from(queue))?.swap(true, Ordering::AcqRel);
         let area = Area::new(COPIED, SHOWN);
         is_free.then(|| Receiving { device: Arc::clone(self), queue, area, shown: 0, in_place: None })
     }
 
     /// A send queue, unless somebody sends on it already, or it is not there.
-    pub fn sending(self: &Arc<Self>, queue: u16) -> Option<Sending> {
+    pub(crate) fn sending(self: &Arc<Self>, queue: u16) -> Option<Sending> {
         let is_free = !self.used[1].get(usize::from(queue))?.swap(true, Ordering::AcqRel);
         is_free.then(|| Sending { device: Arc::clone(self), queue })
     }
 
-    pub fn stats(&self) -> Stats {
+    pub(crate) fn stats(&self) -> Stats {
         let mut stats = Stats::default();
         // SAFETY: the port is open, and there is room for them.
         unsafe { (self.functions.stats)(self.port.as_ptr(), &raw mut stats) };
@@ -87,7 +87,7 @@ impl Device {
     }
 
     /// The driver's own counters.
-    pub fn counters(&self) -> Vec<(String, u64)> {
+    pub(crate) fn counters(&self) -> Vec<(String, u64)> {
         let mut counters = vec![Counter { name: [0; NAME], value: 0 }; 1024];
         // SAFETY: the port is open, and there is room for so many.
         let count = unsafe { (self.functions.counters)(self.port.as_ptr(), counters.as_mut_ptr(), 1024) };
@@ -104,7 +104,7 @@ impl Drop for Device {
 
 /// Memory that frames are received into, each at a multiple of 64 bytes.
 #[derive(Debug)]
-pub struct Area {
+pub(crate) struct Area {
     lines: Vec<Line>,
     descs: Vec<Desc>,
 }
@@ -116,7 +116,7 @@ struct Line([u8; 64]);
 
 impl Area {
     /// Room for so many bytes of frames, one of [`MAX_FRAME`] at least, and for so many frames.
-    pub fn new(bytes: usize, frames: usize) -> Area {
+    pub(crate) fn new(bytes: usize, frames: usize) -> Area {
         let lines = (bytes.max(MAX_FRAME + 64) + TAIL).div_ceil(64);
         Area { lines: vec![Line([0; 64]); lines], descs: vec![Desc::new(Nanos::ZERO, 0, 0); frames] }
     }
@@ -135,7 +135,7 @@ impl Area {
 
 /// What came.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Taken {
+pub(crate) struct Taken {
     pub frames: usize,
     /// Read by the plugin, and for the next call.
     pub waiting: usize,
@@ -150,7 +150,7 @@ const COPIED: usize = 256 << 10;
 
 /// One receive queue.
 #[derive(Debug)]
-pub struct Receiving {
+pub(crate) struct Receiving {
     device: Arc<Device>,
     queue: u16,
     /// For frames that cannot stay where they are.
@@ -164,12 +164,12 @@ pub struct Receiving {
 unsafe impl Send for Receiving {}
 
 impl Receiving {
-    pub fn device(&self) -> &Arc<Device> {
+    pub(crate) fn device(&self) -> &Arc<Device> {
         &self.device
     }
 
     /// What has come, in place of what was there.
-    pub fn take(&mut self, snap: u32, now: Nanos) -> Taken {
+    pub(crate) fn take(&mut self, snap: u32, now: Nanos) -> Taken {
         let area = &mut self.area;
         let mut take = Take {
             room: area.lines.as_mut_ptr().cast(),
@@ -194,7 +194,7 @@ impl Receiving {
     }
 
     /// Of the frames that were taken last, those of this range.
-    pub fn burst(&self, range: std::ops::Range<usize>) -> Result<Burst<'_>, Misplaced> {
+    pub(crate) fn burst(&self, range: std::ops::Range<usize>) -> Result<Burst<'_>, Misplaced> {
         let descs = &self.area.descs[..self.shown][range];
         match self.in_place {
             // SAFETY: the plugin has looked that each frame lies in a buffer of the queue's memory, with the tail behind it, and
@@ -205,7 +205,7 @@ impl Receiving {
     }
 
     /// Takes nothing in any more, but for what has arrived.
-    pub fn detach(&mut self) {
+    pub(crate) fn detach(&mut self) {
         // SAFETY: the queue is ours.
         unsafe { (self.device.functions.detach)(self.device.port.as_ptr(), self.queue) }
     }
@@ -221,7 +221,7 @@ impl Drop for Receiving {
 
 /// What became of frames to send.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Gone {
+pub(crate) struct Gone {
     pub done: usize,
     pub sent: u64,
     pub bytes: u64,
@@ -231,14 +231,14 @@ pub struct Gone {
 
 /// One send queue.
 #[derive(Debug)]
-pub struct Sending {
+pub(crate) struct Sending {
     device: Arc<Device>,
     queue: u16,
 }
 
 impl Sending {
     /// Hands frames to the driver, the first ones of these.
-    pub fn put(&mut self, burst: Burst<'_>) -> Gone {
+    pub(crate) fn put(&mut self, burst: Burst<'_>) -> Gone {
         let descs = burst.descs();
         let Some(first) = descs.first() else { return Gone::default() };
         let base = burst.frame(0).as_ptr().wrapping_sub(first.offset as usize);
@@ -260,7 +260,7 @@ impl Drop for Sending {
 
 /// What is done with the frames of several devices, beside which ours is measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Classically {
+pub(crate) enum Classically {
     /// They are received and freed.
     Freed,
     /// Merged, and each copied.
@@ -271,7 +271,7 @@ pub enum Classically {
 
 /// Does that with queue 0 of each of these devices; returns how many frames that were, and the nanoseconds of a processor that three
 /// threads used, if there were three.
-pub fn classic(devices: &[Receiving], frames: u64, area: &mut Area, does: Classically) -> (u64, [u64; 3]) {
+pub(crate) fn classic(devices: &[Receiving], frames: u64, area: &mut Area, does: Classically) -> (u64, [u64; 3]) {
     let Some(first) = devices.first() else { return (0, [0; 3]) };
     let ports: Vec<NonNull<Port>> = devices.iter().map(|one| one.device.port).collect();
     let mut asked = Classic {

@@ -37,7 +37,7 @@ pub(super) struct Asked {
 /// What was opened.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
-pub struct Info {
+pub(crate) struct Info {
     pub rx_queues: u16,
     pub tx_queues: u16,
     /// Longest frame that is sent.
@@ -50,18 +50,18 @@ pub struct Info {
 
 /// Whose times frames have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Stamps {
+pub(crate) enum Stamps {
     Poll = 0,
     Driver = 1,
     ByCard = 2,
 }
 
 impl Info {
-    pub fn driver(&self) -> String {
+    pub(crate) fn driver(&self) -> String {
         name(&self.driver)
     }
 
-    pub fn stamps(&self) -> Stamps {
+    pub(crate) fn stamps(&self) -> Stamps {
         match self.stamps {
             1 => Stamps::Driver,
             2 => Stamps::ByCard,
@@ -101,7 +101,7 @@ pub(super) struct Put {
 /// What a driver has counted.
 #[derive(Clone, Copy, Debug, Default)]
 #[repr(C)]
-pub struct Stats {
+pub(crate) struct Stats {
     pub received: u64,
     pub missed: u64,
     pub errors: u64,
@@ -181,7 +181,7 @@ pub(super) struct Functions {
 
 /// The plugin, loaded.
 #[derive(Debug)]
-pub struct Plugin {
+pub(crate) struct Plugin {
     pub(super) functions: Functions,
     /// Of DPDK, in words.
     pub version: String,
@@ -189,7 +189,7 @@ pub struct Plugin {
 
 impl Plugin {
     /// Loads it; why not, if it is none, or another than this program knows.
-    pub fn load(path: &Path) -> Result<Plugin, String> {
+    pub(crate) fn load(path: &Path) -> Result<Plugin, String> {
         // SAFETY: what runs at loading are the initialisers of DPDK's libraries, which register its parts.
         let library = unsafe { Library::open(Some(path), RTLD_NOW | RTLD_LOCAL) }.map_err(|error| words(&error))?;
         // SAFETY: the type is that of the declaration, which no version changes.
@@ -224,7 +224,7 @@ impl Plugin {
     }
 
     /// Starts DPDK, which is possible once a process.
-    pub fn start(&self, memory_mib: u32, huge: bool, prefix: &str) -> Result<(), String> {
+    pub(crate) fn start(&self, memory_mib: u32, huge: bool, prefix: &str) -> Result<(), String> {
         let prefix = CString::new(prefix).map_err(|error| error.to_string())?;
         let start = Start { memory_mib, huge: huge.into(), prefix: prefix.as_ptr() };
         // SAFETY: what it reads lives until it returns, and there is room for a reason.
@@ -248,7 +248,7 @@ fn functions(table: &Table) -> Option<Functions> {
 }
 
 /// Whether this process has rights of its file, which whoever started it may not have: then its surroundings are not to be trusted.
-pub fn is_secure() -> bool {
+pub(crate) fn is_secure() -> bool {
     // SAFETY: reads a number that the kernel left for this process.
     unsafe { libc::getauxval(libc::AT_SECURE) != 0 }
 }

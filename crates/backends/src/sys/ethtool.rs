@@ -10,7 +10,7 @@ const SIOCETHTOOL: libc::Ioctl = 0x8946;
 const SIOCSHWTSTAMP: libc::Ioctl = 0x89b0;
 const SIOCGHWTSTAMP: libc::Ioctl = 0x89b1;
 /// `HWTSTAMP_FILTER_ALL`, as a receive filter and as the bit of one.
-pub const STAMP_ALL: u32 = 1;
+pub(crate) const STAMP_ALL: u32 = 1;
 const GSET: u32 = 0x01;
 const GDRVINFO: u32 = 0x03;
 const GRINGPARAM: u32 = 0x10;
@@ -28,9 +28,9 @@ const GRSSH: u32 = 0x46;
 const SS_STATS: u32 = 1;
 const SS_FEATURES: u32 = 4;
 /// `SOF_TIMESTAMPING_RX_HARDWARE` and `SOF_TIMESTAMPING_RAW_HARDWARE` (linux/net_tstamp.h).
-pub const STAMPS_HARDWARE: u32 = 1 << 2;
+pub(crate) const STAMPS_HARDWARE: u32 = 1 << 2;
 /// As said.
-pub const STAMPS_RAW: u32 = 1 << 6;
+pub(crate) const STAMPS_RAW: u32 = 1 << 6;
 const STRING: usize = 32;
 /// Words of a block of features: which may be changed, which are on.
 const AVAILABLE: usize = 0;
@@ -41,14 +41,14 @@ const MAX_STRINGS: usize = 65_536;
 
 /// Asks about interfaces through any socket of their network namespace.
 #[derive(Clone, Copy)]
-pub struct Ethtool<'a> {
+pub(crate) struct Ethtool<'a> {
     socket: BorrowedFd<'a>,
     name: [u8; libc::IFNAMSIZ],
 }
 
 impl<'a> Ethtool<'a> {
     /// Asks about `interface`.
-    pub fn new(socket: BorrowedFd<'a>, interface: &str) -> io::Result<Self> {
+    pub(crate) fn new(socket: BorrowedFd<'a>, interface: &str) -> io::Result<Self> {
         let mut name = [0; libc::IFNAMSIZ];
         let bytes = interface.as_bytes();
         if bytes.len() >= name.len() || bytes.contains(&0) {
@@ -59,27 +59,27 @@ impl<'a> Ethtool<'a> {
     }
 
     /// The interface's number.
-    pub fn index(&self) -> io::Result<u32> {
+    pub(crate) fn index(&self) -> io::Result<u32> {
         // SAFETY: SIOCGIFINDEX leaves a number in the union.
         let index = unsafe { self.read(libc::SIOCGIFINDEX)?.ifr_ifru.ifru_ifindex };
         u32::try_from(index).map_err(|_| io::ErrorKind::InvalidData.into())
     }
 
     /// Longest network packet, in bytes.
-    pub fn mtu(&self) -> io::Result<u32> {
+    pub(crate) fn mtu(&self) -> io::Result<u32> {
         // SAFETY: SIOCGIFMTU leaves a number in the union.
         let mtu = unsafe { self.read(libc::SIOCGIFMTU)?.ifr_ifru.ifru_mtu };
         u32::try_from(mtu).map_err(|_| io::ErrorKind::InvalidData.into())
     }
 
     /// `IFF_*` flags (linux/if.h).
-    pub fn flags(&self) -> io::Result<u32> {
+    pub(crate) fn flags(&self) -> io::Result<u32> {
         // SAFETY: SIOCGIFFLAGS leaves 16 bits in the union.
         Ok(u32::from(unsafe { self.read(libc::SIOCGIFFLAGS)?.ifr_ifru.ifru_flags } as u16))
     }
 
     /// `ARPHRD_*` number and MAC address.
-    pub fn hardware(&self) -> io::Result<(u32, [u8; 6])> {
+    pub(crate) fn hardware(&self) -> io::Result<(u32, [u8; 6])> {
         // SAFETY: SIOCGIFHWADDR leaves a sockaddr in the union.
         let address = unsafe { self.read(libc::SIOCGIFHWADDR)?.ifr_ifru.ifru_hwaddr };
         let bytes = std::array::from_fn(|index| address.sa_data[index] as u8);
@@ -87,7 +87,7 @@ impl<'a> Ethtool<'a> {
     }
 
     /// Its first IPv4 address, if it has one.
-    pub fn ipv4(&self) -> io::Result<std::net::Ipv4Addr> {
+    pub(crate) fn ipv4(&self) -> io::Result<std::net::Ipv4Addr> {
         // SAFETY: SIOCGIFADDR leaves a sockaddr in the union; of family AF_INET, as the socket is.
         let address = unsafe { self.read(libc::SIOCGIFADDR)?.ifr_ifru.ifru_addr };
         // struct sockaddr_in: port, then address.
@@ -96,12 +96,12 @@ impl<'a> Ethtool<'a> {
     }
 
     /// The driver's name.
-    pub fn driver(&self) -> io::Result<String> {
+    pub(crate) fn driver(&self) -> io::Result<String> {
         Ok(self.driver_info()?[0].clone())
     }
 
     /// The names of the driver, of its firmware's version, and of the place on the bus.
-    pub fn driver_info(&self) -> io::Result<[String; 3]> {
+    pub(crate) fn driver_info(&self) -> io::Result<[String; 3]> {
         // struct ethtool_drvinfo: cmd, then driver, version, fw_version, bus_info of 32 bytes each, ... 196 bytes in all.
         let mut info = [0u32; 49];
         info[0] = GDRVINFO;
@@ -111,7 +111,7 @@ impl<'a> Ethtool<'a> {
     }
 
     /// The speed of the link in Mb/s; `None` where the driver does not know it.
-    pub fn speed(&self) -> io::Result<Option<u64>> {
+    pub(crate) fn speed(&self) -> io::Result<Option<u64>> {
         // struct ethtool_cmd: 44 bytes, with the lower half of the speed at 12 and the upper one at 28; all ones: unknown.
         let mut settings = [0u32; 11];
         settings[0] = GSET;
@@ -123,24 +123,24 @@ impl<'a> Ethtool<'a> {
     }
 
     /// Receive and send queues in use: those of their own kind and those that are combined.
-    pub fn queues(&self) -> io::Result<(u32, u32)> {
+    pub(crate) fn queues(&self) -> io::Result<(u32, u32)> {
         let channels = self.channels()?;
         Ok((channels[4].saturating_add(channels[7]), channels[5].saturating_add(channels[7])))
     }
 
     /// Channels: the most for receiving, sending, other things, both; then what there is now.
-    pub fn channels(&self) -> io::Result<[u32; 8]> {
+    pub(crate) fn channels(&self) -> io::Result<[u32; 8]> {
         // struct ethtool_channels: cmd, max_rx, max_tx, max_other, max_combined, rx, tx, other, combined.
         self.words(GCHANNELS)
     }
 
     /// Descriptors of a ring: the most for receiving, mini, jumbo, sending; then what there is now.
-    pub fn rings(&self) -> io::Result<[u32; 8]> {
+    pub(crate) fn rings(&self) -> io::Result<[u32; 8]> {
         self.words(GRINGPARAM)
     }
 
     /// Gives the receive rings so many descriptors; the rest stays. Most drivers take the link down for it.
-    pub fn set_rx_ring(&self, descriptors: u32) -> io::Result<()> {
+    pub(crate) fn set_rx_ring(&self, descriptors: u32) -> io::Result<()> {
         let mut request = [0; 9];
         request[0] = SRINGPARAM;
         request[1..].copy_from_slice(&self.rings()?);
@@ -149,26 +149,26 @@ impl<'a> Ethtool<'a> {
     }
 
     /// Pause frames: negotiated, obeyed, sent.
-    pub fn pause(&self) -> io::Result<[bool; 3]> {
+    pub(crate) fn pause(&self) -> io::Result<[bool; 3]> {
         Ok(self.words(GPAUSEPARAM)?.map(|word: u32| word != 0))
     }
 
     /// Kinds of time stamps (`SOF_TIMESTAMPING_*`), the number of the clock if it has one, receive filters (bits).
-    pub fn stamps(&self) -> io::Result<(u32, Option<u32>, u32)> {
+    pub(crate) fn stamps(&self) -> io::Result<(u32, Option<u32>, u32)> {
         // struct ethtool_ts_info: cmd, so_timestamping, phc_index, tx_types, reserved[3], rx_filters, reserved[3].
         let info: [u32; 10] = self.words(GET_TS_INFO)?;
         Ok((info[0], u32::try_from(info[1] as i32).ok(), info[6]))
     }
 
     /// Which frames the card stamps (`HWTSTAMP_FILTER_*`), with flags and those it sends, as it says it.
-    pub fn stamping(&self) -> io::Result<[u32; 3]> {
+    pub(crate) fn stamping(&self) -> io::Result<[u32; 3]> {
         let mut config = [0; 3];
         self.config(SIOCGHWTSTAMP, &mut config)?;
         Ok(config)
     }
 
     /// Says which frames it is to stamp; it may answer with more.
-    pub fn set_stamping(&self, mut config: [u32; 3]) -> io::Result<[u32; 3]> {
+    pub(crate) fn set_stamping(&self, mut config: [u32; 3]) -> io::Result<[u32; 3]> {
         self.config(SIOCSHWTSTAMP, &mut config)?;
         Ok(config)
     }
@@ -182,7 +182,7 @@ impl<'a> Ethtool<'a> {
     }
 
     /// Which fields the receive hash takes for a kind of flow (linux/ethtool.h: `TCP_V4_FLOW`, `RXH_*`).
-    pub fn hash_fields(&self, flow: u32) -> io::Result<u64> {
+    pub(crate) fn hash_fields(&self, flow: u32) -> io::Result<u64> {
         // struct ethtool_rxnfc: cmd, flow_type, u64 data, ... 192 bytes in all; u64 begins at 8.
         let mut info = [0u32; 64];
         (info[0], info[1]) = (GRXFH, flow);
@@ -191,7 +191,7 @@ impl<'a> Ethtool<'a> {
     }
 
     /// How frames are spread over queues: the table, the key, the function (a bit), what is done to the input (`RXH_XFRM_*`).
-    pub fn spread(&self) -> io::Result<(Vec<u32>, Vec<u8>, u8, u8)> {
+    pub(crate) fn spread(&self) -> io::Result<(Vec<u32>, Vec<u8>, u8, u8)> {
         // struct ethtool_rxfh: cmd, rss_context, indir_size, key_size, hfunc, input_xfrm, 2 bytes, 4 bytes, then the table and the key.
         let mut sizes = [0u32; 6];
         sizes[0] = GRSSH;
@@ -209,7 +209,7 @@ impl<'a> Ethtool<'a> {
     }
 
     /// The driver's own counters, by name.
-    pub fn statistics(&self) -> io::Result<Vec<(String, u64)>> {
+    pub(crate) fn statistics(&self) -> io::Result<Vec<(String, u64)>> {
         let names = self.strings(SS_STATS)?;
         // struct ethtool_stats: cmd, n_stats, u64 data[n]; the data begins 8 bytes in.
         let mut answer = vec![0u32; 2 + 2 * MAX_STRINGS];
@@ -221,17 +221,17 @@ impl<'a> Ethtool<'a> {
     }
 
     /// The offloads that are on.
-    pub fn features(&self) -> io::Result<Vec<String>> {
+    pub(crate) fn features(&self) -> io::Result<Vec<String>> {
         self.features_in(ACTIVE)
     }
 
     /// The offloads that may be turned on and off.
-    pub fn changeable_features(&self) -> io::Result<Vec<String>> {
+    pub(crate) fn changeable_features(&self) -> io::Result<Vec<String>> {
         self.features_in(AVAILABLE)
     }
 
     /// Turns an offload on or off. The kernel may do so and still not have it; ask afterwards.
-    pub fn set_feature(&self, name: &str, on: bool) -> io::Result<()> {
+    pub(crate) fn set_feature(&self, name: &str, on: bool) -> io::Result<()> {
         let names = self.strings(SS_FEATURES)?;
         let Some(index) = names.iter().position(|one| one == name) else {
             return Err(io::Error::new(io::ErrorKind::NotFound, format!("the kernel knows no offload {name}")));

@@ -7,7 +7,7 @@ const ALIGN: usize = 64;
 
 /// Which parts of the area hold frames.
 #[derive(Debug)]
-pub struct JoinedArea {
+pub(crate) struct JoinedArea {
     start: usize,
     bytes: usize,
     /// Parts taken, oldest first: offset in the area and length.
@@ -16,17 +16,17 @@ pub struct JoinedArea {
 
 impl JoinedArea {
     /// An area of `bytes` bytes from `start` of a memory.
-    pub fn new(start: usize, bytes: usize) -> Self {
+    pub(crate) fn new(start: usize, bytes: usize) -> Self {
         JoinedArea { start, bytes, parts: VecDeque::new() }
     }
 
     /// Whether a frame of `length` bytes could ever be taken.
-    pub fn fits(&self, length: usize) -> bool {
+    pub(crate) fn fits(&self, length: usize) -> bool {
         length.next_multiple_of(ALIGN) <= self.bytes
     }
 
     /// Takes `length` bytes: their offset in the memory, or `None` until others are given back.
-    pub fn take(&mut self, length: usize) -> Option<usize> {
+    pub(crate) fn take(&mut self, length: usize) -> Option<usize> {
         let length = length.next_multiple_of(ALIGN);
         let offset = match (self.parts.front(), self.parts.back()) {
             (Some((oldest, _)), Some((newest, size))) => {
@@ -51,7 +51,7 @@ impl JoinedArea {
     }
 
     /// Gives the oldest part back.
-    pub fn give_back(&mut self) {
+    pub(crate) fn give_back(&mut self) {
         self.parts.pop_front();
     }
 }

@@ -16,15 +16,15 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::sync::atomic::{AtomicU16, AtomicU32, AtomicU64};
 
 /// Bytes of a ring in front of its descriptors.
-pub const HEADER: usize = 128;
+pub(crate) const HEADER: usize = 128;
 /// Bytes of one descriptor.
-pub const DESC: usize = 16;
+pub(crate) const DESC: usize = 16;
 /// What a ring begins with.
-pub const COOKIE: u32 = 0x03E3_1F20;
+pub(crate) const COOKIE: u32 = 0x03E3_1F20;
 /// The most descriptors of a ring, as a power of two: positions have 16 bits, and no peer accepts more.
-pub const MOST_LOG2: u8 = 14;
+pub(crate) const MOST_LOG2: u8 = 14;
 /// In the flags of a descriptor: the frame goes on in the next one.
-pub const NEXT: u16 = 1;
+pub(crate) const NEXT: u16 = 1;
 /// In the flags of a ring: its reader is awake, and wants no word of what comes.
 const MASK: u16 = 1;
 /// Where the parts of a ring's header lie.
@@ -36,7 +36,7 @@ const SHORT: usize = 64;
 
 /// One descriptor.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Slot {
+pub(crate) struct Slot {
     /// [`NEXT`].
     pub flags: u16,
     /// In which region its bytes lie.
@@ -49,7 +49,7 @@ pub struct Slot {
 
 /// A file that both ends have mapped.
 #[derive(Debug)]
-pub struct Region {
+pub(crate) struct Region {
     base: *mut u8,
     bytes: usize,
 }
@@ -61,7 +61,7 @@ unsafe impl Sync for Region {}
 
 impl Region {
     /// Maps the first `bytes` of a file. Whoever calls this has made sure that the file cannot become shorter.
-    pub fn map(fd: BorrowedFd<'_>, bytes: u64) -> io::Result<Region> {
+    pub(crate) fn map(fd: BorrowedFd<'_>, bytes: u64) -> io::Result<Region> {
         let bytes = usize::try_from(bytes).ok().filter(|bytes| isize::try_from(*bytes).is_ok());
         let bytes = bytes.ok_or(io::ErrorKind::InvalidInput)?;
         let access = ProtFlags::READ | ProtFlags::WRITE;
@@ -72,7 +72,7 @@ impl Region {
 
     /// Whether so many bytes from there on lie inside.
     #[inline]
-    pub fn has(&self, offset: u32, length: u32) -> bool {
+    pub(crate) fn has(&self, offset: u32, length: u32) -> bool {
         // In 64 bits: the sum of two numbers of 32 may not fit them.
         u64::from(offset) + u64::from(length) <= self.bytes as u64
     }
@@ -82,7 +82,7 @@ impl Region {
     /// # Panics
     /// If they do not lie inside.
     #[inline]
-    pub fn copy_out(&self, offset: u32, length: usize, to: &mut [u8]) {
+    pub(crate) fn copy_out(&self, offset: u32, length: usize, to: &mut [u8]) {
         let (at, length) = (offset as usize, length.min(to.len()));
         assert!(at <= self.bytes && length <= self.bytes - at);
         // SAFETY: inside the mapping, and inside `to`, which is memory of our own; the constant length is one that both have room for.
@@ -100,7 +100,7 @@ impl Region {
     /// # Panics
     /// If they do not lie inside.
     #[inline]
-    pub fn copy_in(&self, offset: u32, from: &[u8]) {
+    pub(crate) fn copy_in(&self, offset: u32, from: &[u8]) {
         let at = offset as usize;
         assert!(at <= self.bytes && from.len() <= self.bytes - at);
         // SAFETY: inside the mapping, as just checked; `from` is no part of it, since no reference to it is ever made.
@@ -117,7 +117,7 @@ impl Drop for Region {
 
 /// A ring in a region.
 #[derive(Clone, Debug)]
-pub struct Ring {
+pub(crate) struct Ring {
     /// Stays mapped as long as this.
     _region: Arc<Region>,
     base: *mut u8,
@@ -132,12 +132,12 @@ unsafe impl Sync for Ring {}
 
 impl Ring {
     /// Bytes of a ring of so many descriptors.
-    pub fn bytes(log2: u8) -> usize {
+    pub(crate) fn bytes(log2: u8) -> usize {
         HEADER + (DESC << log2)
     }
 
     /// The ring there; none where it does not lie inside, or at a place for numbers of 64 bits.
-    pub fn new(region: &Arc<Region>, offset: u32, log2: u8) -> Option<Ring> {
+    pub(crate) fn new(region: &Arc<Region>, offset: u32, log2: u8) -> Option<Ring> {
         let at = offset as usize;
         let fits = (1..=MOST_LOG2).contains(&log2) && at.is_multiple_of(8);
         if !fits || at > region.bytes || Ring::bytes(log2) > region.bytes - at {
@@ -150,12 +150,12 @@ impl Ring {
 
     /// How many descriptors it has.
     #[inline]
-    pub fn size(&self) -> u16 {
+    pub(crate) fn size(&self) -> u16 {
         self.mask + 1
     }
 
     /// Writes what a new ring begins with: nobody is to be woken, nothing is there.
-    pub fn prepare(&self) {
+    pub(crate) fn prepare(&self) {
         // SAFETY: inside the ring, aligned, and accessed as an atomic by everybody.
         unsafe { AtomicU32::from_ptr(self.base.cast()) }.store(COOKIE, Relaxed);
         self.set_masked(true);
@@ -164,55 +164,55 @@ impl Ring {
     }
 
     /// Whether it begins as rings do.
-    pub fn is_ring(&self) -> bool {
+    pub(crate) fn is_ring(&self) -> bool {
         // SAFETY: as above.
         unsafe { AtomicU32::from_ptr(self.base.cast()) }.load(Relaxed) == COOKIE
     }
 
     /// How far the client is: slots before this one are written, or have room.
     #[inline]
-    pub fn head(&self) -> u16 {
+    pub(crate) fn head(&self) -> u16 {
         self.half(HEAD).load(Acquire)
     }
 
     /// See [`Ring::head`].
     #[inline]
-    pub fn set_head(&self, position: u16) {
+    pub(crate) fn set_head(&self, position: u16) {
         self.half(HEAD).store(position, Release);
     }
 
     /// How far the server is.
     #[inline]
-    pub fn tail(&self) -> u16 {
+    pub(crate) fn tail(&self) -> u16 {
         self.half(TAIL).load(Acquire)
     }
 
     /// See [`Ring::tail`].
     #[inline]
-    pub fn set_tail(&self, position: u16) {
+    pub(crate) fn set_tail(&self, position: u16) {
         self.half(TAIL).store(position, Release);
     }
 
     /// Whether its reader wants no word of what comes.
     #[inline]
-    pub fn is_masked(&self) -> bool {
+    pub(crate) fn is_masked(&self) -> bool {
         self.half(FLAGS).load(Relaxed) & MASK != 0
     }
 
     /// See [`Ring::is_masked`].
-    pub fn set_masked(&self, masked: bool) {
+    pub(crate) fn set_masked(&self, masked: bool) {
         self.half(FLAGS).store(if masked { MASK } else { 0 }, Relaxed);
     }
 
     /// Where a position is in the ring.
     #[inline]
-    pub fn index(&self, position: u16) -> usize {
+    pub(crate) fn index(&self, position: u16) -> usize {
         usize::from(position & self.mask)
     }
 
     /// The descriptor of a position, loaded once.
     #[inline]
-    pub fn slot(&self, position: u16) -> Slot {
+    pub(crate) fn slot(&self, position: u16) -> Slot {
         let [first, second] = self.words(position).map(|word| word.load(Relaxed).to_ne_bytes());
         let half = |at: usize| u16::from_ne_bytes([first[at], first[at + 1]]);
         let word = |bytes: &[u8; 8], at: usize| u32::from_ne_bytes(std::array::from_fn(|byte| bytes[at + byte]));
@@ -221,7 +221,7 @@ impl Ring {
 
     /// Writes the descriptor of a position.
     #[inline]
-    pub fn set_slot(&self, position: u16, slot: Slot) {
+    pub(crate) fn set_slot(&self, position: u16, slot: Slot) {
         let [first, second] = self.words(position);
         first.store(Ring::first(slot), Relaxed);
         let mut bytes = [0; 8];
@@ -231,7 +231,7 @@ impl Ring {
 
     /// Writes the descriptor of a position but for where its bytes lie.
     #[inline]
-    pub fn set_length(&self, position: u16, slot: Slot) {
+    pub(crate) fn set_length(&self, position: u16, slot: Slot) {
         self.words(position)[0].store(Ring::first(slot), Relaxed);
     }
 

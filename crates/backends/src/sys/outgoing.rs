@@ -34,7 +34,7 @@ pub struct TcpInfo {
 }
 
 /// Bytes written that the peer has not acknowledged yet.
-pub fn unacknowledged(fd: BorrowedFd<'_>) -> io::Result<u64> {
+pub(crate) fn unacknowledged(fd: BorrowedFd<'_>) -> io::Result<u64> {
     let mut bytes: libc::c_int = 0;
     // SAFETY: the request (SIOCOUTQ, the same number) writes one int, which is live.
     check(unsafe { libc::ioctl(fd.as_raw_fd(), libc::TIOCOUTQ, &raw mut bytes) } as isize)?;
@@ -42,17 +42,17 @@ pub fn unacknowledged(fd: BorrowedFd<'_>) -> io::Result<u64> {
 }
 
 /// Lets what [`write_marked`] marks be told by [`acknowledged_at`].
-pub fn tell_acknowledgements(fd: BorrowedFd<'_>) -> io::Result<()> {
+pub(crate) fn tell_acknowledgements(fd: BorrowedFd<'_>) -> io::Result<()> {
     set(fd, libc::SOL_SOCKET, libc::SO_TIMESTAMPING, &(SOFTWARE | STAMP_ONLY | OPT_ID))
 }
 
 /// Has the kernel cut what is written into datagrams of so many bytes.
-pub fn cut_datagrams(fd: BorrowedFd<'_>, bytes: u16) -> io::Result<()> {
+pub(crate) fn cut_datagrams(fd: BorrowedFd<'_>, bytes: u16) -> io::Result<()> {
     set(fd, libc::SOL_UDP, UDP_SEGMENT, &i32::from(bytes))
 }
 
 /// Writes, and marks the last byte that is taken: the kernel notes when it is acknowledged.
-pub fn write_marked(fd: BorrowedFd<'_>, bytes: &[u8]) -> io::Result<usize> {
+pub(crate) fn write_marked(fd: BorrowedFd<'_>, bytes: &[u8]) -> io::Result<usize> {
     let mut piece = libc::iovec { iov_base: bytes.as_ptr().cast_mut().cast(), iov_len: bytes.len() };
     let mut control: Control = [0; 32];
     // SAFETY: all-zero is a valid msghdr.
@@ -76,7 +76,7 @@ pub fn write_marked(fd: BorrowedFd<'_>, bytes: &[u8]) -> io::Result<usize> {
 
 /// A marked byte that was acknowledged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Acknowledged {
+pub(crate) struct Acknowledged {
     /// Its place among all bytes written, modulo 2^32.
     pub place: u32,
     /// When, in nanoseconds of UTC.
@@ -84,7 +84,7 @@ pub struct Acknowledged {
 }
 
 /// The oldest marked byte that was acknowledged and not told yet.
-pub fn acknowledged_at(fd: BorrowedFd<'_>) -> io::Result<Option<Acknowledged>> {
+pub(crate) fn acknowledged_at(fd: BorrowedFd<'_>) -> io::Result<Option<Acknowledged>> {
     let mut control: Control = [0; 32];
     // SAFETY: all-zero is a valid msghdr.
     let mut message: libc::msghdr = unsafe { zeroed() };
@@ -121,7 +121,7 @@ pub fn acknowledged_at(fd: BorrowedFd<'_>) -> io::Result<Option<Acknowledged>> {
 }
 
 /// What the kernel says of a connection; zeros where it is too old to say it.
-pub fn tcp_info(fd: BorrowedFd<'_>) -> io::Result<TcpInfo> {
+pub(crate) fn tcp_info(fd: BorrowedFd<'_>) -> io::Result<TcpInfo> {
     let mut info = [0_u8; 256];
     let mut len = info.len() as libc::socklen_t;
     let at = info.as_mut_ptr();

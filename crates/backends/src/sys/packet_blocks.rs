@@ -14,7 +14,7 @@ const SHOWN: usize = 1024;
 const REFILL: usize = 256;
 
 /// A receive ring read in order: frames are shown, consumed, and their blocks given back.
-pub struct PacketBlocks {
+pub(crate) struct PacketBlocks {
     ring: PacketRing,
     /// Frames walked; those before `consumed` are done with.
     descs: Vec<Desc>,
@@ -33,7 +33,7 @@ pub struct PacketBlocks {
 
 impl PacketBlocks {
     /// Reads a new ring from its first block.
-    pub fn new(ring: PacketRing) -> Self {
+    pub(crate) fn new(ring: PacketRing) -> Self {
         PacketBlocks {
             ring,
             descs: Vec::with_capacity(SHOWN),
@@ -48,7 +48,7 @@ impl PacketBlocks {
 
     /// Shows more frames if few are left. `super_frame` as for [`PacketRing::walk`]. Returns the number of
     /// frames that are new, at the end of what is shown, and whether the ring has nothing more ready.
-    pub fn refill(&mut self, super_frame: u32) -> (usize, bool) {
+    pub(crate) fn refill(&mut self, super_frame: u32) -> (usize, bool) {
         if self.descs.len() - self.consumed >= REFILL {
             return (0, false);
         }
@@ -79,12 +79,12 @@ impl PacketBlocks {
     }
 
     /// The descs of the frames shown.
-    pub fn descs(&self) -> &[Desc] {
+    pub(crate) fn descs(&self) -> &[Desc] {
         &self.descs[self.consumed..]
     }
 
     /// The frames shown.
-    pub fn shown(&self) -> Burst<'_> {
+    pub(crate) fn shown(&self) -> Burst<'_> {
         // SAFETY: the descs not consumed came from walks of blocks in `held`: `release_consumed` alone
         // releases blocks, and only those without such descs.
         unsafe { self.ring.burst(self.descs()) }
@@ -94,7 +94,7 @@ impl PacketBlocks {
     ///
     /// # Panics
     /// If fewer are shown.
-    pub fn consume(&mut self, frames: usize) {
+    pub(crate) fn consume(&mut self, frames: usize) {
         assert!(frames <= self.descs().len(), "{frames} frames consumed, {} shown", self.descs().len());
         self.consumed += frames;
         let mut left = frames;
@@ -107,18 +107,18 @@ impl PacketBlocks {
     }
 
     /// Frames that were skipped because the kernel described them wrongly.
-    pub fn bad(&self) -> u64 {
+    pub(crate) fn bad(&self) -> u64 {
         self.bad
     }
 
     /// From here on frames have times of a card, which become the host's by this line.
-    pub fn set_line(&mut self, line: Line) {
+    pub(crate) fn set_line(&mut self, line: Line) {
         let missing = self.unstamped();
         self.card = Some(CardTimes { line, missing });
     }
 
     /// Frames that the card was to stamp and did not.
-    pub fn unstamped(&self) -> u64 {
+    pub(crate) fn unstamped(&self) -> u64 {
         self.card.map_or(0, |card| card.missing)
     }
 

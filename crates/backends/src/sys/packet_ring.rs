@@ -39,7 +39,7 @@ const STATUS_RAW_HARDWARE: u32 = 1 << 31;
 
 /// How a ring is laid out.
 #[derive(Clone, Copy, Debug)]
-pub struct Layout {
+pub(crate) struct Layout {
     /// Bytes of a block; a multiple of the page size.
     pub block_bytes: u32,
     /// Number of blocks.
@@ -49,7 +49,7 @@ pub struct Layout {
 }
 
 /// A ring mapped into this process.
-pub struct PacketRing {
+pub(crate) struct PacketRing {
     base: *mut u8,
     mapped: usize,
     layout: Layout,
@@ -60,7 +60,7 @@ unsafe impl Send for PacketRing {}
 
 /// A walk through the frames of one block that is ours.
 #[derive(Clone, Copy, Debug)]
-pub struct Walk {
+pub(crate) struct Walk {
     block: u32,
     /// Offset of the next frame header from the start of the block.
     next: u32,
@@ -72,7 +72,7 @@ pub struct Walk {
 
 /// Times of frames that a card is to stamp.
 #[derive(Clone, Copy, Debug)]
-pub struct CardTimes {
+pub(crate) struct CardTimes {
     /// How its times become the host's.
     pub line: Line,
     /// Frames that it did not stamp: they have the kernel's stamp, which is the host's.
@@ -92,11 +92,11 @@ impl CardTimes {
 
 /// The kernel described a frame that does not lie inside its block.
 #[derive(Debug)]
-pub struct BadRecord;
+pub(crate) struct BadRecord;
 
 impl PacketRing {
     /// Sets a ring up on a socket that is not bound yet, and maps it.
-    pub fn new(socket: &PacketSocket, layout: Layout) -> io::Result<Self> {
+    pub(crate) fn new(socket: &PacketSocket, layout: Layout) -> io::Result<Self> {
         socket.set(libc::PACKET_VERSION, TPACKET_V3)?;
         socket.set(libc::PACKET_RESERVE, RESERVE)?;
         let request = libc::tpacket_req3 {
@@ -143,18 +143,18 @@ impl PacketRing {
     }
 
     /// Number of blocks.
-    pub fn blocks(&self) -> u32 {
+    pub(crate) fn blocks(&self) -> u32 {
         self.layout.blocks
     }
 
     /// Whether the kernel has handed a block over.
     #[inline]
-    pub fn is_ready(&self, block: u32) -> bool {
+    pub(crate) fn is_ready(&self, block: u32) -> bool {
         self.status(block).load(Ordering::Acquire) & STATUS_USER != 0
     }
 
     /// Starts a walk through a block that is ready.
-    pub fn open(&self, block: u32) -> Walk {
+    pub(crate) fn open(&self, block: u32) -> Walk {
         debug_assert!(self.is_ready(block));
         // struct tpacket_block_desc: version, offset_to_priv, block_status, num_pkts, offset_to_first_pkt.
         // That frames were lost is said of a block, not of its frames.
@@ -166,7 +166,7 @@ impl PacketRing {
     /// Appends the descs of the next frames of a walk until there are `limit`, putting VLAN tags back in
     /// place. Frames wider on the wire than `super_frame` bytes are flagged as such. `STAMPED` where a card is to stamp them; other walks
     /// have nothing to do with that.
-    pub fn walk<const STAMPED: bool>(
+    pub(crate) fn walk<const STAMPED: bool>(
         &mut self,
         walk: &mut Walk,
         descs: &mut Vec<Desc>,
@@ -210,14 +210,14 @@ impl PacketRing {
     ///
     /// # Safety
     /// The descs came from [`PacketRing::walk`] and their blocks have not been released.
-    pub unsafe fn burst<'a>(&'a self, descs: &'a [Desc]) -> Burst<'a> {
+    pub(crate) unsafe fn burst<'a>(&'a self, descs: &'a [Desc]) -> Burst<'a> {
         // SAFETY: `walk` checked that each frame lies inside its block, the kernel leaves those blocks alone
         // until they are released (the caller's promise), and a page follows the last block.
         unsafe { Burst::from_raw(self.base, descs) }
     }
 
     /// Hands a block back to the kernel.
-    pub fn release(&mut self, block: u32) {
+    pub(crate) fn release(&mut self, block: u32) {
         self.status(block).store(0, Ordering::Release);
     }
 

@@ -9,11 +9,11 @@ use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 
 /// Frames handed to the kernel in one call.
-pub const SEND_BATCH: usize = 64;
+pub(crate) const SEND_BATCH: usize = 64;
 
 /// What AF_PACKET has counted since the last look.
 #[derive(Clone, Copy, Default)]
-pub struct Statistics {
+pub(crate) struct Statistics {
     /// Frames that passed the socket's filter, those dropped included.
     pub received: u64,
     /// Frames dropped because the ring was full.
@@ -24,14 +24,14 @@ pub struct Statistics {
 
 /// An AF_PACKET socket bound to one interface.
 #[derive(Debug)]
-pub struct PacketSocket {
+pub(crate) struct PacketSocket {
     fd: OwnedFd,
     index: i32,
 }
 
 impl PacketSocket {
     /// Opens a raw socket that receives nothing before it is bound (protocol 0).
-    pub fn open(index: u32) -> io::Result<Self> {
+    pub(crate) fn open(index: u32) -> io::Result<Self> {
         // SAFETY: no memory is passed.
         let fd = unsafe { libc::socket(libc::AF_PACKET, libc::SOCK_RAW | libc::SOCK_CLOEXEC, 0) };
         if fd < 0 {
@@ -44,12 +44,12 @@ impl PacketSocket {
     }
 
     /// The descriptor, to wait on.
-    pub fn fd(&self) -> &OwnedFd {
+    pub(crate) fn fd(&self) -> &OwnedFd {
         &self.fd
     }
 
     /// Binds to the interface: to take in frames of every protocol, or for sending only.
-    pub fn bind(&self, receive: bool) -> io::Result<()> {
+    pub(crate) fn bind(&self, receive: bool) -> io::Result<()> {
         // SAFETY: all-zero is a valid sockaddr_ll.
         let mut address: libc::sockaddr_ll = unsafe { std::mem::zeroed() };
         address.sll_family = libc::AF_PACKET as u16;
@@ -62,29 +62,29 @@ impl PacketSocket {
     }
 
     /// Sets a 32-bit option of the packet layer.
-    pub fn set(&self, option: i32, value: u32) -> io::Result<()> {
+    pub(crate) fn set(&self, option: i32, value: u32) -> io::Result<()> {
         self.set_raw(libc::SOL_PACKET, option, &value)
     }
 
     /// Sets the send buffer, beyond the system's limit where that is allowed.
-    pub fn set_send_buffer(&self, bytes: u32) -> io::Result<()> {
+    pub(crate) fn set_send_buffer(&self, bytes: u32) -> io::Result<()> {
         self.set_raw(libc::SOL_SOCKET, libc::SO_SNDBUFFORCE, &bytes)
             .or_else(|_| self.set_raw(libc::SOL_SOCKET, libc::SO_SNDBUF, &bytes))
     }
 
     /// Sets the receive buffer, beyond the system's limit where that is allowed.
-    pub fn set_receive_buffer(&self, bytes: u32) -> io::Result<()> {
+    pub(crate) fn set_receive_buffer(&self, bytes: u32) -> io::Result<()> {
         self.set_raw(libc::SOL_SOCKET, libc::SO_RCVBUFFORCE, &bytes)
             .or_else(|_| self.set_raw(libc::SOL_SOCKET, libc::SO_RCVBUF, &bytes))
     }
 
     /// What the receive buffer has, with the kernel's own part.
-    pub fn receive_buffer(&self) -> io::Result<u32> {
+    pub(crate) fn receive_buffer(&self) -> io::Result<u32> {
         self.get(libc::SOL_SOCKET, libc::SO_RCVBUF)
     }
 
     /// Sets a structured option.
-    pub fn set_raw<T: Copy>(&self, level: i32, option: i32, value: &T) -> io::Result<()> {
+    pub(crate) fn set_raw<T: Copy>(&self, level: i32, option: i32, value: &T) -> io::Result<()> {
         // SAFETY: `value` is a live T and its size is passed.
         check(unsafe {
             libc::setsockopt(
@@ -98,7 +98,7 @@ impl PacketSocket {
     }
 
     /// Attaches a classic BPF program: frames for which it returns 0 are not taken in.
-    pub fn attach(&self, program: &[Insn]) -> io::Result<()> {
+    pub(crate) fn attach(&self, program: &[Insn]) -> io::Result<()> {
         #[repr(C)]
         #[derive(Clone, Copy)]
         struct Fprog {
@@ -110,7 +110,7 @@ impl PacketSocket {
     }
 
     /// Joins this interface's promiscuous users; left when the socket closes.
-    pub fn set_promiscuous(&self) -> io::Result<()> {
+    pub(crate) fn set_promiscuous(&self) -> io::Result<()> {
         // SAFETY: all-zero is a valid packet_mreq.
         let mut request: libc::packet_mreq = unsafe { std::mem::zeroed() };
         request.mr_ifindex = self.index;
@@ -119,20 +119,20 @@ impl PacketSocket {
     }
 
     /// Joins the fanout group `id`; `None` asks the kernel for a new one. Returns the group's id.
-    pub fn join_fanout(&self, id: Option<u16>, mode: u32) -> io::Result<u16> {
+    pub(crate) fn join_fanout(&self, id: Option<u16>, mode: u32) -> io::Result<u16> {
         let flags = if id.is_none() { mode | libc::PACKET_FANOUT_FLAG_UNIQUEID } else { mode };
         self.set(libc::PACKET_FANOUT, flags << 16 | u32::from(id.unwrap_or(0)))?;
         Ok(self.get::<u32>(libc::SOL_PACKET, libc::PACKET_FANOUT)? as u16)
     }
 
     /// What was counted since the last call; the kernel resets it.
-    pub fn statistics(&self) -> io::Result<Statistics> {
+    pub(crate) fn statistics(&self) -> io::Result<Statistics> {
         let [received, dropped, freezes] = self.get::<[u32; 3]>(libc::SOL_PACKET, libc::PACKET_STATISTICS)?;
         Ok(Statistics { received: received.into(), dropped: dropped.into(), freezes: freezes.into() })
     }
 
     /// The error that waits on the socket, if any; taking it clears it.
-    pub fn take_error(&self) -> io::Result<()> {
+    pub(crate) fn take_error(&self) -> io::Result<()> {
         match self.get::<i32>(libc::SOL_SOCKET, libc::SO_ERROR)? {
             0 => Ok(()),
             code => Err(io::Error::from_raw_os_error(code)),
@@ -140,13 +140,13 @@ impl PacketSocket {
     }
 
     /// Whether the interface this socket is bound to still exists.
-    pub fn interface_exists(&self) -> bool {
+    pub(crate) fn interface_exists(&self) -> bool {
         self.named().is_some()
     }
 
     /// Whether the interface is up and has a carrier (`IFF_RUNNING`; the kernel may say so up to a second
     /// late).
-    pub fn interface_runs(&self) -> bool {
+    pub(crate) fn interface_runs(&self) -> bool {
         self.named().is_some_and(|mut request| {
             // SAFETY: SIOCGIFFLAGS reads the name from and writes 16 bits into the ifreq it is given.
             let read = unsafe { libc::ioctl(self.fd.as_raw_fd(), libc::SIOCGIFFLAGS, &raw mut request) == 0 };
@@ -167,7 +167,7 @@ impl PacketSocket {
 
     /// Sends frames from the front of `burst`, at most [`SEND_BATCH`]; returns how many the kernel took.
     /// An error is about the first frame.
-    pub fn send(&self, burst: Burst<'_>) -> io::Result<usize> {
+    pub(crate) fn send(&self, burst: Burst<'_>) -> io::Result<usize> {
         // SAFETY: all-zero is valid for both types: null pointers with zero lengths.
         let mut parts: [libc::iovec; SEND_BATCH] = unsafe { std::mem::zeroed() };
         // SAFETY: as above.

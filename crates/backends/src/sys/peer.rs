@@ -7,7 +7,7 @@
 use std::os::fd::{AsRawFd, BorrowedFd};
 
 /// The user there: who connected, or began to listen. None where that cannot be known.
-pub fn user(socket: BorrowedFd<'_>) -> Option<u32> {
+pub(crate) fn user(socket: BorrowedFd<'_>) -> Option<u32> {
     let mut peer = libc::ucred { pid: 0, uid: u32::MAX, gid: u32::MAX };
     let mut bytes = size_of::<libc::ucred>() as libc::socklen_t;
     // SAFETY: the option writes at most `bytes` bytes into a value of plain numbers.

@@ -12,7 +12,7 @@ const SIGNAL: i32 = libc::SIGURG;
 
 /// Runs `work` in a network namespace without a name that holds nothing but `lo`, from a thread of its own. The
 /// namespace goes when the file returned is closed and nothing else holds it, however the process ends.
-pub fn in_new_network<T: Send>(work: impl FnOnce() -> io::Result<T> + Send) -> io::Result<(T, File)> {
+pub(crate) fn in_new_network<T: Send>(work: impl FnOnce() -> io::Result<T> + Send) -> io::Result<(T, File)> {
     std::thread::scope(|scope| {
         let thread = scope.spawn(|| {
             // SAFETY: no memory is involved; the thread ends here, so that it alone is moved.
@@ -28,18 +28,18 @@ pub fn in_new_network<T: Send>(work: impl FnOnce() -> io::Result<T> + Send) -> i
 
 /// The thread that runs this.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Caller(libc::pid_t);
+pub(crate) struct Caller(libc::pid_t);
 
 impl Caller {
     /// This thread, which can be called out of system calls from now on.
-    pub fn this() -> Self {
+    pub(crate) fn this() -> Self {
         listen();
         // SAFETY: has no arguments and cannot fail.
         Caller(unsafe { libc::gettid() })
     }
 
     /// Makes a system call of that thread end with `EINTR`, if one that can is under way. The thread lives.
-    pub fn interrupt(self) {
+    pub(crate) fn interrupt(self) {
         // SAFETY: sends a signal to a thread of this process; `this` has seen to a handler.
         unsafe { libc::syscall(libc::SYS_tgkill, libc::getpid(), self.0, SIGNAL) };
     }

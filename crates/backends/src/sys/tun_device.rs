@@ -12,7 +12,7 @@ const OFFLOADS: libc::c_uint = libc::TUN_F_CSUM | libc::TUN_F_TSO4 | libc::TUN_F
 
 /// Makes an open `/dev/net/tun` a queue of this interface, which is made if it is not there, with the header in front of each frame
 /// that `crate::virtio` reads.
-pub fn attach(fd: BorrowedFd<'_>, name: &str, is_ethernet: bool, has_queues: bool) -> io::Result<()> {
+pub(crate) fn attach(fd: BorrowedFd<'_>, name: &str, is_ethernet: bool, has_queues: bool) -> io::Result<()> {
     // SAFETY: all-zero is a valid ifreq.
     let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
     let bytes = name.as_bytes();
@@ -37,14 +37,14 @@ pub fn attach(fd: BorrowedFd<'_>, name: &str, is_ethernet: bool, has_queues: boo
 }
 
 /// Says whether super-frames and unfinished checksums are welcome.
-pub fn set_offloads(fd: BorrowedFd<'_>, on: bool) -> io::Result<()> {
+pub(crate) fn set_offloads(fd: BorrowedFd<'_>, on: bool) -> io::Result<()> {
     let offloads = libc::c_ulong::from(if on { OFFLOADS } else { 0 });
     // SAFETY: the request takes a number and no memory.
     check(unsafe { libc::ioctl(fd.as_raw_fd(), libc::TUNSETOFFLOAD as _, offloads) })
 }
 
 /// Has the interface drop what a program refuses on its way to us; nothing without one.
-pub fn set_filter(fd: BorrowedFd<'_>, program: Option<&Program>) -> io::Result<()> {
+pub(crate) fn set_filter(fd: BorrowedFd<'_>, program: Option<&Program>) -> io::Result<()> {
     let program: libc::c_int = program.map_or(-1, |program| program.0.as_raw_fd());
     // SAFETY: the request reads one int, which is live; the kernel holds the program itself from then on.
     check(unsafe { libc::ioctl(fd.as_raw_fd(), libc::TUNSETFILTEREBPF as _, &raw const program) })

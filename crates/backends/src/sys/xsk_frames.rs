@@ -16,7 +16,7 @@ const REFILL: usize = 256;
 /// How many frames ahead the memory is asked for.
 const PREFETCH: u32 = 8;
 /// Bytes in front of a frame that the XDP program writes: time, then VLAN tag.
-pub const METADATA: u64 = 16;
+pub(crate) const METADATA: u64 = 16;
 /// In the word of the VLAN tag: there is one.
 const TAGGED: u64 = 1 << 32;
 const VLAN_TAG: u32 = 4;
@@ -24,7 +24,7 @@ const MAC_ADDRESSES: usize = 12;
 
 /// What went by while frames were shown.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct FrameCounts {
+pub(crate) struct FrameCounts {
     /// Frames that came in several chunks and were joined.
     pub joined: u64,
     /// Frames too long to be joined, or that the kernel described wrongly.
@@ -39,7 +39,7 @@ pub struct FrameCounts {
 
 /// How times and lengths are read.
 #[derive(Clone, Copy, Debug)]
-pub struct Reading {
+pub(crate) struct Reading {
     /// What to take off a stamp to get UTC.
     pub tai_offset: u64,
     /// The time of frames without a stamp.
@@ -51,7 +51,7 @@ pub struct Reading {
 }
 
 /// The receive ring read in order: frames are shown, consumed, and their chunks given back.
-pub struct XskFrames {
+pub(crate) struct XskFrames {
     memory: Arc<Memory>,
     receive: Consumer<libc::xdp_desc>,
     fill: Producer<u64>,
@@ -64,7 +64,12 @@ pub struct XskFrames {
 
 impl XskFrames {
     /// Gives the first `chunks` chunks of the memory to the kernel, and joins frames in the area behind all chunks.
-    pub fn new(memory: Arc<Memory>, receive: Consumer<libc::xdp_desc>, fill: Producer<u64>, chunks: u32) -> Self {
+    pub(crate) fn new(
+        memory: Arc<Memory>,
+        receive: Consumer<libc::xdp_desc>,
+        fill: Producer<u64>,
+        chunks: u32,
+    ) -> Self {
         let joined = JoinedArea::new(memory.chunk_bytes(), memory.own_bytes());
         let mut frames = XskFrames {
             receive,
@@ -83,7 +88,7 @@ impl XskFrames {
     }
 
     /// Shows more frames if few are left; returns whether the ring has nothing more ready.
-    pub fn refill(&mut self, reading: &Reading) -> bool {
+    pub(crate) fn refill(&mut self, reading: &Reading) -> bool {
         if self.descs.len() - self.consumed >= REFILL {
             return false;
         }
@@ -116,12 +121,12 @@ impl XskFrames {
     }
 
     /// The descs of the frames shown.
-    pub fn descs(&self) -> &[Desc] {
+    pub(crate) fn descs(&self) -> &[Desc] {
         &self.descs[self.consumed..]
     }
 
     /// The frames shown.
-    pub fn shown(&self) -> Burst<'_> {
+    pub(crate) fn shown(&self) -> Burst<'_> {
         // SAFETY: each desc not consumed lies inside a chunk that came back in the receive ring and has not been
         // put into the fill ring since (`consume` alone does that), or in a part of the joined area that is held
         // until `consume` gives it up.
@@ -132,7 +137,7 @@ impl XskFrames {
     ///
     /// # Panics
     /// If fewer are shown.
-    pub fn consume(&mut self, frames: usize) {
+    pub(crate) fn consume(&mut self, frames: usize) {
         assert!(frames <= self.descs().len(), "{frames} frames consumed, {} shown", self.descs().len());
         for index in self.consumed..self.consumed + frames {
             let desc = self.descs[index];
@@ -147,12 +152,12 @@ impl XskFrames {
     }
 
     /// Whether the kernel waits to be told that the fill ring has chunks again.
-    pub fn needs_wakeup(&self) -> bool {
+    pub(crate) fn needs_wakeup(&self) -> bool {
         self.fill.needs_wakeup()
     }
 
     /// What went by.
-    pub fn counts(&self) -> FrameCounts {
+    pub(crate) fn counts(&self) -> FrameCounts {
         self.counts
     }
 

@@ -14,7 +14,7 @@ const PAGE: usize = 4096;
 
 /// One mapping, laid out as: chunks, area of our own, page of zeros.
 #[derive(Debug)]
-pub struct Memory {
+pub(crate) struct Memory {
     base: *mut u8,
     mapped: usize,
     chunk: u32,
@@ -29,7 +29,7 @@ unsafe impl Sync for Memory {}
 
 impl Memory {
     /// Maps `chunks` chunks of `chunk` bytes (2048 or 4096) and `own` bytes behind them.
-    pub fn new(chunk: u32, chunks: u32, own: usize) -> io::Result<Self> {
+    pub(crate) fn new(chunk: u32, chunks: u32, own: usize) -> io::Result<Self> {
         const { assert!(TAIL <= PAGE) };
         let bytes = chunk as usize * chunks as usize + own;
         if u32::try_from(bytes).is_err() {
@@ -57,27 +57,27 @@ impl Memory {
     }
 
     /// Where the chunks begin.
-    pub fn base(&self) -> *mut u8 {
+    pub(crate) fn base(&self) -> *mut u8 {
         self.base
     }
 
     /// Bytes of a chunk.
-    pub fn chunk(&self) -> u32 {
+    pub(crate) fn chunk(&self) -> u32 {
         self.chunk
     }
 
     /// Bytes of all chunks.
-    pub fn chunk_bytes(&self) -> usize {
+    pub(crate) fn chunk_bytes(&self) -> usize {
         self.chunk as usize * self.chunks as usize
     }
 
     /// Bytes of the area of our own, which begins behind the chunks.
-    pub fn own_bytes(&self) -> usize {
+    pub(crate) fn own_bytes(&self) -> usize {
         self.own
     }
 
     /// Whether a chunk holds `length` bytes at `address`.
-    pub fn holds(&self, address: u64, length: u32) -> bool {
+    pub(crate) fn holds(&self, address: u64, length: u32) -> bool {
         let within = address & u64::from(self.chunk - 1);
         address < self.chunk_bytes() as u64 && within + u64::from(length) <= u64::from(self.chunk)
     }
@@ -87,7 +87,7 @@ impl Memory {
     /// # Safety
     /// The chunk is ours.
     #[inline]
-    pub unsafe fn words_before(&self, address: u64) -> [u64; 2] {
+    pub(crate) unsafe fn words_before(&self, address: u64) -> [u64; 2] {
         let bytes = size_of::<[u64; 2]>();
         if address & u64::from(self.chunk - 1) < bytes as u64 || !self.holds(address, 0) {
             return [0; 2];
@@ -104,7 +104,7 @@ impl Memory {
     /// # Safety
     /// The bytes are ours, and no other reference to them is alive.
     #[expect(clippy::mut_from_ref, reason = "who may write is settled by who holds a chunk")]
-    pub unsafe fn bytes_mut(&self, offset: usize, length: usize) -> &mut [u8] {
+    pub(crate) unsafe fn bytes_mut(&self, offset: usize, length: usize) -> &mut [u8] {
         assert!(offset + length <= self.chunk_bytes() + self.own);
         // SAFETY: inside the mapping (just checked); the rest is the caller's promise.
         unsafe { slice::from_raw_parts_mut(self.base.add(offset), length) }
@@ -112,7 +112,7 @@ impl Memory {
 
     /// Asks the processor to bring the line at an address near.
     #[inline]
-    pub fn prefetch(&self, address: u64) {
+    pub(crate) fn prefetch(&self, address: u64) {
         #[cfg(target_arch = "x86_64")]
         if self.holds(address, 0) {
             // SAFETY: a prefetch reads nothing that the program sees; the address lies inside the mapping.
@@ -129,7 +129,7 @@ impl Memory {
     ///
     /// # Safety
     /// Each desc's frame lies inside the chunks or the area of our own, and nobody writes it for `'a`.
-    pub unsafe fn burst<'a>(&'a self, descs: &'a [Desc]) -> Burst<'a> {
+    pub(crate) unsafe fn burst<'a>(&'a self, descs: &'a [Desc]) -> Burst<'a> {
         // SAFETY: the caller's promise; a page lies behind the last byte that a frame may have.
         unsafe { Burst::from_raw(self.base, descs) }
     }

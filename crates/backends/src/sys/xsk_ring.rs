@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 /// Where the parts of a ring lie in its mapping (`struct xdp_ring_offset`).
 #[derive(Clone, Copy, Debug)]
-pub struct Offsets {
+pub(crate) struct Offsets {
     /// Position of the writer.
     pub producer: u64,
     /// Position of the reader.
@@ -85,7 +85,7 @@ impl<T> Drop for Mapped<T> {
 
 /// A ring that this process writes: fill and send.
 #[derive(Debug)]
-pub struct Producer<T> {
+pub(crate) struct Producer<T> {
     ring: Mapped<T>,
     /// Entries written, published or not.
     written: u32,
@@ -95,18 +95,18 @@ pub struct Producer<T> {
 
 impl<T: Copy> Producer<T> {
     /// Maps a ring of `size` entries.
-    pub fn new(fd: BorrowedFd<'_>, page: u64, offsets: Offsets, size: u32) -> io::Result<Self> {
+    pub(crate) fn new(fd: BorrowedFd<'_>, page: u64, offsets: Offsets, size: u32) -> io::Result<Self> {
         Ok(Producer { ring: Mapped::new(fd, page, offsets, size)?, written: 0, read: 0 })
     }
 
     /// How many entries can be written now.
-    pub fn free(&mut self) -> u32 {
+    pub(crate) fn free(&mut self) -> u32 {
         self.read = self.ring.word(self.ring.offsets.consumer).load(Ordering::Acquire);
         self.ring.size.saturating_sub(self.written.wrapping_sub(self.read))
     }
 
     /// Entries written that the kernel has not taken yet.
-    pub fn waiting(&mut self) -> u32 {
+    pub(crate) fn waiting(&mut self) -> u32 {
         self.ring.size - self.free()
     }
 
@@ -115,7 +115,7 @@ impl<T: Copy> Producer<T> {
     /// # Panics
     /// If there is no room: ask [`Producer::free`] first.
     #[inline]
-    pub fn push(&mut self, value: T) {
+    pub(crate) fn push(&mut self, value: T) {
         if self.written.wrapping_sub(self.read) >= self.ring.size {
             assert!(self.free() > 0, "pushed into a full ring");
         }
@@ -125,19 +125,19 @@ impl<T: Copy> Producer<T> {
     }
 
     /// Shows what was written to the kernel.
-    pub fn publish(&mut self) {
+    pub(crate) fn publish(&mut self) {
         self.ring.word(self.ring.offsets.producer).store(self.written, Ordering::Release);
     }
 
     /// Whether the kernel wants to be told that there is something.
-    pub fn needs_wakeup(&self) -> bool {
+    pub(crate) fn needs_wakeup(&self) -> bool {
         self.ring.needs_wakeup()
     }
 }
 
 /// A ring that this process reads: receive and completion.
 #[derive(Debug)]
-pub struct Consumer<T> {
+pub(crate) struct Consumer<T> {
     ring: Mapped<T>,
     /// Entries read, given back or not.
     read: u32,
@@ -147,12 +147,12 @@ pub struct Consumer<T> {
 
 impl<T: Copy> Consumer<T> {
     /// Maps a ring of `size` entries.
-    pub fn new(fd: BorrowedFd<'_>, page: u64, offsets: Offsets, size: u32) -> io::Result<Self> {
+    pub(crate) fn new(fd: BorrowedFd<'_>, page: u64, offsets: Offsets, size: u32) -> io::Result<Self> {
         Ok(Consumer { ring: Mapped::new(fd, page, offsets, size)?, read: 0, written: 0 })
     }
 
     /// Looks again for entries; returns how many can be read now.
-    pub fn look(&mut self) -> u32 {
+    pub(crate) fn look(&mut self) -> u32 {
         self.written = self.ring.word(self.ring.offsets.producer).load(Ordering::Acquire);
         // More than the ring holds is never true; not to be believed.
         if self.written.wrapping_sub(self.read) > self.ring.size {
@@ -166,7 +166,7 @@ impl<T: Copy> Consumer<T> {
     /// # Panics
     /// If it is not ready.
     #[inline]
-    pub fn peek(&self, ahead: u32) -> T {
+    pub(crate) fn peek(&self, ahead: u32) -> T {
         assert!(ahead < self.written.wrapping_sub(self.read), "read beyond what is ready");
         // SAFETY: an entry between the two positions is the reader's; entries are integers, valid with any bytes.
         unsafe { self.ring.entry(self.read.wrapping_add(ahead)).read() }
@@ -174,13 +174,13 @@ impl<T: Copy> Consumer<T> {
 
     /// Done with the first entries; seen by the kernel after [`Consumer::release`].
     #[inline]
-    pub fn advance(&mut self, entries: u32) {
+    pub(crate) fn advance(&mut self, entries: u32) {
         debug_assert!(entries <= self.written.wrapping_sub(self.read));
         self.read = self.read.wrapping_add(entries);
     }
 
     /// Gives the entries done with back to the kernel.
-    pub fn release(&mut self) {
+    pub(crate) fn release(&mut self) {
         self.ring.word(self.ring.offsets.consumer).store(self.read, Ordering::Release);
     }
 }

@@ -9,7 +9,7 @@ use super::xsk_ring::{Consumer, Producer};
 use std::sync::Arc;
 
 /// The send ring and the chunks that frames are sent from.
-pub struct XskSender {
+pub(crate) struct XskSender {
     memory: Arc<Memory>,
     send: Producer<libc::xdp_desc>,
     completion: Consumer<u64>,
@@ -23,7 +23,7 @@ pub struct XskSender {
 
 impl XskSender {
     /// Sends from `chunks` chunks of the memory, from chunk `first` on.
-    pub fn new(
+    pub(crate) fn new(
         memory: Arc<Memory>,
         send: Producer<libc::xdp_desc>,
         completion: Consumer<u64>,
@@ -38,7 +38,7 @@ impl XskSender {
     }
 
     /// The longest frame that can be sent.
-    pub fn longest(&self) -> usize {
+    pub(crate) fn longest(&self) -> usize {
         // MAX_SKB_FRAGS of the kernel, and the chunk that the frame begins in.
         let most = if self.multi_buffer { 17 } else { 1 };
         most.min(self.chunks) * self.memory.chunk() as usize
@@ -48,7 +48,7 @@ impl XskSender {
     ///
     /// # Panics
     /// If it is longer than the longest.
-    pub fn push(&mut self, frame: &[u8]) -> bool {
+    pub(crate) fn push(&mut self, frame: &[u8]) -> bool {
         assert!(frame.len() <= self.longest());
         let chunk = self.memory.chunk() as usize;
         let parts = frame.len().div_ceil(chunk).max(1);
@@ -69,32 +69,32 @@ impl XskSender {
     }
 
     /// Shows what was written to the kernel.
-    pub fn publish(&mut self) {
+    pub(crate) fn publish(&mut self) {
         self.send.publish();
     }
 
     /// Whether the kernel wants to be told that there is something to send.
-    pub fn needs_wakeup(&self) -> bool {
+    pub(crate) fn needs_wakeup(&self) -> bool {
         self.send.needs_wakeup()
     }
 
     /// Entries that the kernel has not taken yet.
-    pub fn waiting(&mut self) -> usize {
+    pub(crate) fn waiting(&mut self) -> usize {
         self.send.waiting() as usize
     }
 
     /// Chunks that the kernel has not given back yet.
-    pub fn outstanding(&self) -> usize {
+    pub(crate) fn outstanding(&self) -> usize {
         self.chunks - self.free.len()
     }
 
     /// Chunks in all.
-    pub fn chunks(&self) -> usize {
+    pub(crate) fn chunks(&self) -> usize {
         self.chunks
     }
 
     /// Takes back what was sent; `each` is told the number of every chunk that came back, counted from the first.
-    pub fn reclaim(&mut self, mut each: impl FnMut(usize)) {
+    pub(crate) fn reclaim(&mut self, mut each: impl FnMut(usize)) {
         let ready = self.completion.look();
         let size = u64::from(self.memory.chunk());
         for ahead in 0..ready {
@@ -111,7 +111,7 @@ impl XskSender {
     }
 
     /// The number of the chunk that the next frame will begin in.
-    pub fn next_chunk(&self) -> Option<usize> {
+    pub(crate) fn next_chunk(&self) -> Option<usize> {
         self.free.last().map(|address| ((address - self.first) / u64::from(self.memory.chunk())) as usize)
     }
 }

@@ -16,7 +16,7 @@ const MAX_TX_SKB_BUDGET: i32 = 9;
 
 /// Entries of the four rings: powers of two.
 #[derive(Clone, Copy, Debug)]
-pub struct RingSizes {
+pub(crate) struct RingSizes {
     /// Frames received.
     pub receive: u32,
     /// Chunks for frames to be received.
@@ -29,7 +29,7 @@ pub struct RingSizes {
 
 /// How a queue is bound.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Binding {
+pub(crate) struct Binding {
     /// Frames lie in our memory as the card wrote them; else the kernel copies.
     pub zero_copy: bool,
     /// Frames of several chunks.
@@ -38,7 +38,7 @@ pub struct Binding {
 
 /// What AF_XDP has counted on a socket.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Statistics {
+pub(crate) struct Statistics {
     /// Frames dropped for lack of a chunk, or longer than a chunk.
     pub dropped: u64,
     /// Frames dropped because the receive ring was full.
@@ -51,14 +51,14 @@ pub struct Statistics {
 
 /// An AF_XDP socket.
 #[derive(Debug)]
-pub struct XskSocket {
+pub(crate) struct XskSocket {
     fd: OwnedFd,
     /// Registered with the kernel, which may write it as long as the socket is open.
     memory: Arc<Memory>,
 }
 
 /// The rings of a socket.
-pub struct Rings {
+pub(crate) struct Rings {
     /// Frames received.
     pub receive: Consumer<libc::xdp_desc>,
     /// Chunks for frames to be received.
@@ -71,7 +71,7 @@ pub struct Rings {
 
 impl XskSocket {
     /// Makes a socket over a memory, with its rings.
-    pub fn new(memory: Arc<Memory>, sizes: RingSizes) -> io::Result<(Self, Rings)> {
+    pub(crate) fn new(memory: Arc<Memory>, sizes: RingSizes) -> io::Result<(Self, Rings)> {
         // SAFETY: no memory is passed.
         let fd = unsafe { libc::socket(libc::AF_XDP, libc::SOCK_RAW | libc::SOCK_CLOEXEC, 0) };
         if fd < 0 {
@@ -108,7 +108,7 @@ impl XskSocket {
     }
 
     /// Binds to a queue of an interface.
-    pub fn bind(&self, interface: u32, queue: u32, binding: Binding) -> io::Result<()> {
+    pub(crate) fn bind(&self, interface: u32, queue: u32, binding: Binding) -> io::Result<()> {
         let copy = if binding.zero_copy { libc::XDP_ZEROCOPY } else { libc::XDP_COPY };
         let several = if binding.multi_buffer { libc::XDP_USE_SG } else { 0 };
         let address = libc::sockaddr_xdp {
@@ -125,29 +125,29 @@ impl XskSocket {
     }
 
     /// Lets one call send so many frames, where the kernel knows the option.
-    pub fn set_send_budget(&self, frames: u32) {
+    pub(crate) fn set_send_budget(&self, frames: u32) {
         let _ = self.set(libc::SOL_XDP, MAX_TX_SKB_BUDGET, &frames);
     }
 
     /// Lets calls on this socket drive the card's queue instead of its interrupts, up to `budget` frames a call.
-    pub fn set_busy_poll(&self, budget: u32) -> io::Result<()> {
+    pub(crate) fn set_busy_poll(&self, budget: u32) -> io::Result<()> {
         self.set(libc::SOL_SOCKET, libc::SO_PREFER_BUSY_POLL, &1u32)?;
         self.set(libc::SOL_SOCKET, libc::SO_BUSY_POLL, &20u32)?;
         self.set(libc::SOL_SOCKET, libc::SO_BUSY_POLL_BUDGET, &budget)
     }
 
     /// The descriptor, to wait on and to put into a map.
-    pub fn fd(&self) -> &OwnedFd {
+    pub(crate) fn fd(&self) -> &OwnedFd {
         &self.fd
     }
 
     /// The memory it was made over.
-    pub fn memory(&self) -> &Arc<Memory> {
+    pub(crate) fn memory(&self) -> &Arc<Memory> {
         &self.memory
     }
 
     /// Has the kernel look at the fill ring, and at the card where calls drive it.
-    pub fn kick_receive(&self) {
+    pub(crate) fn kick_receive(&self) {
         // SAFETY: no memory is passed.
         unsafe {
             libc::recvfrom(
@@ -162,14 +162,14 @@ impl XskSocket {
     }
 
     /// Has the kernel send what is in the send ring.
-    pub fn kick_send(&self) -> io::Result<()> {
+    pub(crate) fn kick_send(&self) -> io::Result<()> {
         // SAFETY: no memory is passed.
         let result = unsafe { libc::sendto(self.fd.as_raw_fd(), ptr::null(), 0, libc::MSG_DONTWAIT, ptr::null(), 0) };
         if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
     }
 
     /// What was counted since the socket was made.
-    pub fn statistics(&self) -> Statistics {
+    pub(crate) fn statistics(&self) -> Statistics {
         // SAFETY: struct xdp_statistics is six integers, valid with any bytes.
         let counts: libc::xdp_statistics = unsafe { self.get(libc::XDP_STATISTICS) }.unwrap_or_else(|_| {
             // SAFETY: as above.
@@ -184,7 +184,7 @@ impl XskSocket {
     }
 
     /// The error that waits on the socket, if any; taking it clears it.
-    pub fn take_error(&self) -> io::Result<()> {
+    pub(crate) fn take_error(&self) -> io::Result<()> {
         let mut code = 0i32;
         let mut length = size_of::<i32>() as libc::socklen_t;
         // SAFETY: the kernel writes at most `length` bytes into `code`.

@@ -13,7 +13,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::time::{Duration, Instant};
 
 /// The byte offset of what follows, big-endian.
-pub const HEAD: usize = 8;
+pub(super) const HEAD: usize = 8;
 /// What the kernel cuts at a time: datagrams, and their bytes.
 const MOST_CUT: usize = 64;
 const MOST_BYTES: usize = 65_000;

@@ -27,7 +27,7 @@ static DEVICES: Mutex<Vec<Open>> = Mutex::new(Vec::new());
 
 /// What a port asks for.
 #[derive(Clone, Debug)]
-pub struct Wish {
+pub(super) struct Wish {
     /// How many queues; 0 where it does not say.
     pub queues: usize,
     /// Whether its frames are Ethernet's.
@@ -43,7 +43,7 @@ pub struct Wish {
 
 /// One interface.
 #[derive(Debug)]
-pub struct Device {
+pub(super) struct Device {
     queues: Vec<Queue>,
     index: u32,
     netlink: Rtnetlink,
@@ -70,7 +70,7 @@ enum Unset {
 
 /// One of its queues.
 #[derive(Clone, Debug)]
-pub struct Queue {
+pub(super) struct Queue {
     /// Its number.
     pub number: usize,
     /// Both directions of it.
@@ -80,7 +80,7 @@ pub struct Queue {
 
 impl Wish {
     /// What a port asks for, and how many queues its user.
-    pub fn read(spec: &Spec, queues: usize) -> Result<Self, PortError> {
+    pub(super) fn read(spec: &Spec, queues: usize) -> Result<Self, PortError> {
         let wrong = |reason: String| PortError::wrong(spec.to_string(), reason);
         let queues = match spec.queues {
             Some((0, last)) if (last as usize) < MAX_QUEUES => last as usize + 1,
@@ -120,7 +120,7 @@ impl Wish {
 
 impl Device {
     /// The one that is open already, or a new one.
-    pub fn open(spec: &Spec, wish: &Wish) -> io::Result<Arc<Device>> {
+    pub(super) fn open(spec: &Spec, wish: &Wish) -> io::Result<Arc<Device>> {
         let netns = spec.option("netns").map(str::to_owned);
         let mut devices = DEVICES.lock().unwrap_or_else(PoisonError::into_inner);
         devices.retain(|(_, _, device)| device.strong_count() > 0);
@@ -142,7 +142,7 @@ impl Device {
     }
 
     /// So many of its queues; all where it is 0.
-    pub fn queues(&self, count: usize) -> Result<Vec<Queue>, String> {
+    pub(super) fn queues(&self, count: usize) -> Result<Vec<Queue>, String> {
         let there = self.queues.len();
         if count > there {
             return Err(format!(
@@ -154,7 +154,7 @@ impl Device {
     }
 
     /// Frames that did not fit the queues since it was opened, all of them together.
-    pub fn dropped(&self) -> u64 {
+    pub(super) fn dropped(&self) -> u64 {
         let (base, last) = &self.dropped;
         // Of an interface that is gone the last that was told remains.
         if let Some(counts) = self.netlink.link(self.index).and_then(|link| nic::parse(&link)) {
@@ -164,7 +164,7 @@ impl Device {
     }
 
     /// Claims the receiving direction of a queue; false if somebody has it.
-    pub fn claim(&self, queue: &Queue) -> bool {
+    pub(super) fn claim(&self, queue: &Queue) -> bool {
         let is_free = !queue.is_received.swap(true, Ordering::Relaxed);
         if is_free && self.receiving.fetch_add(1, Ordering::Relaxed) == 0 {
             self.refuse(false);
@@ -173,7 +173,7 @@ impl Device {
     }
 
     /// A queue is to take in no more; once none does, nothing comes in.
-    pub fn retire(&self) {
+    pub(super) fn retire(&self) {
         if self.receiving.fetch_sub(1, Ordering::Relaxed) == 1 {
             self.refuse(true);
         }
@@ -187,7 +187,7 @@ impl Device {
     }
 
     /// Whether it is there and up.
-    pub fn is_up(&self) -> Option<bool> {
+    pub(super) fn is_up(&self) -> Option<bool> {
         self.netlink.flags(self.index).map(|flags| flags & IFF_UP != 0)
     }
 
@@ -268,7 +268,7 @@ impl Device {
 
 impl Queue {
     /// Gives its receiving direction back.
-    pub fn give_back(&self) {
+    pub(super) fn give_back(&self) {
         self.is_received.store(false, Ordering::Relaxed);
     }
 }

@@ -43,7 +43,7 @@ pub(super) struct TunRx {
 
 impl TunRx {
     /// None if the queue is received from already.
-    pub fn new(subject: String, device: Arc<Device>, queue: Queue, options: &RxOptions) -> Option<Self> {
+    pub(super) fn new(subject: String, device: Arc<Device>, queue: Queue, options: &RxOptions) -> Option<Self> {
         if !device.claim(&queue) {
             return None;
         }

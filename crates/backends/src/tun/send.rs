@@ -38,7 +38,7 @@ enum Became {
 }
 
 impl TunTx {
-    pub fn new(subject: String, device: Arc<Device>, queue: Queue, strips: bool) -> Self {
+    pub(super) fn new(subject: String, device: Arc<Device>, queue: Queue, strips: bool) -> Self {
         TunTx { subject, device, queue, strips, received: 0, sent: Sent::default(), refused: 0, full: 0 }
     }
 

@@ -24,7 +24,7 @@ use std::os::linux::fs::MetadataExt;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 
 /// The program of an interface, attached as long as this lives.
-pub struct Attachment {
+pub(super) struct Attachment {
     /// First, so that no frame is taken any more when the rest goes.
     _link: Link,
     _program: Program,
@@ -60,13 +60,13 @@ fn table() -> MutexGuard<'static, Table> {
 
 impl Attachment {
     /// The attachment of an interface if this process has one; call it inside the interface's namespace.
-    pub fn existing(found: &Found) -> io::Result<Option<Arc<Attachment>>> {
+    pub(super) fn existing(found: &Found) -> io::Result<Option<Arc<Attachment>>> {
         Ok(table().get(&(namespace()?, found.index)).and_then(Weak::upgrade))
     }
 
     /// The attachment of an interface, made if this process has none. One that runs elsewhere than is wanted is
     /// an error.
-    pub fn of(found: &Found, wanted: &Wanted, filter: &str) -> io::Result<Arc<Attachment>> {
+    pub(super) fn of(found: &Found, wanted: &Wanted, filter: &str) -> io::Result<Arc<Attachment>> {
         let key = (namespace()?, found.index);
         let mut table = table();
         if let Some(attachment) = table.get(&key).and_then(Weak::upgrade) {
@@ -116,13 +116,13 @@ impl Attachment {
     }
 
     /// Where the program runs.
-    pub fn mode(&self) -> Mode {
+    pub(super) fn mode(&self) -> Mode {
         self.form.mode
     }
 
     /// Where the frames of a queue come in of which this program leaves none to a socket, most `snap` bytes of each, and what is said of
     /// it. There is one reader at a time.
-    pub fn intake(&self, queue: &Queue, snap: u32) -> io::Result<Option<(Box<dyn Intake>, String)>> {
+    pub(super) fn intake(&self, queue: &Queue, snap: u32) -> io::Result<Option<(Box<dyn Intake>, String)>> {
         Ok(match &self.feeds {
             Feeds::Sockets(_) => None,
             Feeds::Area(area, bell) => {
@@ -158,7 +158,7 @@ impl Attachment {
     }
 
     /// Sends a queue's frames to a socket, once they are to be taken.
-    pub fn connect(&self, queue: u32, socket: &XskSocket) -> io::Result<()> {
+    pub(super) fn connect(&self, queue: u32, socket: &XskSocket) -> io::Result<()> {
         match &self.feeds {
             Feeds::Sockets(sockets) => sockets.set(queue, &socket.fd().as_raw_fd().to_ne_bytes()),
             Feeds::Area(..) | Feeds::Nowhere(_) => Ok(()),
@@ -166,22 +166,22 @@ impl Attachment {
     }
 
     /// What the program says of a queue.
-    pub fn get(&self, word: Word, queue: u32) -> u64 {
+    pub(super) fn get(&self, word: Word, queue: u32) -> u64 {
         word.get(&self.words, queue)
     }
 
     /// Frames by size, as a program that counts says.
-    pub fn sizes(&self, queue: u32) -> [u64; Sizes::BUCKETS] {
+    pub(super) fn sizes(&self, queue: u32) -> [u64; Sizes::BUCKETS] {
         program::sizes(&self.words, queue)
     }
 
     /// Tells the program about a queue.
-    pub fn set(&self, word: Word, queue: u32, value: u64) {
+    pub(super) fn set(&self, word: Word, queue: u32, value: u64) {
         word.set(&self.words, queue, value);
     }
 
     /// The senders left over from receiving.
-    pub fn idle_senders(&self) -> MutexGuard<'_, HashMap<u32, (Arc<XskSocket>, XskSender)>> {
+    pub(super) fn idle_senders(&self) -> MutexGuard<'_, HashMap<u32, (Arc<XskSocket>, XskSender)>> {
         self.idle_senders.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -7,7 +7,7 @@ const KIND_FUNC: u32 = 12;
 const TYPE_BYTES: usize = 12;
 
 /// The number of a function; `None` where the kernel has none of that name or shows no type information.
-pub fn function(name: &str) -> Option<u32> {
+pub(super) fn function(name: &str) -> Option<u32> {
     find(&std::fs::read(PATH).ok()?, name)
 }
 

@@ -21,7 +21,7 @@ use std::time::Duration;
 const ASK_AFTER: Duration = Duration::from_millis(500);
 
 /// What is needed to send into an interface from where frames lie, made where it is opened.
-pub struct Way {
+pub(super) struct Way {
     interface: Interface,
     index: u32,
     features: XdpFeatures,
@@ -31,7 +31,7 @@ pub struct Way {
 impl Way {
     /// `None` where the kernel does not tell whether an interface sends so, or has no such way. Call it inside the interface's
     /// namespace.
-    pub fn new(subject: &str, found: &Found) -> Option<Self> {
+    pub(super) fn new(subject: &str, found: &Found) -> Option<Self> {
         let interface = Interface::new(subject.to_owned(), &found.name, &found.driver).ok()?;
         let (features, devmap) = (XdpFeatures::new()?, machine::devmap(found.index).ok()?);
         Some(Way { interface, index: found.index, features, devmap })
@@ -43,7 +43,7 @@ impl Way {
 }
 
 /// Frames of an area on their way to an interface.
-pub struct Direct {
+pub(super) struct Direct {
     way: Way,
     area: Arc<Area>,
     ring: Ring,
@@ -60,7 +60,7 @@ pub struct Direct {
 
 impl Direct {
     /// Loads the program that sends from an area.
-    pub fn new(way: Way, area: Arc<Area>) -> io::Result<Self> {
+    pub(super) fn new(way: Way, area: Arc<Area>) -> io::Result<Self> {
         let ring = Ring::over(&way.devmap, &area)?;
         let way = Way { interface: way.interface.limited(ring.longest_live()), ..way };
         let (sends, sent) = (way.sends(), Sent::default());
@@ -78,12 +78,12 @@ impl Direct {
     }
 
     /// Whether frames of this region are what it sends.
-    pub fn is_over(&self, region: &Region) -> bool {
+    pub(super) fn is_over(&self, region: &Region) -> bool {
         region.memory::<Area>().is_some_and(|area| Arc::ptr_eq(&area, &self.area))
     }
 
     /// Asks now and then whether the interface sends so.
-    pub fn look(&mut self, now: Nanos) {
+    pub(super) fn look(&mut self, now: Nanos) {
         if !self.is_refused && (now >= self.asked.after(ASK_AFTER) || now < self.asked) {
             self.asked = now;
             self.sends = self.way.sends();
@@ -91,23 +91,23 @@ impl Direct {
     }
 
     /// Whether it would take a frame of this length now, if there were room.
-    pub fn suits(&self, length: usize) -> bool {
+    pub(super) fn suits(&self, length: usize) -> bool {
         self.sends && (LEAST_FRAME..=self.way.interface.longest_live()).contains(&length)
     }
 
     /// The bytes of a frame, copied.
-    pub fn copy(&self, held: &Held, to: &mut Vec<u8>) {
+    pub(super) fn copy(&self, held: &Held, to: &mut Vec<u8>) {
         to.resize(held.desc.captured as usize, 0);
         self.area.copy_out(held.desc.offset as usize, to);
     }
 
     /// Whether one more can wait.
-    pub fn has_room(&self) -> bool {
+    pub(super) fn has_room(&self) -> bool {
         self.waiting.len() < FRAMES
     }
 
     /// Takes frames, as long as there is room.
-    pub fn extend(&mut self, frames: impl IntoIterator<Item = Held>) {
+    pub(super) fn extend(&mut self, frames: impl IntoIterator<Item = Held>) {
         for held in frames {
             let is_taken = self.ring.push_placed(held.desc.offset as usize, held.desc.captured as usize);
             assert!(is_taken, "no more are taken than there is room for");
@@ -118,7 +118,7 @@ impl Direct {
 
     /// Sends what waits; the memory of all of it goes to `done`. Where the kernel does not let this process send so, what it has not
     /// sent goes to `rest`, and nothing comes this way any more.
-    pub fn run(&mut self, done: &mut Vec<Held>, rest: &mut Vec<Held>) -> Result<(), PortError> {
+    pub(super) fn run(&mut self, done: &mut Vec<Held>, rest: &mut Vec<Held>) -> Result<(), PortError> {
         if self.waiting.is_empty() {
             return Ok(());
         }
@@ -150,12 +150,12 @@ impl Direct {
     }
 
     /// What was sent.
-    pub fn sent(&self) -> Sent {
+    pub(super) fn sent(&self) -> Sent {
         self.sent
     }
 
     /// Adds to the account of the queue.
-    pub fn counters(&self, account: &mut Account) {
+    pub(super) fn counters(&self, account: &mut Account) {
         let kernel = self.ring.counts();
         let kernel = Counts { made: kernel.made + kernel.failed, ..kernel };
         account.add(Count::SendReceived, self.received).add(Count::Sent, kernel.sent);

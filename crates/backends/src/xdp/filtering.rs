@@ -27,7 +27,7 @@ const REACH: u32 = 0xffff - 8;
 
 /// Where frame and results are.
 #[derive(Clone, Copy)]
-pub struct Around {
+pub(super) struct Around {
     /// The context.
     pub context: Reg,
     /// Where in it the first buffer begins, and ends.
@@ -41,7 +41,7 @@ pub struct Around {
 }
 
 /// Lets frames pass that the program does. All registers but R6 to R9 are lost.
-pub fn filter(asm: &mut Assembler, program: &Program, around: Around) {
+pub(super) fn filter(asm: &mut Assembler, program: &Program, around: Around) {
     let passed = asm.label();
     let reached = reached(program.ops());
     let mut writer =

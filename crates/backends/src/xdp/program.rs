@@ -34,8 +34,8 @@
 mod tallying;
 mod writing;
 
-pub use self::tallying::tallying;
-pub use self::writing::{SHORTEST, writing};
+pub(super) use self::tallying::tallying;
+pub(super) use self::writing::{SHORTEST, writing};
 
 use crate::ebpf::{Alu, Assembler, Insn, Label, Reg, Size, TooFar, When, helper};
 use crate::sys::bpf::{Mode, Words};
@@ -50,7 +50,7 @@ const VLAN_TAG: i32 = 4;
 
 /// A word of a queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Word {
+pub(super) enum Word {
     // Written by the program:
     /// Frames handed to the socket, whether it had room for them or not, or written into the area, or counted.
     Head = 0,
@@ -94,17 +94,17 @@ pub enum Word {
 
 impl Word {
     /// Its value for a queue.
-    pub fn get(self, words: &Words, queue: u32) -> u64 {
+    pub(super) fn get(self, words: &Words, queue: u32) -> u64 {
         words.word(QUEUE_WORDS * queue as usize + self as usize).load(Ordering::Acquire)
     }
 
     /// Gives it a value.
-    pub fn set(self, words: &Words, queue: u32, value: u64) {
+    pub(super) fn set(self, words: &Words, queue: u32, value: u64) {
         words.word(QUEUE_WORDS * queue as usize + self as usize).store(value, Ordering::Release);
     }
 
     /// Makes it 1 where it is 0; whether it was.
-    pub fn take(self, words: &Words, queue: u32) -> bool {
+    pub(super) fn take(self, words: &Words, queue: u32) -> bool {
         let word = words.word(QUEUE_WORDS * queue as usize + self as usize);
         word.compare_exchange(0, 1, Ordering::AcqRel, Ordering::Acquire).is_ok()
     }
@@ -116,7 +116,7 @@ impl Word {
 }
 
 /// Frames by size, of a queue.
-pub fn sizes(words: &Words, queue: u32) -> [u64; Sizes::BUCKETS] {
+pub(super) fn sizes(words: &Words, queue: u32) -> [u64; Sizes::BUCKETS] {
     std::array::from_fn(|bucket| words.word(QUEUE_WORDS * queue as usize + SIZES + bucket).load(Ordering::Acquire))
 }
 
@@ -132,13 +132,13 @@ const XDP_REDIRECT: i32 = 4;
 /// Bytes of metadata in front of a frame: time, then VLAN tag.
 const METADATA: i32 = crate::sys::xsk_frames::METADATA as i32;
 /// How many words the program shares with the process.
-pub fn words(queues: u32) -> usize {
+pub(super) fn words(queues: u32) -> usize {
     QUEUE_WORDS * queues as usize
 }
 
 /// What a program is made for.
 #[derive(Clone, Copy, Debug)]
-pub struct Form {
+pub(super) struct Form {
     /// Where it runs.
     pub mode: Mode,
     /// The kernel's number of its function that tells the VLAN tag a card or driver has taken out of the frame
@@ -158,7 +158,7 @@ impl Form {
 }
 
 /// The program that hands frames to sockets, for an interface of so many queues, with its words and its sockets by descriptor.
-pub fn redirecting(form: Form, queues: u32, words: i32, sockets: i32) -> Result<Vec<Insn>, TooFar> {
+pub(super) fn redirecting(form: Form, queues: u32, words: i32, sockets: i32) -> Result<Vec<Insn>, TooFar> {
     let mut asm = Assembler::new();
     let (redirect, unstamped) = (asm.label(), asm.label());
     let pass = begin(&mut asm, queues, words);

@@ -3,7 +3,7 @@
 mod holding;
 mod intake;
 
-pub use self::intake::{AreaIntake, Intake, Queue, SocketIntake};
+pub(super) use self::intake::{AreaIntake, Intake, Queue, SocketIntake};
 
 use super::program::Word;
 use crate::rtnl::{IFF_UP, Rtnetlink};
@@ -22,7 +22,7 @@ const CLOCKS_AFTER: Duration = Duration::from_secs(1);
 const DETACH_MARGIN: Duration = Duration::from_millis(10);
 
 /// One lane.
-pub struct XdpRx {
+pub(super) struct XdpRx {
     subject: String,
     interfaces: [Interface; 1],
     intake: Box<dyn Intake>,
@@ -44,7 +44,7 @@ pub struct XdpRx {
 }
 
 /// What a lane is made of.
-pub struct Parts {
+pub(super) struct Parts {
     /// For the ledger and for errors.
     pub subject: String,
     /// The interface's name.
@@ -63,7 +63,7 @@ pub struct Parts {
 
 impl XdpRx {
     /// A lane; frames come once it is started.
-    pub fn new(parts: Parts) -> Self {
+    pub(super) fn new(parts: Parts) -> Self {
         let Parts { subject, interface, intake, queue, index, netlink, lag } = parts;
         XdpRx {
             subject,
@@ -133,7 +133,7 @@ impl XdpRx {
 
 /// What the program has counted for a queue.
 #[derive(Clone, Copy, Default)]
-pub struct Counted {
+pub(super) struct Counted {
     head: u64,
     full: u64,
     bad: u64,

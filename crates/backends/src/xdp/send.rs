@@ -23,7 +23,7 @@ const LOOK_AFTER: Duration = Duration::from_millis(10);
 const KICK_AFTER: usize = 256;
 
 /// One send queue.
-pub struct XdpTx {
+pub(super) struct XdpTx {
     subject: String,
     socket: Arc<XskSocket>,
     sender: XskSender,
@@ -75,7 +75,7 @@ struct SendCounts {
 
 impl XdpTx {
     /// A queue over a bound socket of an interface.
-    pub fn new(
+    pub(super) fn new(
         subject: String,
         (socket, sender): (Arc<XskSocket>, XskSender),
         attachment: Option<Arc<Attachment>>,

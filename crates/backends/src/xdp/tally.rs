@@ -9,7 +9,7 @@ use linerate_port::Tallied;
 use std::sync::Arc;
 
 /// The counts of a queue since it was opened.
-pub struct Tally {
+pub(super) struct Tally {
     before: Tallied,
     /// As they were when they were read last.
     pub tallied: Tallied,
@@ -21,14 +21,14 @@ pub struct Tally {
 
 impl Tally {
     /// Begins to count.
-    pub fn new(queue: &Queue, bell: Arc<Bell>) -> Self {
+    pub(super) fn new(queue: &Queue, bell: Arc<Bell>) -> Self {
         queue.set(Word::Least, u64::MAX);
         queue.set(Word::Most, 0);
         Tally { before: read(&queue.attachment, queue.number), tallied: Tallied::default(), asked: Nanos::ZERO, bell }
     }
 
     /// Reads them anew.
-    pub fn read(&mut self, attachment: &Attachment, queue: u32) {
+    pub(super) fn read(&mut self, attachment: &Attachment, queue: u32) {
         let (now, before) = (read(attachment, queue), &self.before);
         let mut sizes = now.sizes;
         sizes.0.iter_mut().zip(before.sizes.0).for_each(|(size, before)| *size -= before);

@@ -8,8 +8,8 @@ use std::ops::RangeInclusive;
 use std::time::Duration;
 
 /// The options of the backend, for receiving and for sending.
-pub const RX_OPTIONS: &[&str] = &["netns", "ring", "mode", "copy", "busy-poll", "pass"];
-pub const TX_OPTIONS: &[&str] = &["netns", "ring", "mode", "copy", "busy-poll"];
+pub(super) const RX_OPTIONS: &[&str] = &["netns", "ring", "mode", "copy", "busy-poll", "pass"];
+pub(super) const TX_OPTIONS: &[&str] = &["netns", "ring", "mode", "copy", "busy-poll"];
 
 /// Memory for frames that wait to be read, over all queues of a port.
 const RING_BYTES: u64 = 128 << 20;
@@ -31,7 +31,7 @@ const HEADROOM: u32 = 256;
 
 /// How frames get into our memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Copying {
+pub(super) enum Copying {
     /// Zero copy where the driver can, else copied.
     Auto,
     /// Zero copy or nothing.
@@ -42,7 +42,7 @@ pub enum Copying {
 
 /// Who puts frames into our memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Via {
+pub(super) enum Via {
     /// The XDP program itself, one behind the other.
     Area,
     /// AF_XDP.
@@ -53,7 +53,7 @@ pub enum Via {
 
 /// What the user asked for.
 #[derive(Clone, Copy, Debug)]
-pub struct Wanted {
+pub(super) struct Wanted {
     /// Where the program runs; `None` for the best there is.
     pub mode: Option<Mode>,
     /// Who puts frames into our memory; `None` for the best there is.
@@ -80,7 +80,7 @@ pub struct Wanted {
 
 impl Wanted {
     /// Reads the options of a port.
-    pub fn read(spec: &Spec, options: &RxOptions) -> Result<Self, PortError> {
+    pub(super) fn read(spec: &Spec, options: &RxOptions) -> Result<Self, PortError> {
         let refuse = |reason: String| Err(PortError::wrong(spec.to_string(), reason));
         let (mode, intake) = match spec.option("mode") {
             None | Some("auto") => (None, None),
@@ -152,28 +152,28 @@ impl Wanted {
 
     /// The same for a port that only sends: copied, unless something else was asked for, because a driver that does not
     /// copy may take the receiving half of the queue away from the host as well.
-    pub fn for_sending(&self) -> Self {
+    pub(super) fn for_sending(&self) -> Self {
         let copying = if self.copying == Copying::Auto { Copying::Copy } else { self.copying };
         Wanted { copying, ..self.or_socket() }
     }
 
     /// The same for an interface that the host uses, if that is to have the frames too.
-    pub fn passing(&self) -> Self {
+    pub(super) fn passing(&self) -> Self {
         Wanted { passes: self.pass != Some(false) && self.intake != Some(Via::Socket), ..*self }
     }
 
     /// Whether counts are all that is wanted, and the program may count.
-    pub fn tallies(&self) -> bool {
+    pub(super) fn tallies(&self) -> bool {
         self.tally && self.intake.is_none()
     }
 
     /// The same with whole frames.
-    pub fn whole(&self) -> Self {
+    pub(super) fn whole(&self) -> Self {
         Wanted { snap: 0, ..*self }
     }
 
     /// The same by AF_XDP, unless something else was asked for, or the program is to count or to leave frames to the host too.
-    pub fn or_socket(&self) -> Self {
+    pub(super) fn or_socket(&self) -> Self {
         if self.passes || self.tallies() {
             return *self;
         }
@@ -182,7 +182,7 @@ impl Wanted {
 
     /// How the memory is divided that the program writes frames into: as many frames of a chunk's length as the user asks for (or
     /// for nothing to be lost), else many short ones.
-    pub fn area(&self, queues: u32, chunk: u32) -> Layout {
+    pub(super) fn area(&self, queues: u32, chunk: u32) -> Layout {
         let asked = self.ring.or(self.lossless.then_some(LOSSLESS_FRAMES));
         let frames = asked.unwrap_or(AREA_FRAMES).next_power_of_two();
         let share = prev_power_of_two(RING_BYTES / u64::from(queues));
@@ -192,7 +192,7 @@ impl Wanted {
     }
 
     /// Entries of a queue's receive ring.
-    pub fn ring_frames(&self, queues: usize, chunk: u32) -> u32 {
+    pub(super) fn ring_frames(&self, queues: usize, chunk: u32) -> u32 {
         let (most, least) = RING_FRAMES;
         let frames = match self.ring {
             Some(frames) => frames.next_power_of_two(),
@@ -211,7 +211,7 @@ fn prev_power_of_two(number: u64) -> u64 {
 }
 
 /// The queues of an interface that a port names: all where it names none.
-pub fn queues(spec: &Spec, count: u32) -> io::Result<RangeInclusive<u32>> {
+pub(super) fn queues(spec: &Spec, count: u32) -> io::Result<RangeInclusive<u32>> {
     match spec.queues {
         None => Ok(0..=count.max(1) - 1),
         Some((first, last)) if last < count.max(1) => Ok(first..=last),
@@ -226,17 +226,17 @@ pub fn queues(spec: &Spec, count: u32) -> io::Result<RangeInclusive<u32>> {
 }
 
 /// Bytes of a chunk: as much as a frame of MTU length needs, if there is such a chunk.
-pub fn chunk_bytes(found: &Found) -> u32 {
+pub(super) fn chunk_bytes(found: &Found) -> u32 {
     if longest_frame(found) + HEADROOM <= 2048 { 2048 } else { 4096 }
 }
 
 /// The longest frame that the interface brings, unless the kernel has put several together.
-pub fn longest_frame(found: &Found) -> u32 {
+pub(super) fn longest_frame(found: &Found) -> u32 {
     found.mtu.saturating_add(LINK_OVERHEAD)
 }
 
 /// Whether frames of MTU length need several chunks.
-pub fn needs_several_chunks(found: &Found) -> bool {
+pub(super) fn needs_several_chunks(found: &Found) -> bool {
     longest_frame(found) + HEADROOM > 4096
 }
 

@@ -9,10 +9,10 @@ use crate::ebpf::{Alu, Assembler, Insn, Label, Reg, Size, TooFar, When, helper};
 /// `XDP_DROP` and `XDP_REDIRECT` (linux/bpf.h): what a program returns.
 const DROP: i32 = 1;
 /// As above.
-pub const REDIRECT: i32 = 4;
+pub(crate) const REDIRECT: i32 = 4;
 
 /// Where programs leave.
-pub struct Exits {
+pub(crate) struct Exits {
     /// Sends nothing this time.
     pub drop: Label,
     /// Sends nothing, and counts that.
@@ -20,14 +20,14 @@ pub struct Exits {
 }
 
 /// Puts context and words into their registers.
-pub fn begin(asm: &mut Assembler, words: i32) -> Exits {
+pub(crate) fn begin(asm: &mut Assembler, words: i32) -> Exits {
     asm.mov(Reg::R6, Reg::R1);
     asm.map_value(Reg::R7, words, 0);
     Exits { drop: asm.label(), failed: asm.label() }
 }
 
 /// Decides that this frame will go to the interface, before it is there.
-pub fn redirect(asm: &mut Assembler, devmap: i32, exits: &Exits) {
+pub(crate) fn redirect(asm: &mut Assembler, devmap: i32, exits: &Exits) {
     let known = asm.label();
     asm.load(Size::B8, Reg::R1, Reg::R7, at(TASK));
     asm.jump_if(When::Ne, Reg::R1, 0, known);
@@ -42,7 +42,7 @@ pub fn redirect(asm: &mut Assembler, devmap: i32, exits: &Exits) {
 }
 
 /// The frame was made: sends it, `counter` being the register that holds how many were made before it.
-pub fn send(asm: &mut Assembler, counter: Reg) {
+pub(crate) fn send(asm: &mut Assembler, counter: Reg) {
     asm.alu(Alu::Add, counter, 1);
     asm.store(Size::B8, Reg::R7, at(MADE), counter);
     asm.mov(Reg::R0, REDIRECT);
@@ -50,7 +50,7 @@ pub fn send(asm: &mut Assembler, counter: Reg) {
 }
 
 /// The least program that sends.
-pub fn only_redirect(devmap: i32) -> Result<Vec<Insn>, TooFar> {
+pub(crate) fn only_redirect(devmap: i32) -> Result<Vec<Insn>, TooFar> {
     let mut asm = Assembler::new();
     asm.map(Reg::R1, devmap);
     asm.mov(Reg::R2, 0);
@@ -61,7 +61,7 @@ pub fn only_redirect(devmap: i32) -> Result<Vec<Insn>, TooFar> {
 }
 
 /// Where the exits lead.
-pub fn exits(asm: &mut Assembler, exits: &Exits) {
+pub(crate) fn exits(asm: &mut Assembler, exits: &Exits) {
     asm.place(exits.failed);
     add(asm, FAILED, 1);
     asm.place(exits.drop);
@@ -70,14 +70,14 @@ pub fn exits(asm: &mut Assembler, exits: &Exits) {
 }
 
 /// Adds to a word. Uses R1.
-pub fn add(asm: &mut Assembler, word: usize, value: impl Into<crate::ebpf::Value>) {
+pub(crate) fn add(asm: &mut Assembler, word: usize, value: impl Into<crate::ebpf::Value>) {
     asm.load(Size::B8, Reg::R1, Reg::R7, at(word));
     asm.alu(Alu::Add, Reg::R1, value);
     asm.store(Size::B8, Reg::R7, at(word), Reg::R1);
 }
 
 /// `dst += value`; uses `spare` where the value is long.
-pub fn add_constant(asm: &mut Assembler, dst: Reg, value: u64, spare: Reg) {
+pub(crate) fn add_constant(asm: &mut Assembler, dst: Reg, value: u64, spare: Reg) {
     match i32::try_from(value as i64) {
         Ok(0) => {}
         Ok(value) => asm.alu(Alu::Add, dst, value),
@@ -89,7 +89,7 @@ pub fn add_constant(asm: &mut Assembler, dst: Reg, value: u64, spare: Reg) {
 }
 
 /// `R0 = R0 op value`; uses R1 where the value is long.
-pub fn operate(asm: &mut Assembler, op: Alu, value: u64) {
+pub(crate) fn operate(asm: &mut Assembler, op: Alu, value: u64) {
     match i32::try_from(value) {
         Ok(value) => asm.alu(op, Reg::R0, value),
         Err(_) => {
@@ -100,7 +100,7 @@ pub fn operate(asm: &mut Assembler, op: Alu, value: u64) {
 }
 
 /// Keeps the bits of a mask in R0. Uses R1.
-pub fn keep(asm: &mut Assembler, mask: u64) {
+pub(crate) fn keep(asm: &mut Assembler, mask: u64) {
     match mask {
         u64::MAX => {}
         0xffff_ffff => asm.alu32(Alu::Mov, Reg::R0, Reg::R0),
@@ -109,7 +109,7 @@ pub fn keep(asm: &mut Assembler, mask: u64) {
 }
 
 /// `R0 = R0 % by`. Uses R1.
-pub fn modulo(asm: &mut Assembler, by: u64) {
+pub(crate) fn modulo(asm: &mut Assembler, by: u64) {
     if by.is_power_of_two() {
         keep(asm, by - 1);
     } else {
@@ -118,22 +118,22 @@ pub fn modulo(asm: &mut Assembler, by: u64) {
 }
 
 /// Bytes that a program reads; more would be tables nobody needs.
-pub const MOST_MEMORY: usize = 64 << 20;
+pub(crate) const MOST_MEMORY: usize = 64 << 20;
 
 /// Bytes that a program reads from a map, gathered while its instructions are: long frames and tables.
-pub struct Memory {
+pub(crate) struct Memory {
     pub map: i32,
     pub bytes: Vec<u8>,
 }
 
 impl Memory {
     /// Nothing yet, of a map.
-    pub fn new(map: i32) -> Self {
+    pub(crate) fn new(map: i32) -> Self {
         Memory { map, bytes: Vec::new() }
     }
 
     /// Takes bytes in; where they lie. Those that are too many are not kept.
-    pub fn place(&mut self, bytes: &[u8]) -> i32 {
+    pub(crate) fn place(&mut self, bytes: &[u8]) -> i32 {
         let place = self.bytes.len();
         if place <= MOST_MEMORY {
             self.bytes.extend_from_slice(bytes);
@@ -143,7 +143,7 @@ impl Memory {
     }
 
     /// Leaves in R1 where the row of eight bytes lies whose number is in a register, of a table of so many.
-    pub fn row(&self, asm: &mut Assembler, number: Reg, place: i32, rows: usize, failed: Label) {
+    pub(crate) fn row(&self, asm: &mut Assembler, number: Reg, place: i32, rows: usize, failed: Label) {
         // For the verifier; it never is.
         asm.jump_if(When::Ge, number, rows as i32, failed);
         asm.alu(Alu::Lsh, number, 3);
@@ -154,7 +154,7 @@ impl Memory {
 
 /// Which argument of a tracepoint holds what.
 #[derive(Clone, Copy)]
-pub enum Watched {
+pub(crate) enum Watched {
     /// `xdp_devmap_xmit`: from, to, sent, drops, error.
     Transmitted,
     /// `xdp_redirect_err`: device, program, target, error, ...
@@ -163,7 +163,7 @@ pub enum Watched {
 
 /// A program for a tracepoint that counts what became of frames made by the program with these words: frames that
 /// this thread handed over and that are not accounted for yet.
-pub fn witness(words: i32, watched: Watched) -> Assembler {
+pub(crate) fn witness(words: i32, watched: Watched) -> Assembler {
     let mut asm = Assembler::new();
     let (foreign, taken) = (asm.label(), asm.label());
     asm.mov(Reg::R6, Reg::R1);

@@ -9,10 +9,10 @@ use crate::ebpf::{Alu, Assembler, Label, Reg, Size, When};
 use linerate_generate::stream::{FACTORS, GAMMA, Pick, Selector};
 
 /// Slots of eight bytes on the stack for indices.
-pub const SLOTS: usize = 56;
+pub(super) const SLOTS: usize = 56;
 
 /// Where the index of a selector comes from. The frame's number is in R8.
-pub enum Index {
+pub(super) enum Index {
     /// Bits of the frame's number.
     Bits { shift: u32, mask: u64 },
     /// A word that counts up to `count` (0: without end), and one that counts the frames for each where there are several.
@@ -23,7 +23,7 @@ pub enum Index {
 
 impl Index {
     /// Words are taken from `words` on, slots from `slots` on.
-    pub fn of(selector: &Selector, words: &mut usize, slots: &mut usize, memory: &mut Memory) -> Self {
+    pub(super) fn of(selector: &Selector, words: &mut usize, slots: &mut usize, memory: &mut Memory) -> Self {
         let count = selector.count;
         let mut drawn = |seed, table| {
             *slots += 1;
@@ -46,7 +46,7 @@ impl Index {
     }
 
     /// Draws what is random. Uses R0 to R5.
-    pub fn draw(&self, asm: &mut Assembler, memory: &Memory, failed: Label) {
+    pub(super) fn draw(&self, asm: &mut Assembler, memory: &Memory, failed: Label) {
         let Index::Drawn { slot, count, seed, table } = self else { return };
         asm.mov(Reg::R0, Reg::R8);
         draw(asm, *seed);
@@ -58,7 +58,7 @@ impl Index {
     }
 
     /// Leaves the index in R0. Uses R1.
-    pub fn load(&self, asm: &mut Assembler) {
+    pub(super) fn load(&self, asm: &mut Assembler) {
         match self {
             Index::Bits { shift, mask } => {
                 asm.mov(Reg::R0, Reg::R8);
@@ -71,7 +71,7 @@ impl Index {
     }
 
     /// Goes on to the next frame. Uses R0 and R1.
-    pub fn step(&self, asm: &mut Assembler) {
+    pub(super) fn step(&self, asm: &mut Assembler) {
         let Index::Word { word, count, every } = self else { return };
         let stays = asm.label();
         if every.0 > 1 {
@@ -83,12 +83,12 @@ impl Index {
 }
 
 /// Where a slot lies from the frame pointer.
-pub fn stack(slot: usize) -> i16 {
+pub(super) fn stack(slot: usize) -> i16 {
     -8 * (slot as i16 + 1)
 }
 
 /// R0 becomes output number R0 of SplitMix64 from a seed. Uses R1.
-pub fn draw(asm: &mut Assembler, seed: u64) {
+pub(super) fn draw(asm: &mut Assembler, seed: u64) {
     asm.mov64(Reg::R1, GAMMA);
     asm.alu(Alu::Mul, Reg::R0, Reg::R1);
     add_constant(asm, Reg::R0, seed.wrapping_add(GAMMA), Reg::R1);
@@ -96,7 +96,7 @@ pub fn draw(asm: &mut Assembler, seed: u64) {
 }
 
 /// R0 becomes output `number` of SplitMix64 from a seed in R0. Uses R1.
-pub fn draw_from(asm: &mut Assembler, number: u64) {
+pub(super) fn draw_from(asm: &mut Assembler, number: u64) {
     add_constant(asm, Reg::R0, number.wrapping_add(1).wrapping_mul(GAMMA), Reg::R1);
     mix(asm);
 }
@@ -111,14 +111,14 @@ fn mix(asm: &mut Assembler) {
 }
 
 /// `R0 ^= R0 >> shift`. Uses R1.
-pub fn fold_down(asm: &mut Assembler, shift: i32) {
+pub(super) fn fold_down(asm: &mut Assembler, shift: i32) {
     asm.mov(Reg::R1, Reg::R0);
     asm.alu(Alu::Rsh, Reg::R1, shift);
     asm.alu(Alu::Xor, Reg::R0, Reg::R1);
 }
 
 /// A draw in R0 becomes one of `count` (0: 2^64). Uses R1.
-pub fn scale(asm: &mut Assembler, count: u64) {
+pub(super) fn scale(asm: &mut Assembler, count: u64) {
     match count {
         0 => {}
         1..=0xffff_ffff if count.is_power_of_two() => shift_right(asm, 64 - count.trailing_zeros()),
@@ -152,7 +152,7 @@ fn pick(asm: &mut Assembler, memory: &Memory, place: i32, rows: u64, failed: Lab
 }
 
 /// One more in a word, and 0 at `end` (0: never); until then to `below`. Uses R0 and R1.
-pub fn count_up(asm: &mut Assembler, word: usize, end: u64, below: Label) {
+pub(super) fn count_up(asm: &mut Assembler, word: usize, end: u64, below: Label) {
     let wraps = asm.label();
     asm.load(Size::B8, Reg::R0, Reg::R7, at(word));
     asm.alu(Alu::Add, Reg::R0, 1);
@@ -170,7 +170,7 @@ pub fn count_up(asm: &mut Assembler, word: usize, end: u64, below: Label) {
 }
 
 /// `R0 = R0 >> by`.
-pub fn shift_right(asm: &mut Assembler, by: u32) {
+pub(super) fn shift_right(asm: &mut Assembler, by: u32) {
     match by {
         0 => {}
         // A shift by 64 is one by 0.

@@ -8,10 +8,10 @@ use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 
 /// An Ethernet header; the kernel sends nothing shorter.
-pub const LEAST_FRAME: usize = 14;
+pub(crate) const LEAST_FRAME: usize = 14;
 /// No live frame is longer: the kernel keeps it in one page of 4096 bytes, 256 of them in front of it, with its own notes
 /// around. How much these take differs from kernel to kernel.
-pub const MOST_BYTES: usize = 3840;
+pub(crate) const MOST_BYTES: usize = 3840;
 const ETHERNET: usize = 14;
 /// Beyond the MTU the kernel grants a VLAN tag (`is_skb_forwardable` and its like).
 const VLAN_TAG: usize = 4;
@@ -19,7 +19,7 @@ const IFF_UP: u32 = 1;
 const IFF_RUNNING: u32 = 0x40;
 
 /// Asks about the interface from anywhere.
-pub struct Interface {
+pub(crate) struct Interface {
     port: String,
     name: String,
     driver: String,
@@ -31,28 +31,28 @@ pub struct Interface {
 
 impl Interface {
     /// Call it inside the interface's network namespace.
-    pub fn new(port: String, name: &str, driver: &str) -> io::Result<Self> {
+    pub(crate) fn new(port: String, name: &str, driver: &str) -> io::Result<Self> {
         let socket = socket_with(AddressFamily::INET, SocketType::DGRAM, SocketFlags::CLOEXEC, None)?;
         Ok(Interface { port, name: name.to_owned(), driver: driver.to_owned(), live: MOST_BYTES, socket })
     }
 
     /// With the longest live frame that the kernel makes.
-    pub fn limited(self, live: usize) -> Self {
+    pub(crate) fn limited(self, live: usize) -> Self {
         Interface { live, ..self }
     }
 
     /// The longest live frame that the kernel makes.
-    pub fn longest_live(&self) -> usize {
+    pub(crate) fn longest_live(&self) -> usize {
         self.live
     }
 
     /// As messages name it.
-    pub fn port(&self) -> &str {
+    pub(crate) fn port(&self) -> &str {
         &self.port
     }
 
     /// The longest frame that it sends, and the longest with a VLAN tag; an error where it cannot send.
-    pub fn longest(&self) -> Result<(usize, usize), PortError> {
+    pub(crate) fn longest(&self) -> Result<(usize, usize), PortError> {
         let ask = Ethtool::new(self.socket.as_fd(), &self.name).and_then(|ask| Ok((ask.flags()?, ask.mtu()?)));
         let (flags, mtu) = ask.map_err(|_| PortError::removed(&self.port))?;
         if flags & IFF_UP == 0 || flags & IFF_RUNNING == 0 {
@@ -63,13 +63,13 @@ impl Interface {
     }
 
     /// Whether the driver takes a frame of this length.
-    pub fn fits(frame: &[u8], (plain, tagged): (usize, usize)) -> bool {
+    pub(crate) fn fits(frame: &[u8], (plain, tagged): (usize, usize)) -> bool {
         let has_tag = matches!(frame.get(12..14), Some([0x81, 0] | [0x88, 0xa8]));
         frame.len() <= if has_tag { tagged } else { plain }
     }
 
     /// What it means that frames were refused, or dropped for another reason than a full queue, between two counts.
-    pub fn judge(&self, state: &State, before: Counts, after: Counts) -> Result<(), PortError> {
+    pub(crate) fn judge(&self, state: &State, before: Counts, after: Counts) -> Result<(), PortError> {
         let refused = after.refused() > before.refused() || after.failed > before.failed;
         if !refused && (after.dropped == before.dropped || !state.is_turned_away()) {
             return Ok(());
@@ -103,7 +103,7 @@ impl Interface {
     }
 
     /// What went wrong in a system call that sends.
-    pub fn explain(&self, error: &io::Error) -> PortError {
+    pub(crate) fn explain(&self, error: &io::Error) -> PortError {
         let advice = match error.raw_os_error() {
             Some(libc::EPERM | libc::EACCES) => {
                 "; this kernel wants CAP_BPF also while sending, when privileges are gone: use Linux 6.5 or later, or packet:"

@@ -18,7 +18,7 @@ const PACED_BATCH: u32 = 16;
 const SCRATCH: (u32, u32) = (2, 3);
 
 /// One loaded program.
-pub struct Machine {
+pub(crate) struct Machine {
     // Closed in this order: nothing is attached any more when the program goes.
     _tracers: Vec<Tracer>,
     _scratch: Scratch,
@@ -28,7 +28,7 @@ pub struct Machine {
 
 impl Machine {
     /// Loads a program that uses these words.
-    pub fn new(insns: &[Insn], state: &State) -> io::Result<Self> {
+    pub(crate) fn new(insns: &[Insn], state: &State) -> io::Result<Self> {
         let mut machine = Self::unwatched(insns, state)?;
         let witness = |watched, name| {
             let program = emit::witness(state.raw(), watched).finish().map_err(io::Error::other)?;
@@ -40,14 +40,14 @@ impl Machine {
     }
 
     /// The same, without counting what became of frames.
-    pub fn unwatched(insns: &[Insn], state: &State) -> io::Result<Self> {
+    pub(crate) fn unwatched(insns: &[Insn], state: &State) -> io::Result<Self> {
         let program = Program::load(insns, Demands::default())?;
         let scratch = Scratch::attach(&program)?;
         Ok(Machine { _tracers: Vec::new(), _scratch: scratch, program, state: state.clone() })
     }
 
     /// Runs the program `times` times on frames that begin as `frame`; `EINTR` when a signal arrives.
-    pub fn run(&self, frame: &[u8], times: u32, paced: bool) -> io::Result<()> {
+    pub(crate) fn run(&self, frame: &[u8], times: u32, paced: bool) -> io::Result<()> {
         self.state.set(ERROR, 0);
         let result = self.program.run_live(frame, times, if paced { PACED_BATCH } else { BATCH });
         // Another thread may run it next.
@@ -57,7 +57,7 @@ impl Machine {
 }
 
 /// The interface that frames are sent to, as programs name it; call it inside the interface's network namespace.
-pub fn devmap(interface: u32) -> io::Result<Map> {
+pub(crate) fn devmap(interface: u32) -> io::Result<Map> {
     let map = Map::new(MapKind::Devmap, 4, 1)?;
     map.set(0, &interface.to_ne_bytes())?;
     Ok(map)

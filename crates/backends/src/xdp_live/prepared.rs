@@ -30,7 +30,7 @@ const UNDER_WAY: u64 = 4096;
 const HELD: Duration = Duration::from_micros(200);
 
 /// A set of streams, loaded.
-pub struct Prepared {
+pub(super) struct Prepared {
     machine: Machine,
     control: Arc<Control>,
     /// Of the greatest length; what is in it is overwritten.
@@ -56,7 +56,7 @@ struct Control {
 
 impl Prepared {
     /// Loads the program of a set; `is_told` if its streams may be told something. Call it with the privileges that opening needed.
-    pub fn new(set: &StreamSet, is_told: bool, interface: &Interface, devmap: &Map) -> Result<Self, PortError> {
+    pub(super) fn new(set: &StreamSet, is_told: bool, interface: &Interface, devmap: &Map) -> Result<Self, PortError> {
         let broken = |reason: String| PortError::broken(interface.port(), reason);
         let unable = |reason| PortError::Unable { port: interface.port().to_owned(), reason };
         check_lengths(set, interface)?;
@@ -76,22 +76,22 @@ impl Prepared {
     }
 
     /// What another thread may use while they run.
-    pub fn control(&self) -> Arc<dyn LiveControl> {
+    pub(super) fn control(&self) -> Arc<dyn LiveControl> {
         Arc::clone(&self.control) as Arc<dyn LiveControl>
     }
 
     /// How far they are.
-    pub fn progress(&self) -> LiveProgress {
+    pub(super) fn progress(&self) -> LiveProgress {
         self.control.progress()
     }
 
     /// What became of their frames.
-    pub fn counts(&self) -> Counts {
+    pub(super) fn counts(&self) -> Counts {
         self.control.state.counts()
     }
 
     /// Runs until the streams have ended or are stopped.
-    pub fn run(&self, interface: &Interface) -> Result<(), PortError> {
+    pub(super) fn run(&self, interface: &Interface) -> Result<(), PortError> {
         let state = &self.control.state;
         match &self.control.told {
             Some(told) => told.begin(state, monotonic()),

@@ -16,29 +16,29 @@ use std::ops::Range;
 /// Streams of one program.
 const MOST_STREAMS: usize = 64;
 /// When the next frame is due (time since boot), and 2^-32 ns beyond.
-pub const DUE: usize = OWN;
-pub const FRACTION: usize = OWN + 1;
+pub(super) const DUE: usize = OWN;
+pub(super) const FRACTION: usize = OWN + 1;
 /// The longest lateness, in nanoseconds.
-pub const LATE_MAX: usize = OWN + 2;
+pub(super) const LATE_MAX: usize = OWN + 2;
 /// The sum of all.
-pub const LATE_SUM: usize = OWN + 3;
+pub(super) const LATE_SUM: usize = OWN + 3;
 /// Which stream the next frame is of.
-pub const TURN: usize = OWN + 4;
+pub(super) const TURN: usize = OWN + 4;
 /// Bytes of all frames made, where they differ in length.
-pub const BYTES: usize = OWN + 5;
+pub(super) const BYTES: usize = OWN + 5;
 /// Written by this process, where streams are told something: nothing is made that is due then or later.
-pub const UNTIL: usize = OWN + 6;
+pub(super) const UNTIL: usize = OWN + 6;
 /// Written by this process: how far behind its schedule it catches up, in nanoseconds; what goes beyond is due later.
-pub const BOUND: usize = OWN + 7;
+pub(super) const BOUND: usize = OWN + 7;
 /// How much later all became due by that, in nanoseconds.
-pub const SHIFTED: usize = OWN + 8;
+pub(super) const SHIFTED: usize = OWN + 8;
 /// Frames that left later than [`LATE`](linerate_port::LATE) after they were due.
-pub const LATE_FRAMES: usize = OWN + 9;
+pub(super) const LATE_FRAMES: usize = OWN + 9;
 /// Of each stream: who has the turn after and before it, ...
 const AFTER: usize = OWN + 10;
 const BEFORE: usize = AFTER + MOST_STREAMS;
 /// ... frames made, ...
-pub const NUMBERS: usize = BEFORE + MOST_STREAMS;
+pub(super) const NUMBERS: usize = BEFORE + MOST_STREAMS;
 /// ... of this pass, jumps made, frames of this burst.
 const PASS: usize = NUMBERS + MOST_STREAMS;
 const JUMPS: usize = PASS + MOST_STREAMS;
@@ -48,7 +48,7 @@ const FREE: usize = BURST + MOST_STREAMS;
 const MOST_WORDS: usize = 4000;
 
 /// A set of streams as a program.
-pub struct Program<'a> {
+pub(super) struct Program<'a> {
     set: &'a StreamSet,
     plan: Plan,
     pub turns: Turns,
@@ -66,7 +66,7 @@ pub struct Program<'a> {
 
 /// Where words lie that say what is constant where streams are told nothing. A program whose next frame is due at 0 waits for no time.
 #[derive(Clone, Copy, Debug)]
-pub struct Places {
+pub(super) struct Places {
     /// Of each layout the gap behind its frames: nanoseconds, and 2^-32 of them.
     pub gaps: usize,
     /// Of each stream its number in trailers, where it stands there.
@@ -75,7 +75,7 @@ pub struct Places {
 
 /// The maps of a program.
 #[derive(Clone, Copy, Default)]
-pub struct Maps {
+pub(super) struct Maps {
     pub words: i32,
     /// The interface to send to.
     pub devmap: i32,
@@ -87,7 +87,7 @@ impl<'a> Program<'a> {
     ///
     /// # Errors
     /// What is wrong with it, and what programs cannot do.
-    pub fn of(set: &'a StreamSet) -> Result<Self, String> {
+    pub(super) fn of(set: &'a StreamSet) -> Result<Self, String> {
         Program::with(set, false)
     }
 
@@ -95,7 +95,7 @@ impl<'a> Program<'a> {
     ///
     /// # Errors
     /// As above.
-    pub fn told(set: &'a StreamSet) -> Result<Self, String> {
+    pub(super) fn told(set: &'a StreamSet) -> Result<Self, String> {
         Program::with(set, true)
     }
 
@@ -117,12 +117,12 @@ impl<'a> Program<'a> {
     }
 
     /// The instructions, for these maps.
-    pub fn instructions(&self, maps: Maps) -> Result<Vec<Insn>, String> {
+    pub(super) fn instructions(&self, maps: Maps) -> Result<Vec<Insn>, String> {
         self.assemble(maps).map(|(instructions, ..)| instructions)
     }
 
     /// What words begin with: (word, value), where that is not 0.
-    pub fn initial(&self) -> Vec<(usize, u64)> {
+    pub(super) fn initial(&self) -> Vec<(usize, u64)> {
         let (mut found, streams) = (vec![(LIMIT, self.turns.frames)], self.set.streams.len());
         // The first turn is that of stream 0.
         found.extend((0..streams).map(|index| (AFTER + index, ((index + 1) % streams) as u64)));
@@ -140,18 +140,18 @@ impl<'a> Program<'a> {
     }
 
     /// The layouts of each stream: the number of the first one, and their lengths.
-    pub fn layouts(&self) -> Vec<(usize, Vec<u32>)> {
+    pub(super) fn layouts(&self) -> Vec<(usize, Vec<u32>)> {
         let lengths = |layouts: Range<usize>| self.plan.layouts[layouts].iter().map(|layout| layout.length).collect();
         self.plan.streams.iter().map(|of| (of.layouts.start, lengths(of.layouts.clone()))).collect()
     }
 
     /// Whether there is one stream, whose frames are all that are made.
-    pub fn is_one(&self) -> bool {
+    pub(super) fn is_one(&self) -> bool {
         self.turns.kind == Kind::One
     }
 
     /// The least time from one frame to the next, in nanoseconds.
-    pub fn least_gap(&self) -> u64 {
+    pub(super) fn least_gap(&self) -> u64 {
         let paces = self.turns.paces.iter().zip(&self.set.streams);
         let gaps = paces.flat_map(|(pace, stream)| {
             stream.variants.iter().map(|variant| pace.rate.nanos(1, variant.frame.len() as u64))
@@ -292,19 +292,19 @@ impl<'a> Program<'a> {
 
 impl Places {
     /// The first of the two words of a layout's gap.
-    pub fn gap(&self, layout: usize) -> usize {
+    pub(super) fn gap(&self, layout: usize) -> usize {
         self.gaps + 2 * layout
     }
 }
 
 /// The gap behind a frame: nanoseconds, and 2^-32 of them.
-pub fn gap(pace: &Pace, length: u32) -> (u64, u64) {
+pub(super) fn gap(pace: &Pace, length: u32) -> (u64, u64) {
     let nanos = pace.rate.exact_nanos(1, length.into());
     (nanos as u64, (nanos.fract() * 4_294_967_296.0) as u64)
 }
 
 /// A stream's number as it stands in trailers.
-pub fn number(id: u32) -> u64 {
+pub(super) fn number(id: u32) -> u64 {
     u64::from(id) << SEQUENCE_BITS
 }
 

@@ -12,7 +12,7 @@ use crate::sys::bpf_live::Bytes;
 use std::io;
 
 /// Frames of one call: enough that the call itself, some 40 us, does not count.
-pub const FRAMES: usize = 4096;
+pub(crate) const FRAMES: usize = 4096;
 const MEMORY: usize = 4 << 20;
 /// Bytes behind the last place a frame may begin at, which programs may read whatever is there.
 const BEHIND: usize = 4096;
@@ -25,7 +25,7 @@ const LONGEST: usize = OWN + 2;
 const PLACES: usize = OWN + 3;
 
 /// Frames named and not sent yet.
-pub struct Ring {
+pub(crate) struct Ring {
     machine: Machine,
     state: State,
     /// Of our own; none where frames lie in the memory of another program.
@@ -40,13 +40,13 @@ pub struct Ring {
 
 impl Ring {
     /// An empty ring for an interface, with memory of its own.
-    pub fn new(devmap: &Map) -> io::Result<Self> {
+    pub(crate) fn new(devmap: &Map) -> io::Result<Self> {
         let memory = Bytes::new(MEMORY + BEHIND)?;
         Ring::with(devmap, (memory.raw(), MEMORY), Some(memory))
     }
 
     /// An empty ring for an interface, of frames that lie in an area.
-    pub fn over(devmap: &Map, area: &Area) -> io::Result<Self> {
+    pub(crate) fn over(devmap: &Map, area: &Area) -> io::Result<Self> {
         Ring::with(devmap, (area.raw(), area.layout().total() - BEHIND), None)
     }
 
@@ -58,7 +58,7 @@ impl Ring {
     }
 
     /// The longest live frame that the kernel makes: it says which it refuses.
-    pub fn longest_live(&self) -> usize {
+    pub(crate) fn longest_live(&self) -> usize {
         let frame = [0u8; MOST_BYTES];
         // The ring is empty: the program drops what it is run on.
         let lengths: Vec<usize> = (LEAST_FRAME..=MOST_BYTES).collect();
@@ -67,7 +67,7 @@ impl Ring {
     }
 
     /// Takes a copy of a frame of 14 to [`MOST_BYTES`] bytes; false where there is no room.
-    pub fn push(&mut self, frame: &[u8]) -> bool {
+    pub(crate) fn push(&mut self, frame: &[u8]) -> bool {
         let Some(memory) = self.memory.as_mut().filter(|_| self.frames < FRAMES) else { return false };
         if self.used + frame.len() > MEMORY {
             return false;
@@ -79,7 +79,7 @@ impl Ring {
     }
 
     /// Takes a frame of 14 to [`MOST_BYTES`] bytes where it lies, until it is sent; false where there is no room.
-    pub fn push_placed(&mut self, place: usize, length: usize) -> bool {
+    pub(crate) fn push_placed(&mut self, place: usize, length: usize) -> bool {
         debug_assert!((LEAST_FRAME..=MOST_BYTES).contains(&length));
         if self.frames == FRAMES {
             return false;
@@ -92,32 +92,32 @@ impl Ring {
     }
 
     /// Frames that are not sent yet.
-    pub fn waiting(&self) -> usize {
+    pub(crate) fn waiting(&self) -> usize {
         self.frames - self.done
     }
 
     /// The bytes of all frames taken since the ring was empty.
-    pub fn bytes(&self) -> u64 {
+    pub(crate) fn bytes(&self) -> u64 {
         self.bytes
     }
 
     /// What became of all frames so far.
-    pub fn counts(&self) -> Counts {
+    pub(crate) fn counts(&self) -> Counts {
         self.state.counts()
     }
 
     /// The words, for judging.
-    pub fn state(&self) -> &State {
+    pub(crate) fn state(&self) -> &State {
         &self.state
     }
 
     /// Forgets what is waiting.
-    pub fn clear(&mut self) {
+    pub(crate) fn clear(&mut self) {
         (self.used, self.frames, self.done, self.longest, self.bytes) = (0, 0, 0, 0, 0);
     }
 
     /// Sends what is waiting; then the ring is empty. After an error the rest waits on.
-    pub fn run(&mut self) -> io::Result<()> {
+    pub(crate) fn run(&mut self) -> io::Result<()> {
         let frame = [0u8; MOST_BYTES];
         self.state.set(LONGEST, self.longest as u64);
         self.state.set(END, self.frames as u64);

@@ -13,7 +13,7 @@ use std::io;
 use std::sync::Arc;
 
 /// The one send queue of a port: the kernel sends from the processor that the calling thread runs on.
-pub struct XdpLiveTx {
+pub(super) struct XdpLiveTx {
     interface: Arc<Interface>,
     devmap: Map,
     what: What,
@@ -37,7 +37,7 @@ struct SendCounts {
 
 impl XdpLiveTx {
     /// A queue for the interface in `devmap`.
-    pub fn new(interface: Interface, devmap: Map) -> io::Result<Self> {
+    pub(super) fn new(interface: Interface, devmap: Map) -> io::Result<Self> {
         let ring = Ring::new(&devmap)?;
         let interface = interface.limited(ring.longest_live());
         let what = What::Frames(ring);

@@ -24,7 +24,7 @@ const PARTS: f64 = 4_294_967_296.0;
 
 /// Streams that may be told something.
 #[derive(Debug)]
-pub struct Told {
+pub(super) struct Told {
     facts: Facts,
     inner: Mutex<Inner>,
 }
@@ -61,7 +61,7 @@ struct Inner {
 
 /// What there is to do between two calls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Turn {
+pub(super) enum Turn {
     /// Frames may be made.
     Run,
     /// Nothing is to be made before streams are told something.
@@ -70,7 +70,7 @@ pub enum Turn {
 
 impl Told {
     /// Of a program whose streams may be told something.
-    pub fn new(program: &Program<'_>, set: &StreamSet) -> Option<Self> {
+    pub(super) fn new(program: &Program<'_>, set: &StreamSet) -> Option<Self> {
         let facts = Facts {
             kind: program.turns.kind,
             places: program.told?,
@@ -96,7 +96,7 @@ impl Told {
     }
 
     /// Whether streams could be told that.
-    pub fn check(&self, state: &State, command: &Command) -> Result<(), String> {
+    pub(super) fn check(&self, state: &State, command: &Command) -> Result<(), String> {
         let (facts, inner) = (&self.facts, self.lock());
         let named = command.which.places(facts.layouts.len()).count();
         let (is_all, is_rate) = (named == facts.layouts.len(), is_rate(&command.action));
@@ -128,14 +128,14 @@ impl Told {
     }
 
     /// Tells streams something from a time on.
-    pub fn tell(&self, command: Command) {
+    pub(super) fn tell(&self, command: Command) {
         let mut inner = self.lock();
         let place = inner.pending.partition_point(|other| other.at <= command.at);
         inner.pending.insert(place, command);
     }
 
     /// The program is about to run for the first time, or again after its interface was away: its schedule begins anew.
-    pub fn begin(&self, state: &State, now: u64) {
+    pub(super) fn begin(&self, state: &State, now: u64) {
         let mut inner = self.lock();
         inner.start.get_or_insert(now);
         inner.paused = inner.paused.map(|since| since.max(now));
@@ -143,12 +143,12 @@ impl Told {
     }
 
     /// For how long the schedule has been running.
-    pub fn elapsed(&self, now: u64) -> Duration {
+    pub(super) fn elapsed(&self, now: u64) -> Duration {
         Duration::from_nanos(self.lock().start.map_or(0, |start| now.saturating_sub(start)))
     }
 
     /// What there is to do, between two calls; does first what streams are told by now.
-    pub fn turn(&self, state: &State, now: u64) -> Turn {
+    pub(super) fn turn(&self, state: &State, now: u64) -> Turn {
         let mut inner = self.lock();
         inner.obey_all(&self.facts, state, now);
         let has_ended = state.get(MADE) >= state.get(LIMIT) && !inner.pending.is_empty();
@@ -156,20 +156,20 @@ impl Told {
     }
 
     /// A call begins, unless nothing may be made any more.
-    pub fn enter(&self) -> bool {
+    pub(super) fn enter(&self) -> bool {
         let mut inner = self.lock();
         inner.in_call = !inner.is_held();
         inner.in_call
     }
 
     /// It is over.
-    pub fn leave(&self) {
+    pub(super) fn leave(&self) {
         self.lock().in_call = false;
     }
 
     /// Has the program stop where streams are to do what they are told next. Says how soon to look again, and whether a call
     /// is to end now.
-    pub fn look(&self, state: &State, now: u64) -> (Duration, bool) {
+    pub(super) fn look(&self, state: &State, now: u64) -> (Duration, bool) {
         let mut inner = self.lock();
         if !inner.in_call {
             inner.obey_all(&self.facts, state, now);
@@ -183,13 +183,13 @@ impl Told {
     }
 
     /// Frames of each stream, before it was started last and since.
-    pub fn made(&self, state: &State) -> Vec<u64> {
+    pub(super) fn made(&self, state: &State) -> Vec<u64> {
         let inner = self.lock();
         inner.before.iter().zip(NUMBERS..).map(|(before, word)| before + state.get(word)).collect()
     }
 
     /// What was done.
-    pub fn done(&self, state: &State) -> LiveDone {
+    pub(super) fn done(&self, state: &State) -> LiveDone {
         let mut inner = self.lock();
         let Inner { done, has_ended, .. } = &mut *inner;
         let told = LiveDone { commands: done.commands, until: done.until, ..std::mem::take(done) };
@@ -203,7 +203,7 @@ impl Told {
     }
 
     /// The least time from one frame to the next, in nanoseconds, and whether there is any.
-    pub fn gap(&self) -> (u64, bool) {
+    pub(super) fn gap(&self) -> (u64, bool) {
         let (inner, layouts) = (self.lock(), &self.facts.layouts);
         let gaps = inner.paces.iter().zip(layouts);
         let gaps = gaps.flat_map(|(pace, (_, lengths))| lengths.iter().map(|length| program::gap(pace, *length).0));

@@ -6,36 +6,36 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
 /// Written by this process: nothing is made while it is not 0.
-pub const STOP: usize = 0;
+pub(crate) const STOP: usize = 0;
 /// Frames to make in all.
-pub const LIMIT: usize = 1;
+pub(crate) const LIMIT: usize = 1;
 /// UTC minus the time since boot, in nanoseconds.
-pub const OFFSET: usize = 2;
+pub(crate) const OFFSET: usize = 2;
 
 /// Written by programs: the thread that runs them; 0 while none does.
-pub const TASK: usize = 8;
+pub(crate) const TASK: usize = 8;
 /// Frames made and handed to the interface's queue.
-pub const MADE: usize = 9;
+pub(crate) const MADE: usize = 9;
 /// Of those, frames that the driver took.
-pub const SENT: usize = 10;
+pub(crate) const SENT: usize = 10;
 /// And frames that it dropped.
-pub const DROPPED: usize = 11;
+pub(crate) const DROPPED: usize = 11;
 /// Why a frame was dropped or refused last in this call, as a negative error number; one that is too long says nothing of others.
-pub const ERROR: usize = 12;
+pub(crate) const ERROR: usize = 12;
 /// Frames that could not be made: the interface is gone, or the frame did not fit.
-pub const FAILED: usize = 13;
+pub(crate) const FAILED: usize = 13;
 /// Of those made, frames that are longer than the interface sends: somebody has set its MTU down.
-pub const TOO_LONG: usize = 14;
+pub(crate) const TOO_LONG: usize = 14;
 /// From here on each program has words of its own.
-pub const OWN: usize = 16;
+pub(crate) const OWN: usize = 16;
 
 /// The words of one program.
 #[derive(Clone, Debug)]
-pub struct State(Arc<Words>);
+pub(crate) struct State(Arc<Words>);
 
 /// What the common words say.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Counts {
+pub(crate) struct Counts {
     /// See [`MADE`].
     pub made: u64,
     /// See [`SENT`].
@@ -50,51 +50,51 @@ pub struct Counts {
 
 impl Counts {
     /// Frames that never came to the driver. Exact between two calls; while one runs, frames under way count too.
-    pub fn refused(&self) -> u64 {
+    pub(crate) fn refused(&self) -> u64 {
         self.made.saturating_sub(self.sent + self.dropped + self.too_long)
     }
 }
 
 impl State {
     /// With `own` words beside the common ones.
-    pub fn new(own: usize) -> io::Result<Self> {
+    pub(crate) fn new(own: usize) -> io::Result<Self> {
         Ok(State(Arc::new(Words::new(OWN + own)?)))
     }
 
     /// The descriptor of the map, as instructions name it.
-    pub fn raw(&self) -> i32 {
+    pub(crate) fn raw(&self) -> i32 {
         self.0.raw()
     }
 
     /// Reads a word.
-    pub fn get(&self, word: usize) -> u64 {
+    pub(crate) fn get(&self, word: usize) -> u64 {
         self.0.word(word).load(Relaxed)
     }
 
     /// Writes a word.
-    pub fn set(&self, word: usize, value: u64) {
+    pub(crate) fn set(&self, word: usize, value: u64) {
         self.0.word(word).store(value, Relaxed);
     }
 
     /// The common counts.
-    pub fn counts(&self) -> Counts {
+    pub(crate) fn counts(&self) -> Counts {
         // What the driver took is read first: it is never more than what was made.
         let (sent, dropped, too_long) = (self.get(SENT), self.get(DROPPED), self.get(TOO_LONG));
         Counts { made: self.get(MADE), sent, dropped, failed: self.get(FAILED), too_long }
     }
 
     /// See [`ERROR`], as an error number; 0 for no reason given.
-    pub fn error(&self) -> i32 {
+    pub(crate) fn error(&self) -> i32 {
         (self.get(ERROR) as i32).wrapping_neg()
     }
 
     /// Whether a frame was dropped or refused in this call for another reason than a full queue.
-    pub fn is_turned_away(&self) -> bool {
+    pub(crate) fn is_turned_away(&self) -> bool {
         !matches!(self.error(), 0 | libc::EAGAIN | libc::EBUSY | libc::ENOBUFS | libc::ENOSPC)
     }
 }
 
 /// Where a word lies, as an offset from the first.
-pub fn at(word: usize) -> i16 {
+pub(crate) fn at(word: usize) -> i16 {
     (word * 8) as i16
 }

@@ -20,7 +20,7 @@ const SUMS: [Reg; 4] = [Reg::R2, Reg::R3, Reg::R4, Reg::R5];
 const LATER: usize = SLOTS;
 
 /// Writes frames of one layout.
-pub struct Writer<'a> {
+pub(super) struct Writer<'a> {
     pub plan: &'a Plan,
     pub layout: &'a Layout,
     /// Of the stream's selectors, of which the first has this number in the plan.
@@ -42,7 +42,7 @@ impl Writer<'_> {
     ///
     /// # Errors
     /// What programs cannot do.
-    pub fn write(&mut self, asm: &mut Assembler) -> Result<(), String> {
+    pub(super) fn write(&mut self, asm: &mut Assembler) -> Result<(), String> {
         let (plan, layout) = (self.plan, self.layout);
         let sums = &plan.sums[layout.sums.clone()];
         if sums.iter().any(|sum| matches!(sum.kind, SumKind::Crc32c(_))) {

@@ -27,7 +27,7 @@ pub(crate) struct Reading {
 }
 
 impl Reading {
-    pub fn add_to(self, rounds: &mut Rounds) {
+    pub(super) fn add_to(self, rounds: &mut Rounds) {
         rounds.add(self.frames, self.seconds);
     }
 }
@@ -37,7 +37,7 @@ pub(super) struct Child(std::process::Child);
 
 impl Child {
     /// Starts a reader of this ring, on a processor of its own where one is named.
-    pub fn start(ring: &str, cpu: Option<usize>, sleeps: bool) -> anyhow::Result<Child> {
+    pub(super) fn start(ring: &str, cpu: Option<usize>, sleeps: bool) -> anyhow::Result<Child> {
         let mut command = Command::new(std::env::current_exe().context("this program cannot be found")?);
         command.args(["burst", "--burst-reader", ring]);
         if sleeps {
@@ -50,7 +50,7 @@ impl Child {
     }
 
     /// Waits for its end.
-    pub fn end(self) -> anyhow::Result<Reading> {
+    pub(super) fn end(self) -> anyhow::Result<Reading> {
         let output = self.0.wait_with_output()?;
         if !output.status.success() {
             bail!("the reader failed: {}", output.status);

@@ -94,7 +94,7 @@ impl Frames {
     }
 
     /// How many there are.
-    pub fn len(&self) -> usize {
+    pub(super) fn len(&self) -> usize {
         if self.scattered.is_empty() { self.block.len() } else { self.scattered.len() }
     }
 

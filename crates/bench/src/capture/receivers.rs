@@ -7,7 +7,7 @@ use std::process::Command;
 
 /// Starts and asks a receiver.
 #[derive(Clone, Copy)]
-pub struct Receiver {
+pub(super) struct Receiver {
     pub name: &'static str,
     pub job: Job,
     pub handing: Handing,
@@ -19,7 +19,7 @@ pub struct Receiver {
 
 /// What a receiver does with frames: those of one job stand beside each other.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub enum Job {
+pub(super) enum Job {
     /// Captures into nothing, or counts.
     Take,
     /// Captures into a file in memory.
@@ -32,7 +32,7 @@ pub enum Job {
 
 /// How the kernel hands frames over.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub enum Handing {
+pub(super) enum Handing {
     /// In the softirq that they raise.
     Softirq,
     /// In a thread of the interface's own (`/sys/class/net/.../threaded`).
@@ -42,7 +42,7 @@ pub enum Handing {
 }
 
 /// Ours.
-pub const RECEIVERS: [Receiver; 11] = [
+pub(super) const RECEIVERS: [Receiver; 11] = [
     taking("packet", Handing::Softirq, |lab, _| capture(lab, "packet", "", Path::new(NOTHING))),
     taking("packet, threaded NAPI", Handing::Thread, |lab, _| capture(lab, "packet", "", Path::new(NOTHING))),
     taking("packet count", Handing::Softirq, |lab, _| count(lab, "packet", &[])),
@@ -63,7 +63,7 @@ pub const RECEIVERS: [Receiver; 11] = [
 ];
 
 /// Those beside us, of each job the one that ratios are taken to first.
-pub const PEERS: [Receiver; 3] = [
+pub(super) const PEERS: [Receiver; 3] = [
     Receiver {
         count: |text| number(text, " packets captured"),
         ..taking("tcpdump", Handing::Softirq, |lab, _| tcpdump(lab))
@@ -86,19 +86,19 @@ const fn taking(
 
 impl Receiver {
     /// Whether it is one for an interface of several queues.
-    pub fn is_of_queues(&self) -> bool {
+    pub(super) fn is_of_queues(&self) -> bool {
         ["packet", "xdp", "xdp count", "xdp by AF_XDP"].contains(&self.name)
     }
 
     /// Whether it is one for a sender that nobody has to hurry for.
-    pub fn is_plain(&self) -> bool {
+    pub(super) fn is_plain(&self) -> bool {
         self.name == "packet"
     }
 }
 
 impl Handing {
     /// Makes the receiving interface hand frames over so, or as ever.
-    pub fn prepare(self, lab: &TemporaryLab, is_wanted: bool) -> anyhow::Result<()> {
+    pub(super) fn prepare(self, lab: &TemporaryLab, is_wanted: bool) -> anyhow::Result<()> {
         if self != Handing::Thread {
             return Ok(());
         }

@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 const FRAMES: usize = 1 << 20;
 
 /// With one thread, and doubled up to as many as there are processors.
-pub fn run(effort: Effort, level: Level, flows: usize, size: usize) -> Vec<Row> {
+pub(super) fn run(effort: Effort, level: Level, flows: usize, size: usize) -> Vec<Row> {
     let most = thread::available_parallelism().map_or(1, usize::from);
     let mut rows: Vec<Row> = Vec::new();
     let mut cores = 1;

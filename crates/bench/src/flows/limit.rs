@@ -11,7 +11,7 @@ use std::hint::black_box;
 struct Line([u64; 8]);
 
 /// Two cache lines, each of as many as there are flows and of its own memory, at random, 32 pairs asked for at a time.
-pub fn two_lines(flows: usize, effort: Effort) -> Rounds {
+pub(super) fn two_lines(flows: usize, effort: Effort) -> Rounds {
     const BATCH: usize = 32;
     let mut memory: [Vec<Line>; 2] = [resident(flows), resident(flows)];
     memory.iter_mut().for_each(|lines| lines.resize(flows, Line([0; 8])));

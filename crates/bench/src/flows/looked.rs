@@ -19,7 +19,7 @@ const LOOKS: [f64; 2] = [1.0, 2.0];
 const ROUND: f64 = 3.0;
 
 /// So many active flows of level `counters`, all of which have packets between two looks.
-pub fn run(effort: Effort, flows: usize) -> Vec<Row> {
+pub(super) fn run(effort: Effort, flows: usize) -> Vec<Row> {
     let (mut alone, mut looked) = (Rounds::default(), [Rounds::default(), Rounds::default()]);
     let gatherer = Gatherer::new("bench", None);
     thread::scope(|scope| {

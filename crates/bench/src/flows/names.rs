@@ -12,7 +12,7 @@ use std::hint::black_box;
 const READ: usize = 100_000;
 
 /// A row for each protocol: how many beginnings a second one core reads.
-pub fn parsers(effort: Effort) -> Vec<Row> {
+pub(super) fn parsers(effort: Effort) -> Vec<Row> {
     let packet = quic::example();
     let question = b"\x12\x34\x01\0\0\x01\0\0\0\0\0\0\x03www\x07example\x03org\0\0\x1c\0\x01";
     let request = b"GET /index.html HTTP/1.1\r\nHost: www.example.org\r\nUser-Agent: curl/8.5.0\r\nAccept: */*\r\n\r\n";

@@ -49,7 +49,7 @@ fn words(front: &[&str], one: &Path, between: &[&str], other: &Path) -> Vec<OsSt
 }
 
 /// A row for each peer that is there.
-pub fn run(effort: Effort, flows: usize) -> anyhow::Result<Vec<Row>> {
+pub(crate) fn run(effort: Effort, flows: usize) -> anyhow::Result<Vec<Row>> {
     let folder = Folder::new("flows")?;
     let input = folder.file("input.pcap");
     let flows = effort.of(flows);
@@ -151,7 +151,7 @@ fn find(name: &str, unpacked: Option<&Path>) -> Option<PathBuf> {
 }
 
 /// The first packets of all flows, then packets of any.
-pub fn write(path: &Path, frames: usize, flows: usize) -> anyhow::Result<()> {
+pub(crate) fn write(path: &Path, frames: usize, flows: usize) -> anyhow::Result<()> {
     const CHUNK: usize = 8192;
     let mut writer = Writer::new(Output::open(&path.to_string_lossy())?, Format::Pcap);
     let interfaces = [Interface::new("bench", LinkType::ETHERNET, StampSource::User)];

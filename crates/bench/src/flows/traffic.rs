@@ -6,7 +6,7 @@ use linerate_wire::{MacAddr, ethernet, ipv4, registry, tcp};
 
 /// How the addresses and ports of flows differ.
 #[derive(Clone, Copy, Debug)]
-pub enum Pattern {
+pub(super) enum Pattern {
     /// Any addresses and ports.
     Random,
     /// So many sources by so many destinations, the same ports.
@@ -20,7 +20,7 @@ pub enum Pattern {
 }
 
 impl Pattern {
-    pub fn name(self) -> &'static str {
+    pub(super) fn name(self) -> &'static str {
         match self {
             Pattern::Random => "random",
             Pattern::Mesh => "mesh",
@@ -54,7 +54,7 @@ impl Pattern {
 }
 
 /// Frames of so many flows.
-pub struct Traffic {
+pub(super) struct Traffic {
     pattern: Pattern,
     /// The next sequence number of each side of each flow.
     sequences: Vec<[u32; 2]>,
@@ -75,7 +75,7 @@ const GAP: u64 = 40;
 
 impl Traffic {
     /// Of `size` bytes with FCS.
-    pub fn new(pattern: Pattern, flows: usize, size: usize) -> Self {
+    pub(super) fn new(pattern: Pattern, flows: usize, size: usize) -> Self {
         let mut frame = vec![0; (size - FCS).max(HEADERS)];
         let payload = frame.len() - HEADERS;
         let (link, packet) = frame.split_at_mut(ethernet::LEN);
@@ -90,7 +90,7 @@ impl Traffic {
     }
 
     /// The first segments of the next flows.
-    pub fn begin(&mut self, block: &mut Block, frames: usize) {
+    pub(super) fn begin(&mut self, block: &mut Block, frames: usize) {
         for _ in 0..frames {
             self.put(block, self.begun, 0, tcp::Flags::SYN);
             self.begun += 1;
@@ -98,7 +98,7 @@ impl Traffic {
     }
 
     /// Segments of any flows, either way.
-    pub fn go_on(&mut self, block: &mut Block, frames: usize) {
+    pub(super) fn go_on(&mut self, block: &mut Block, frames: usize) {
         for _ in 0..frames {
             let any = random(&mut self.state);
             let flow = ((u128::from(any) * self.sequences.len() as u128) >> 64) as usize;

@@ -45,7 +45,11 @@ pub(super) struct Ends {
 
 impl Between {
     /// Does something while it is there; what it has counted.
-    pub fn beside<T>(self, ends: &Ends, work: impl FnOnce() -> anyhow::Result<T>) -> anyhow::Result<(T, Ledger)> {
+    pub(super) fn beside<T>(
+        self,
+        ends: &Ends,
+        work: impl FnOnce() -> anyhow::Result<T>,
+    ) -> anyhow::Result<(T, Ledger)> {
         let engine = match self {
             Between::Nothing | Between::Bridge => return Ok((work()?, Ledger::new())),
             Between::Ring { engine } => engine,

@@ -7,7 +7,7 @@
 mod packets;
 mod text;
 
-pub use self::text::text;
+pub(crate) use self::text::text;
 
 use self::packets::Connection;
 use super::fit::Line;
@@ -59,7 +59,7 @@ const CASES: [Case; 5] = [
 
 /// Chunks of one size by one way; names as in docs/json.md.
 #[derive(Clone, Debug, Serialize)]
-pub struct Row {
+pub(crate) struct Row {
     bench: &'static str,
     device: String,
     model: String,

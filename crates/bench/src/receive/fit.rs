@@ -10,7 +10,7 @@ pub(super) struct Line {
 impl Line {
     /// The line closest to these chunks (bytes, seconds) by least squares. What counts is how far it is off in parts of a time:
     /// else a longest chunk's noise would be many times the fixed part.
-    pub fn through(times: &[(f64, f64)]) -> Line {
+    pub(super) fn through(times: &[(f64, f64)]) -> Line {
         let (mut w, mut wx, mut wy, mut wxx, mut wxy) = (0.0, 0.0, 0.0, 0.0, 0.0);
         for (x, y) in times {
             let weight = 1.0 / (y * y);
@@ -25,7 +25,7 @@ impl Line {
     }
 
     /// What is reached where chunks are endless.
-    pub fn gbps(&self) -> f64 {
+    pub(super) fn gbps(&self) -> f64 {
         8.0 / self.per_byte / 1e9
     }
 }

@@ -82,7 +82,7 @@ enum How {
 }
 
 impl Stage {
-    pub fn up(way: Way, is_quick: bool) -> anyhow::Result<Stage> {
+    pub(super) fn up(way: Way, is_quick: bool) -> anyhow::Result<Stage> {
         let link = format!("tx:eth0=10.9.0.1/24,rx:eth0={KERNEL}/24,mtu={}", way.mtu);
         let lab = TemporaryLab::up(&Plan::from_links("bench", vec![link.parse()?])?)?;
         if !way.is_joined {
@@ -97,12 +97,12 @@ impl Stage {
     }
 
     /// The namespace that is sent from.
-    pub fn sender(&self) -> String {
+    pub(super) fn sender(&self) -> String {
         self.lab.plan().namespace("tx")
     }
 
     /// How long chunks of one size are sent.
-    pub fn span(&self) -> Duration {
+    pub(super) fn span(&self) -> Duration {
         if self.is_quick { QUICK_SPAN } else { SPAN }
     }
 
@@ -123,12 +123,12 @@ impl Stage {
 
 impl Receiver {
     /// Whether it is measured where segments stay together, or where each is a frame: no XDP program takes frames of 64 KiB.
-    pub fn suits(&self, way: Way) -> bool {
+    pub(super) fn suits(&self, way: Way) -> bool {
         if way.is_joined { self.by != By::Xdp } else { self.crc || self.by == By::Kernel }
     }
 
     /// Starts to listen.
-    pub fn open(&self, stage: &Stage) -> anyhow::Result<Receiving> {
+    pub(super) fn open(&self, stage: &Stage) -> anyhow::Result<Receiving> {
         let ip = match self.by {
             By::Kernel => KERNEL,
             By::Packet | By::Xdp => PACKET,
@@ -202,7 +202,7 @@ impl Receiver {
 
 impl Receiving {
     /// Receives one stream on this processor, and tells which thread that does; how many bytes there were.
-    pub fn run(self, cpu: Option<usize>, stop: &Stop, thread: &Sender<i32>) -> anyhow::Result<u64> {
+    pub(super) fn run(self, cpu: Option<usize>, stop: &Stop, thread: &Sender<i32>) -> anyhow::Result<u64> {
         if let Some(cpu) = cpu {
             let mut set = CpuSet::new();
             set.set(cpu);

@@ -14,7 +14,7 @@ const PUBLISHED: [(&str, [f64; 8]); 3] = [
 ];
 
 /// All of it.
-pub fn text(rows: &[Row]) -> String {
+pub(crate) fn text(rows: &[Row]) -> String {
     let Some(first) = rows.first() else { return String::new() };
     let mut text = String::new();
     for way in rows.chunk_by(|one, next| one.way == next.way) {

@@ -139,7 +139,7 @@ pub(super) enum FileFormat {
 
 impl FileFormat {
     /// What a file of that name is written as.
-    pub fn of(self, path: &str) -> anyhow::Result<Format> {
+    pub(super) fn of(self, path: &str) -> anyhow::Result<Format> {
         Compression::to_write(path).map_err(usage)?;
         Ok(match self {
             FileFormat::Pcap => Format::Pcap,

@@ -10,7 +10,7 @@ use linerate_share::{Access, Error};
 
 /// The same of every verb that has such a ring.
 #[derive(Debug, clap::Args)]
-pub struct DecideArgs {
+pub(super) struct DecideArgs {
     /// Memory for frames that wait for the engine or for a port
     #[arg(long, value_name = "SIZE", default_value = "64MiB")]
     pub share_memory: String,
@@ -63,7 +63,7 @@ enum By {
 
 /// What was asked for, as it is told.
 #[derive(serde::Serialize)]
-pub struct Said {
+pub(super) struct Said {
     share: String,
     engine: Option<String>,
     on_death: &'static str,
@@ -81,7 +81,7 @@ const LEAST_BLOCKS: u64 = 8;
 
 impl DecideArgs {
     /// What happens where nobody says anything.
-    pub fn policy(&self) -> anyhow::Result<InlinePolicy> {
+    pub(super) fn policy(&self) -> anyhow::Result<InlinePolicy> {
         let fail = |how| match how {
             How::Open => Fail::Open,
             How::Closed => Fail::Closed,
@@ -96,7 +96,7 @@ impl DecideArgs {
     }
 
     /// How the ring is to be.
-    pub fn sharing(&self, name: &str, identity: &Identity) -> anyhow::Result<SharingOptions> {
+    pub(super) fn sharing(&self, name: &str, identity: &Identity) -> anyhow::Result<SharingOptions> {
         let (memory, block) = (size("--share-memory", &self.share_memory)?, size("--share-block", &self.share_block)?);
         if memory / block < LEAST_BLOCKS {
             return Err(usage(format!(
@@ -122,7 +122,7 @@ impl DecideArgs {
     }
 
     /// What was asked for, as text.
-    pub fn said(&self, share: &str) -> Said {
+    pub(super) fn said(&self, share: &str) -> Said {
         let how = |how| match how {
             How::Open => "open",
             How::Closed => "closed",
@@ -145,7 +145,7 @@ impl DecideArgs {
     }
 
     /// The same for people, a line each.
-    pub fn lines(&self) -> [String; 3] {
+    pub(super) fn lines(&self) -> [String; 3] {
         let Said { engine, on_death, on_overload, order, .. } = self.said("");
         let engine = engine.map_or("any engine decides".to_owned(), |name| format!("engine {name} decides"));
         [
@@ -157,7 +157,7 @@ impl DecideArgs {
 }
 
 /// Makes the ring, before privileges are dropped: readers believe in who began to share.
-pub fn share(identity: &Identity, options: SharingOptions) -> anyhow::Result<(Sharing, Vec<String>)> {
+pub(super) fn share(identity: &Identity, options: SharingOptions) -> anyhow::Result<(Sharing, Vec<String>)> {
     let name = options.name.clone();
     let (blocks, bytes) = (options.ring.slots, options.ring.slot_bytes);
     let sharing = Sharing::create(options).map_err(|error| match error {

@@ -72,7 +72,7 @@ const ELSEWHERE: &[(&str, &str)] = &[
 ];
 
 /// What to say instead of what the parser says, where that is no help.
-pub fn instead(error: &clap::Error, verb: Option<&str>) -> Option<anyhow::Error> {
+pub(super) fn instead(error: &clap::Error, verb: Option<&str>) -> Option<anyhow::Error> {
     let text = |kind| match error.get(kind) {
         Some(ContextValue::String(text)) => Some(text.as_str()),
         Some(ContextValue::Strings(texts)) => texts.first().map(String::as_str),

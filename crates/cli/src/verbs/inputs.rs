@@ -9,7 +9,7 @@ mod told;
 pub(super) use self::collected::{Collected, Held};
 pub(super) use self::opened::check_take;
 pub(super) use self::outputs::{check_distinct, check_output};
-pub use self::told::notes_of;
+pub(super) use self::told::notes_of;
 use super::habits::Accepted;
 use super::units::count;
 use crate::exit::{Exit, usage};
@@ -107,7 +107,7 @@ pub(super) struct Inputs {
 
 impl InputArgs {
     /// Finds ports among the words, and mistakes before anything is opened.
-    pub fn check(&self) -> anyhow::Result<Inputs> {
+    pub(super) fn check(&self) -> anyhow::Result<Inputs> {
         let mut left_out = Vec::new();
         let (mut specs, filter) =
             ports_and_filter(&self.words, &self.ports, &self.read, self.filter.as_deref(), &mut left_out)?;
@@ -120,7 +120,7 @@ impl InputArgs {
     }
 
     /// The number that stands where filter text begins, or a port: perhaps it was meant for the option in front of it.
-    pub fn stray_number(&self) -> Option<&str> {
+    pub(super) fn stray_number(&self) -> Option<&str> {
         let is_number = |word: &str| word.parse::<u64>().is_ok();
         let names_port = self.ports.is_empty() && self.read.is_empty();
         let is_passed = |(at, word): &(usize, &String)| (*at == 0 && names_port && !is_number(word)) || is_port(word);
@@ -131,35 +131,35 @@ impl InputArgs {
 
 impl Inputs {
     /// All that is asked for of frames.
-    pub fn selection(&self) -> Selection {
+    pub(super) fn selection(&self) -> Selection {
         Selection { filter: self.filter.clone(), frames: self.frames, ..Selection::default() }
     }
 
     /// How much of them is read, where they are files that end.
-    pub fn reading(&self) -> Option<Reading> {
+    pub(super) fn reading(&self) -> Option<Reading> {
         let files: Option<Vec<String>> = self.specs.iter().map(|spec| REGISTRY.file(spec)).collect();
         Reading::of(&files?)
     }
 
     /// Whether all frames come from capture files, at their own times.
-    pub fn are_files(&self) -> bool {
+    pub(super) fn are_files(&self) -> bool {
         self.specs.iter().all(is_file)
     }
 
     /// The ports as the user named them.
-    pub fn names(&self) -> Vec<String> {
+    pub(super) fn names(&self) -> Vec<String> {
         self.specs.iter().map(ToString::to_string).collect()
     }
 }
 
 impl ReceiveArgs {
     /// Who the run is once ports are open.
-    pub fn identity(&self, inputs: &Inputs) -> anyhow::Result<Identity> {
+    pub(super) fn identity(&self, inputs: &Inputs) -> anyhow::Result<Identity> {
         Identity::choose(self.user.as_deref(), are_live(&inputs.specs))
     }
 
     /// Opens the ports for a verb with these needs; what was chosen, for people.
-    pub fn open(&self, inputs: &Inputs, needs: Needs) -> anyhow::Result<(Vec<RxPort>, Vec<String>)> {
+    pub(super) fn open(&self, inputs: &Inputs, needs: Needs) -> anyhow::Result<(Vec<RxPort>, Vec<String>)> {
         let Needs { snap, lag, tally, tests, is_merged } = needs;
         let options = RxOptions {
             snap,
@@ -181,7 +181,7 @@ impl ReceiveArgs {
     }
 
     /// The run.
-    pub fn run(&self, inputs: &Inputs, ports: Vec<RxPort>, stop: Stop) -> Receive {
+    pub(super) fn run(&self, inputs: &Inputs, ports: Vec<RxPort>, stop: Stop) -> Receive {
         let waiting = match (self.spin, self.sleep) {
             (true, _) => Waiting::Spin,
             (_, true) => Waiting::Sleep,
@@ -191,7 +191,7 @@ impl ReceiveArgs {
     }
 
     /// How it ended.
-    pub fn conclude(&self, run: &Received) -> Exit {
+    pub(super) fn conclude(&self, run: &Received) -> Exit {
         if let Some(failure) = &run.failure {
             fail(failure);
             return Exit::Failed;

@@ -18,7 +18,7 @@ use std::time::Duration;
 
 /// Options of every verb that joins ports.
 #[derive(Debug, clap::Args)]
-pub struct JoinArgs {
+pub(super) struct JoinArgs {
     /// Stop after this many seconds
     #[arg(short = 't', long, alias = "seconds", value_name = "S")]
     duration: Option<f64>,
@@ -44,27 +44,27 @@ pub struct JoinArgs {
 
 impl JoinArgs {
     /// How long the run lasts at most.
-    pub fn duration(&self) -> anyhow::Result<Option<Duration>> {
+    pub(super) fn duration(&self) -> anyhow::Result<Option<Duration>> {
         self.duration.map(|s| span("--duration", s)).transpose()
     }
 
     /// Who the run is once these ports are open.
-    pub fn identity<'a>(&self, specs: impl IntoIterator<Item = &'a Spec>) -> anyhow::Result<Identity> {
+    pub(super) fn identity<'a>(&self, specs: impl IntoIterator<Item = &'a Spec>) -> anyhow::Result<Identity> {
         Identity::choose(self.user.as_deref(), are_live(specs))
     }
 
     /// How to wait for frames.
-    pub fn waiting(&self) -> Waiting {
+    pub(super) fn waiting(&self) -> Waiting {
         if self.spin { Waiting::Spin } else { Waiting::Adaptive }
     }
 
     /// Whether people are told what is joined.
-    pub fn is_told(&self) -> bool {
+    pub(super) fn is_told(&self) -> bool {
         !self.show.quiet && !self.json
     }
 
     /// Says what came of a run, as `document` or as `summary`, and how the program ends.
-    pub fn conclude<D: Serialize>(
+    pub(super) fn conclude<D: Serialize>(
         &self,
         run: &Received,
         summary: impl FnOnce() -> String,

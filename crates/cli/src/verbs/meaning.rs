@@ -224,7 +224,7 @@ const fn rule(verb: &'static str, options: &'static [&'static str], beside: Besi
 }
 
 /// Refuses what was given of a verb and means nothing beside the rest.
-pub fn check(command: &Command, matches: &ArgMatches) -> anyhow::Result<()> {
+pub(super) fn check(command: &Command, matches: &ArgMatches) -> anyhow::Result<()> {
     let Some((verb, given)) = matches.subcommand() else { return Ok(()) };
     let Some(command) = command.find_subcommand(verb) else { return Ok(()) };
     let is_given = |option: &&&str| given.value_source(option) == Some(ValueSource::CommandLine);

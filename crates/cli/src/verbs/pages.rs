@@ -27,7 +27,7 @@ pub struct CompletionArgs {
 }
 
 /// Writes a page for the program and for each verb.
-pub fn man(args: &ManArgs) -> anyhow::Result<Exit> {
+pub(super) fn man(args: &ManArgs) -> anyhow::Result<Exit> {
     let mut program = Program::command().disable_help_subcommand(true);
     program.build();
     write_pages(&program, &args.folder)?;
@@ -35,7 +35,7 @@ pub fn man(args: &ManArgs) -> anyhow::Result<Exit> {
 }
 
 /// Prints what the shell is to read.
-pub fn completions(args: &CompletionArgs) -> Exit {
+pub(super) fn completions(args: &CompletionArgs) -> Exit {
     let mut script = Vec::new();
     clap_complete::generate(args.shell, &mut Program::command(), "linerate", &mut script);
     show_as_is(&script);

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 /// Options of what is shown.
 #[derive(Debug, clap::Args)]
-pub struct ShowArgs {
+pub(super) struct ShowArgs {
     /// Show what happens every so many seconds; 0 for nothing until the end [default: 1]
     #[arg(long, value_name = "S")]
     interval: Option<f64>,
@@ -26,7 +26,7 @@ pub struct ShowArgs {
 
 /// Where counters are told: also an option of verbs that show what happens in ways of their own.
 #[derive(Debug, clap::Args)]
-pub struct MetricsArgs {
+pub(super) struct MetricsArgs {
     /// Answer GET /metrics here while the run lasts, all counters in the text format of Prometheus; and linerate top --from, at
     /// the path of a socket (for its owner alone) with flows
     #[cfg(feature = "serve")]
@@ -35,13 +35,13 @@ pub struct MetricsArgs {
 }
 
 /// What goes on beside a run.
-pub struct Beside {
+pub(super) struct Beside {
     _metrics: Told,
     _news: News,
 }
 
 /// Counters are told as long as this is there.
-pub struct Told {
+pub(super) struct Told {
     #[cfg(feature = "serve")]
     _metrics: Metrics,
 }
@@ -49,7 +49,7 @@ pub struct Told {
 impl MetricsArgs {
     /// Answers those who collect counters, as long as the result is there, and says where unless that is to be silent. Call it once
     /// privileges are gone.
-    pub fn tell(&self, is_silent: bool) -> Told {
+    pub(super) fn tell(&self, is_silent: bool) -> Told {
         #[cfg(not(feature = "serve"))]
         let _ = is_silent;
         Told {
@@ -59,7 +59,7 @@ impl MetricsArgs {
     }
 
     /// Whether they are asked for.
-    pub fn is_given(&self) -> bool {
+    pub(super) fn is_given(&self) -> bool {
         #[cfg(feature = "serve")]
         return self.metrics.is_some();
         #[cfg(not(feature = "serve"))]
@@ -69,26 +69,26 @@ impl MetricsArgs {
 
 impl ShowArgs {
     /// How often to show what happens, if it is to be shown at all.
-    pub fn interval(&self, is_silent: bool) -> anyhow::Result<Option<Duration>> {
+    pub(super) fn interval(&self, is_silent: bool) -> anyhow::Result<Option<Duration>> {
         let interval = span("--interval", self.interval.unwrap_or(1.0))?;
         Ok(Some(interval).filter(|interval| !self.quiet && !is_silent && !interval.is_zero()))
     }
 
     /// Prints what happens while the run lasts, if it is to be shown at all, and answers those who collect counters, as long as the
     /// result is there.
-    pub fn news(&self, is_silent: bool) -> Beside {
+    pub(super) fn news(&self, is_silent: bool) -> Beside {
         let is_shown = !self.quiet && !is_silent;
         Beside { _metrics: self.metrics.tell(!is_shown), _news: News::start(is_shown) }
     }
 
     /// Whether counters are to be told.
     #[cfg(feature = "parquet")]
-    pub fn has_metrics(&self) -> bool {
+    pub(super) fn has_metrics(&self) -> bool {
         self.metrics.is_given()
     }
 
     /// Whether the user said how often.
-    pub fn has_interval(&self) -> bool {
+    pub(super) fn has_interval(&self) -> bool {
         self.interval.is_some()
     }
 }

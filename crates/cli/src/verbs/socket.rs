@@ -19,7 +19,11 @@ const BACKLOG: i32 = 16;
 ///
 /// # Errors
 /// If anything else is there, or the name is too long for a socket.
-pub fn listen_at(option: &str, path: &Path, owner: Option<(u32, u32)>) -> anyhow::Result<(UnixListener, SocketFile)> {
+pub(crate) fn listen_at(
+    option: &str,
+    path: &Path,
+    owner: Option<(u32, u32)>,
+) -> anyhow::Result<(UnixListener, SocketFile)> {
     let told = || format!("{option} {}", path.display());
     check_length(path).with_context(told)?;
     let failed = |error: Errno| anyhow::Error::new(error).context(told());
@@ -35,7 +39,7 @@ pub fn listen_at(option: &str, path: &Path, owner: Option<(u32, u32)>) -> anyhow
 }
 
 /// Says whether a name is too long for a socket.
-pub fn check_length(path: &Path) -> anyhow::Result<()> {
+pub(super) fn check_length(path: &Path) -> anyhow::Result<()> {
     let length = path.as_os_str().len();
     if length > LONGEST {
         return Err(usage(format!("the name of a socket has at most {LONGEST} bytes, and this one {length}")));

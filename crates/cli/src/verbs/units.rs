@@ -53,7 +53,7 @@ fn take(option: Arg, parser: fn(&str) -> Result<f64, String>) -> Arg {
 }
 
 /// A duration in seconds: `30`, `1.5`, `500ms`, `5m`, `1h`.
-pub fn seconds(text: &str) -> Result<f64, String> {
+pub(super) fn seconds(text: &str) -> Result<f64, String> {
     duration(text, "s", "seconds or a unit, such as 30, 500ms, 5m, 1h")
 }
 
@@ -78,7 +78,7 @@ fn duration(text: &str, usual: &str, expected: &str) -> Result<f64, String> {
 }
 
 /// A number of packets or the like: `1000`, `1,000`, `10k`, `2.5M`.
-pub fn count(text: &str) -> Result<u64, String> {
+pub(super) fn count(text: &str) -> Result<u64, String> {
     let wrong = || "invalid number; expected digits or a unit, such as 1000, 10k, 5M".to_owned();
     let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
     let (_, scale) = COUNTS.iter().find(|(name, _)| *name == &text[digits.len()..]).ok_or_else(wrong)?;
@@ -93,7 +93,7 @@ pub fn count(text: &str) -> Result<u64, String> {
 }
 
 /// The same for what is kept in memory.
-pub fn entries(text: &str) -> Result<usize, String> {
+pub(super) fn entries(text: &str) -> Result<usize, String> {
     count(text)?.try_into().map_err(|_| "more than fits in memory".to_owned())
 }
 
@@ -101,7 +101,7 @@ pub fn entries(text: &str) -> Result<usize, String> {
 const LEAST_SIZE: u64 = 1 << 10;
 
 /// A number of bytes given as an option, whose unit is to be said: tcpdump counts millions of bytes.
-pub fn size(option: &str, text: &str) -> anyhow::Result<u64> {
+pub(super) fn size(option: &str, text: &str) -> anyhow::Result<u64> {
     if text.parse::<u64>().is_ok() {
         return Err(usage(format!("{option} {text}: say {text}MiB, or which unit is meant (KiB, MiB, GiB)")));
     }

@@ -9,7 +9,7 @@ const MARGIN: (f64, f64, f64, f64) = (78.0, 16.0, 14.0, 40.0);
 
 /// An axis.
 #[derive(Clone, Copy, Debug)]
-pub struct Axis {
+pub(crate) struct Axis {
     pub name: &'static str,
     pub least: f64,
     pub greatest: f64,
@@ -18,7 +18,7 @@ pub struct Axis {
 
 /// How a series is drawn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Draw {
+pub(crate) enum Draw {
     Line,
     Dashes,
     Dots,
@@ -26,7 +26,7 @@ pub enum Draw {
 }
 
 /// Points of one kind.
-pub struct Series {
+pub(crate) struct Series {
     pub name: String,
     pub draw: Draw,
     /// Which of the colours.
@@ -36,13 +36,13 @@ pub struct Series {
 
 impl Axis {
     /// From 0.
-    pub fn linear(name: &'static str, values: impl Iterator<Item = f64>) -> Self {
+    pub(crate) fn linear(name: &'static str, values: impl Iterator<Item = f64>) -> Self {
         let greatest = values.filter(|value| value.is_finite()).fold(0.0, f64::max);
         Axis { name, least: 0.0, greatest: if greatest > 0.0 { greatest * 1.05 } else { 1.0 }, is_logarithmic: false }
     }
 
     /// Whole decades around values above 0.
-    pub fn logarithmic(name: &'static str, values: impl Iterator<Item = f64>) -> Self {
+    pub(crate) fn logarithmic(name: &'static str, values: impl Iterator<Item = f64>) -> Self {
         let sound = values.filter(|value| value.is_finite() && *value > 0.0);
         let (least, greatest) =
             sound.fold((f64::INFINITY, 0.0f64), |(least, most), value| (least.min(value), most.max(value)));
@@ -80,7 +80,7 @@ impl Axis {
 }
 
 /// A picture of series over two axes, with a legend below, within a page that has its colours.
-pub fn picture(title: &str, across: Axis, up: Axis, series: &[Series]) -> String {
+pub(crate) fn picture(title: &str, across: Axis, up: Axis, series: &[Series]) -> String {
     let begin = format!("<svg viewBox=\"0 0 {WIDTH} {HEIGHT}\" role=\"img\" aria-label=\"{}\">", plain_html(title));
     let mut text = format!("<figure>{begin}{}</svg><figcaption>", drawing(across, up, series));
     let _ = write!(text, "<strong>{}</strong>", plain_html(title));
@@ -97,7 +97,7 @@ pub fn picture(title: &str, across: Axis, up: Axis, series: &[Series]) -> String
 }
 
 /// The same as a file of its own, with the names of series beside their colours.
-pub fn svg(title: &str, across: Axis, up: Axis, series: &[Series]) -> String {
+pub(crate) fn svg(title: &str, across: Axis, up: Axis, series: &[Series]) -> String {
     const COLOURS: [&str; 6] = ["#1f5fa8", "#b3541e", "#2e7d4f", "#7b4fa3", "#a8324a", "#5f6b76"];
     const LINE: f64 = 18.0;
     let named: Vec<&Series> = series.iter().filter(|one| !one.name.is_empty()).collect();
@@ -123,7 +123,7 @@ pub fn svg(title: &str, across: Axis, up: Axis, series: &[Series]) -> String {
 }
 
 /// Text as it stands in HTML and SVG.
-pub fn plain_html(text: &str) -> String {
+pub(crate) fn plain_html(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }
 

@@ -32,13 +32,13 @@ impl Drop for Over<'_> {
 }
 
 impl Core {
-    pub fn new(config: CpuConfig, shape: Shape) -> Core {
+    pub(super) fn new(config: CpuConfig, shape: Shape) -> Core {
         let memory = vec![0; shape.stride() * shape.frames as usize];
         let counts = vec![0; shape.granules() * shape.frames as usize];
         Core { config, drawn: config.seed | 1, shape, memory, counts, staging: Vec::new() }
     }
 
-    pub fn run(mut self, queue: &Receiver<Work>, shared: &Shared) {
+    pub(super) fn run(mut self, queue: &Receiver<Work>, shared: &Shared) {
         let _over = Over(shared);
         let mut has_failed = false;
         for work in queue {

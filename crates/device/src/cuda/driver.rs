@@ -35,7 +35,7 @@ unsafe impl Sync for Context {}
 
 impl Context {
     /// Loads the driver, if there is one, and starts to use a GPU.
-    pub fn open(number: u32) -> Result<Arc<Context>, DeviceError> {
+    pub(super) fn open(number: u32) -> Result<Arc<Context>, DeviceError> {
         // SAFETY: loads the library and runs its initialisers, as any program linked with it does.
         if !unsafe { sys::is_culib_present() } {
             return Err(DeviceError::NoDriver(
@@ -75,20 +75,20 @@ impl Context {
     }
 
     /// What this thread does from here on is for this GPU.
-    pub fn bind(&self) -> Result<(), DeviceError> {
+    pub(super) fn bind(&self) -> Result<(), DeviceError> {
         // SAFETY: the context is retained.
         self.done("its context", unsafe { sys::cuCtxSetCurrent(self.context) })
     }
 
     /// Bytes of memory that nobody uses.
-    pub fn free(&self) -> Result<u64, DeviceError> {
+    pub(super) fn free(&self) -> Result<u64, DeviceError> {
         let (mut free, mut all) = (0, 0);
         // SAFETY: writes two numbers.
         self.done("its memory", unsafe { sys::cuMemGetInfo_v2(&mut free, &mut all) })?;
         Ok(free as u64)
     }
 
-    pub fn done(&self, what: &'static str, result: CUresult) -> Result<(), DeviceError> {
+    pub(super) fn done(&self, what: &'static str, result: CUresult) -> Result<(), DeviceError> {
         done(&self.name, what, result)
     }
 }
@@ -123,7 +123,7 @@ pub(super) struct Memory {
 
 impl Memory {
     /// All zero, once the stream is as far.
-    pub fn new(context: &Arc<Context>, bytes: usize, stream: &Stream) -> Result<Memory, DeviceError> {
+    pub(super) fn new(context: &Arc<Context>, bytes: usize, stream: &Stream) -> Result<Memory, DeviceError> {
         let mut base = 0;
         // SAFETY: writes an address.
         context.done("memory", unsafe { sys::cuMemAlloc_v2(&mut base, bytes.max(1)) })?;
@@ -132,7 +132,7 @@ impl Memory {
         Ok(memory)
     }
 
-    pub fn len(&self) -> usize {
+    pub(super) fn len(&self) -> usize {
         self.bytes
     }
 
@@ -140,13 +140,13 @@ impl Memory {
     ///
     /// # Panics
     /// If there is none.
-    pub fn at(&self, offset: usize) -> u64 {
+    pub(super) fn at(&self, offset: usize) -> u64 {
         assert!(offset <= self.bytes, "byte {offset} of {}", self.bytes);
         self.base + offset as u64
     }
 
     /// What another process opens it by; none where the driver has no such thing.
-    pub fn handle(&self) -> Option<[u8; 64]> {
+    pub(super) fn handle(&self) -> Option<[u8; 64]> {
         let mut handle = sys::CUipcMemHandle { reserved: [0; 64] };
         // SAFETY: writes the handle.
         let made = unsafe { sys::cuIpcGetMemHandle(&mut handle, self.base) } == CUresult::CUDA_SUCCESS;
@@ -174,7 +174,7 @@ pub(super) struct Stream {
 unsafe impl Send for Stream {}
 
 impl Stream {
-    pub fn new(context: &Arc<Context>) -> Result<Stream, DeviceError> {
+    pub(super) fn new(context: &Arc<Context>) -> Result<Stream, DeviceError> {
         let mut stream = null_mut();
         // SAFETY: writes a handle.
         context.done("a stream", unsafe { sys::cuStreamCreate(&mut stream, NON_BLOCKING) })?;
@@ -185,7 +185,7 @@ impl Stream {
     ///
     /// # Panics
     /// If they are outside, here and below.
-    pub fn clear(&self, memory: &Memory, range: Range<usize>) -> Result<(), DeviceError> {
+    pub(super) fn clear(&self, memory: &Memory, range: Range<usize>) -> Result<(), DeviceError> {
         assert!(range.start <= range.end && range.end <= memory.bytes);
         if range.is_empty() {
             return Ok(());
@@ -199,7 +199,7 @@ impl Stream {
     ///
     /// # Safety
     /// They stay as they are until an event behind this was seen.
-    pub unsafe fn send(&self, from: &[u8], to: &Memory, at: usize) -> Result<(), DeviceError> {
+    pub(super) unsafe fn send(&self, from: &[u8], to: &Memory, at: usize) -> Result<(), DeviceError> {
         assert!(at.checked_add(from.len()).is_some_and(|end| end <= to.bytes));
         if from.is_empty() {
             return Ok(());
@@ -213,7 +213,7 @@ impl Stream {
     ///
     /// # Safety
     /// Nobody touches `to` until an event behind this was seen.
-    pub unsafe fn fetch(&self, from: &Memory, at: usize, to: &mut [u8]) -> Result<(), DeviceError> {
+    pub(super) unsafe fn fetch(&self, from: &Memory, at: usize, to: &mut [u8]) -> Result<(), DeviceError> {
         assert!(at.checked_add(to.len()).is_some_and(|end| end <= from.bytes));
         if to.is_empty() {
             return Ok(());
@@ -227,7 +227,7 @@ impl Stream {
     ///
     /// # Safety
     /// The kernel takes such arguments, and reaches only memory that stays until an event behind this was seen.
-    pub unsafe fn launch(
+    pub(super) unsafe fn launch(
         &self,
         kernel: Kernel,
         grid: u32,
@@ -244,19 +244,19 @@ impl Stream {
     }
 
     /// What is queued behind this waits for an event of another stream.
-    pub fn follow(&self, event: &Event) -> Result<(), DeviceError> {
+    pub(super) fn follow(&self, event: &Event) -> Result<(), DeviceError> {
         // SAFETY: both handles live.
         self.context.done("waiting", unsafe { sys::cuStreamWaitEvent(self.stream, event.event, 0) })
     }
 
     /// Marks how far the queue is.
-    pub fn record(&self, event: &Event) -> Result<(), DeviceError> {
+    pub(super) fn record(&self, event: &Event) -> Result<(), DeviceError> {
         // SAFETY: both handles live.
         self.context.done("an event", unsafe { sys::cuEventRecord(event.event, self.stream) })
     }
 
     /// Waits until all of it is done.
-    pub fn finish(&self) -> Result<(), DeviceError> {
+    pub(super) fn finish(&self) -> Result<(), DeviceError> {
         // SAFETY: the handle lives.
         self.context.done("its work", unsafe { sys::cuStreamSynchronize(self.stream) })
     }
@@ -297,7 +297,7 @@ pub(super) struct Event {
 unsafe impl Send for Event {}
 
 impl Event {
-    pub fn new(context: &Arc<Context>) -> Result<Event, DeviceError> {
+    pub(super) fn new(context: &Arc<Context>) -> Result<Event, DeviceError> {
         let mut event = null_mut();
         // SAFETY: writes a handle.
         context.done("an event", unsafe { sys::cuEventCreate(&mut event, NO_TIMES) })?;
@@ -305,7 +305,7 @@ impl Event {
     }
 
     /// Whether all before it is done.
-    pub fn is_done(&self) -> Result<bool, DeviceError> {
+    pub(super) fn is_done(&self) -> Result<bool, DeviceError> {
         // SAFETY: the handle lives.
         match unsafe { sys::cuEventQuery(self.event) } {
             CUresult::CUDA_ERROR_NOT_READY => Ok(false),
@@ -314,7 +314,7 @@ impl Event {
     }
 
     /// Waits until it is.
-    pub fn wait(&self) -> Result<(), DeviceError> {
+    pub(super) fn wait(&self) -> Result<(), DeviceError> {
         // SAFETY: the handle lives.
         self.context.done("its work", unsafe { sys::cuEventSynchronize(self.event) })
     }

@@ -58,7 +58,7 @@ pub(super) struct Found {
 }
 
 impl Found {
-    pub fn new(context: &Arc<Context>, bytes: usize) -> Result<Found, DeviceError> {
+    pub(super) fn new(context: &Arc<Context>, bytes: usize) -> Result<Found, DeviceError> {
         let here = pinned(context, bytes)?;
         let at = mapped(&here).ok_or(DeviceError::Cannot("the driver has no address for memory of the host"))?;
         Ok(Found { here, at })
@@ -266,7 +266,7 @@ impl Cuda {
 
 impl Frames {
     /// Bytes of results of a frame: a remainder, and whole words of 64 bits.
-    pub fn result(&self) -> usize {
+    pub(super) fn result(&self) -> usize {
         8 + self.shape.granules().div_ceil(64) * 8
     }
 

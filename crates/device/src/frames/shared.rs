@@ -35,11 +35,11 @@ pub(super) enum Whose {
 }
 
 impl Both {
-    pub fn new(state: State) -> Both {
+    pub(super) fn new(state: State) -> Both {
         Both(Arc::new(Mutex::new(state)))
     }
 
-    pub fn lock(&self) -> MutexGuard<'_, State> {
+    pub(super) fn lock(&self) -> MutexGuard<'_, State> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -68,13 +68,13 @@ impl State {
         }
     }
 
-    pub fn place(&mut self, batch: Batch, whose: Whose) -> Result<Ticket, DeviceError> {
+    pub(super) fn place(&mut self, batch: Batch, whose: Whose) -> Result<Ticket, DeviceError> {
         self.whose.push_back(whose);
         self.device.place(batch, self.route)
     }
 
     /// Sorts what the device needs no more.
-    pub fn collect(&mut self) {
+    pub(super) fn collect(&mut self) {
         while let Some(batch) = self.device.returned() {
             match self.whose.pop_front() {
                 Some(Whose::Lent) => self.back.push_back(batch),

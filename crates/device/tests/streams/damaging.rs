@@ -6,7 +6,7 @@ use linerate_receive::frames::Batch;
 use std::ops::Range;
 
 /// A device that damages a byte of what it is handed, or leaves out an entry of a list.
-pub struct Damaging {
+pub(super) struct Damaging {
     pub device: Box<dyn Device>,
     pub leaves_out: bool,
 }

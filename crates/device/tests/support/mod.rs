@@ -5,13 +5,13 @@ use linerate_device::cpu::{Cpu, CpuConfig};
 use std::time::Duration;
 
 /// A device that is a thread: prompt or late, as the seed says.
-pub fn cpu(seed: u64) -> Box<dyn Device> {
+pub(crate) fn cpu(seed: u64) -> Box<dyn Device> {
     let delay = if seed.is_multiple_of(4) { Duration::from_micros(200) } else { Duration::ZERO };
     Box::new(Cpu::open(CpuConfig { seed, delay, ..CpuConfig::default() }))
 }
 
 /// That one, and a GPU where there is one.
-pub fn devices(seed: u64) -> Vec<Box<dyn Device>> {
+pub(crate) fn devices(seed: u64) -> Vec<Box<dyn Device>> {
     #[allow(unused_mut)]
     let mut devices = vec![cpu(seed)];
     #[cfg(feature = "cuda")]

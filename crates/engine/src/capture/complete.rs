@@ -60,15 +60,15 @@ pub(super) struct Totals {
 }
 
 impl Totals {
-    pub const NONE: Totals = Totals { frames: 0, bytes: 0, wire_bytes: 0, first: Nanos::MAX, last: Nanos::ZERO };
+    pub(super) const NONE: Totals = Totals { frames: 0, bytes: 0, wire_bytes: 0, first: Nanos::MAX, last: Nanos::ZERO };
 
     /// The least and the greatest time.
-    pub fn span(&self) -> Option<(Nanos, Nanos)> {
+    pub(super) fn span(&self) -> Option<(Nanos, Nanos)> {
         (self.frames > 0).then_some((self.first, self.last))
     }
 
     /// Adds up frames that were just copied; a loop of its own, since the copy loop has enough to keep in mind.
-    pub fn add(&mut self, descs: &[Desc], state: &mut Committed) {
+    pub(super) fn add(&mut self, descs: &[Desc], state: &mut Committed) {
         let (mut bytes, mut wire_bytes, mut flags) = (0, 0, 0);
         let (mut first, mut last) = (self.first, self.last);
         for desc in descs {
@@ -101,7 +101,7 @@ pub(super) struct Locator {
 
 impl Locator {
     /// Takes up interfaces that are new.
-    pub fn learn(&mut self, interfaces: &[Interface]) {
+    pub(super) fn learn(&mut self, interfaces: &[Interface]) {
         let new = &interfaces[self.links.len().min(interfaces.len())..];
         self.links.extend(new.iter().map(|interface| Link::from_linktype(interface.link.0)));
         self.ethernet = self.links.iter().all(|link| *link == Some(Link::Ethernet));

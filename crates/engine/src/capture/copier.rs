@@ -16,14 +16,14 @@ pub(super) struct Copier {
 
 impl Copier {
     /// Starts the thread.
-    pub fn start() -> std::io::Result<Copier> {
+    pub(super) fn start() -> std::io::Result<Copier> {
         let (helper, worker) = Helper::new();
         let thread = std::thread::Builder::new().name("linerate-copy".into()).spawn(|| worker.work())?;
         Ok(Copier { helper: Some(helper), thread: Some(thread) })
     }
 
     /// For a round of so many frames, who helps; `None` if that takes longer than to copy them alone.
-    pub fn for_frames(&mut self, frames: usize) -> Option<&mut Helper> {
+    pub(super) fn for_frames(&mut self, frames: usize) -> Option<&mut Helper> {
         self.helper.as_mut().filter(|_| frames >= WORTH_IT)
     }
 }

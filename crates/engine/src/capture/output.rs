@@ -38,7 +38,7 @@ enum Store {
 }
 
 impl Output {
-    pub fn new(sinks: Vec<Box<dyn Sink>>, progress: Arc<Progress>) -> Self {
+    pub(super) fn new(sinks: Vec<Box<dyn Sink>>, progress: Arc<Progress>) -> Self {
         let sinks = Sinks::new(sinks);
         let follow = sinks.follow();
         let store = Store::None(sinks);
@@ -47,12 +47,12 @@ impl Output {
     }
 
     /// Says there what was done.
-    pub fn set_progress(&mut self, progress: Arc<Progress>) {
+    pub(super) fn set_progress(&mut self, progress: Arc<Progress>) {
         self.progress = progress;
     }
 
     /// Frames will come, for other processes too if there is a ring.
-    pub fn begin(&mut self, ring: Option<Shared>) {
+    pub(super) fn begin(&mut self, ring: Option<Shared>) {
         let Store::None(sinks) = &mut self.store else { return };
         let sinks = std::mem::take(sinks);
         self.store = match ring {
@@ -63,7 +63,12 @@ impl Output {
 
     /// Hands full blocks on while `copy` fills them with the frames that `picks` name: it says how many of them it has dealt
     /// with when there is no more room. `all` are the interfaces that their descs point to.
-    pub fn gather(&mut self, picks: &[Pick], all: &[Interface], mut copy: impl FnMut(&mut Block, &[Pick]) -> usize) {
+    pub(super) fn gather(
+        &mut self,
+        picks: &[Pick],
+        all: &[Interface],
+        mut copy: impl FnMut(&mut Block, &[Pick]) -> usize,
+    ) {
         let (mut done, mut unused) = (0, Committed::default());
         let is_shared = self.is_shared();
         while done < picks.len() {
@@ -93,19 +98,19 @@ impl Output {
     }
 
     /// So many frames were left out because they came a second time.
-    pub fn leave_out(&mut self, duplicates: u64) {
+    pub(super) fn leave_out(&mut self, duplicates: u64) {
         if let Store::Shared { ring, .. } = &mut self.store {
             ring.leave_out(duplicates);
         }
     }
 
     /// Whether other processes read the frames.
-    pub fn is_shared(&self) -> bool {
+    pub(super) fn is_shared(&self) -> bool {
         matches!(self.store, Store::Shared { .. })
     }
 
     /// Lets other processes see what is there; nothing older than `horizon` will follow but late frames.
-    pub fn commit(&mut self, interfaces: &[Interface], horizon: Nanos) {
+    pub(super) fn commit(&mut self, interfaces: &[Interface], horizon: Nanos) {
         if let Store::Shared { ring, .. } = &mut self.store
             && let Err(error) = ring.commit(interfaces, horizon)
         {
@@ -114,21 +119,21 @@ impl Output {
     }
 
     /// What readers of shared memory have had so far.
-    pub fn share_counters(&self, ledger: &mut Ledger) {
+    pub(super) fn share_counters(&self, ledger: &mut Ledger) {
         if let Store::Shared { ring, .. } = &self.store {
             ring.counters(ledger);
         }
     }
 
     /// What is to be done once a round at `now`.
-    pub fn tick(&mut self, now: Nanos) {
+    pub(super) fn tick(&mut self, now: Nanos) {
         if let Store::Shared { ring, .. } = &mut self.store {
             ring.tick(now);
         }
     }
 
     /// Hands what is in the block to the sinks; with `flush`, they pass on what they hold, from blocks before it too.
-    pub fn pass_on(&mut self, interfaces: &[Interface], flush: bool) {
+    pub(super) fn pass_on(&mut self, interfaces: &[Interface], flush: bool) {
         let must = flush && self.unflushed;
         let mut passed = false;
         match &mut self.store {
@@ -162,7 +167,7 @@ impl Output {
     }
 
     /// Sinks that got no frame learn of the interfaces, which a file has all the same.
-    pub fn introduce(&mut self, interfaces: &[Interface]) {
+    pub(super) fn introduce(&mut self, interfaces: &[Interface]) {
         if self.totals.frames > 0 {
             return;
         }
@@ -177,7 +182,7 @@ impl Output {
     }
 
     /// What follows goes to new outputs; `run` is the ledger up to here.
-    pub fn reopen(&mut self, interfaces: &[Interface], run: Ledger, reopen: &Reopen) {
+    pub(super) fn reopen(&mut self, interfaces: &[Interface], run: Ledger, reopen: &Reopen) {
         self.pass_on(interfaces, true);
         match &mut self.store {
             Store::None(_) => {}
@@ -191,12 +196,12 @@ impl Output {
     }
 
     /// Whether any sink is to be told how the run goes.
-    pub fn follow(&self) -> bool {
+    pub(super) fn follow(&self) -> bool {
         self.follow
     }
 
     /// Tells sinks how the run goes: `run` is the ledger up to here.
-    pub fn look(&mut self, interfaces: &[Interface], run: Ledger, complete: Nanos) {
+    pub(super) fn look(&mut self, interfaces: &[Interface], run: Ledger, complete: Nanos) {
         match &mut self.store {
             Store::None(_) => {}
             Store::Private { block, sinks, interfaces: known } => {
@@ -226,14 +231,14 @@ impl Output {
     }
 
     /// Takes note of all frames lost before they got here.
-    pub fn look_at_losses(&mut self, lost: u64) {
+    pub(super) fn look_at_losses(&mut self, lost: u64) {
         if let Store::Shared { ring, .. } = &mut self.store {
             ring.look_at_losses(lost);
         }
     }
 
     /// Whether frames cannot go where they should.
-    pub fn has_failed(&self) -> bool {
+    pub(super) fn has_failed(&self) -> bool {
         let sinks_have = match &self.store {
             Store::None(_) => false,
             Store::Private { sinks, .. } => sinks.has_failed(),
@@ -242,13 +247,13 @@ impl Output {
         self.failure.is_some() || sinks_have
     }
 
-    pub fn totals(&self) -> Totals {
+    pub(super) fn totals(&self) -> Totals {
         self.totals
     }
 
     /// Ends ring and sinks, with the ledger of all before them, and adds their counters to it. Returns what was
     /// noteworthy, and what went wrong, if anything. `has_failed` says that something did before.
-    pub fn finish(&mut self, has_failed: bool, ledger: &mut Ledger) -> (Vec<String>, Option<ReceiveError>) {
+    pub(super) fn finish(&mut self, has_failed: bool, ledger: &mut Ledger) -> (Vec<String>, Option<ReceiveError>) {
         let selected = ledger.account(Stage::Select, "").sum(Kind::Delivered);
         let missing = if self.is_dead { selected.saturating_sub(self.totals.frames) } else { 0 };
         let (sinks, mut events, failure) = match std::mem::replace(&mut self.store, Store::None(Sinks::default())) {
@@ -271,12 +276,12 @@ impl Output {
     }
 
     /// The thread that fills the block panicked over it.
-    pub fn die(&mut self, died: Died) {
+    pub(super) fn die(&mut self, died: Died) {
         self.is_dead = true;
         self.fail_if(Err(died.into()));
     }
 
-    pub fn fail_if(&mut self, result: Result<(), ReceiveError>) {
+    pub(super) fn fail_if(&mut self, result: Result<(), ReceiveError>) {
         if let Err(error) = result {
             self.failure.get_or_insert(error);
         }

@@ -89,7 +89,7 @@ pub(crate) struct Shared {
 
 impl Shared {
     /// Opens the acceptor and waits for as many readers as the run is to begin with.
-    pub fn open(sharing: Sharing, stop: Stop, duration: Option<Duration>) -> std::io::Result<Shared> {
+    pub(crate) fn open(sharing: Sharing, stop: Stop, duration: Option<Duration>) -> std::io::Result<Shared> {
         let Sharing { options, writer, acceptor } = sharing;
         let (acceptor, clients) = AcceptorThread::start(acceptor)?;
         let mut shared = Shared {
@@ -115,34 +115,34 @@ impl Shared {
     }
 
     /// Whether nobody is let in any more, by a bug.
-    pub fn has_failed(&self) -> bool {
+    pub(crate) fn has_failed(&self) -> bool {
         self.acceptor.is_dead()
     }
 
     /// The block to fill, with what is said about it; `None` when every block is in use.
     #[inline]
-    pub fn block(&mut self) -> Option<(&mut Block, &mut Committed)> {
+    pub(crate) fn block(&mut self) -> Option<(&mut Block, &mut Committed)> {
         Some((self.writer.block()?, &mut self.state))
     }
 
     /// Whether there is a block to fill.
     #[inline]
-    pub fn is_ready(&mut self) -> bool {
+    pub(crate) fn is_ready(&mut self) -> bool {
         self.writer.block().is_some()
     }
 
     /// The writer itself, for who forwards the frames.
-    pub fn writer(&mut self) -> &mut Writer {
+    pub(crate) fn writer(&mut self) -> &mut Writer {
         &mut self.writer
     }
 
     /// The block being filled, to be read.
-    pub fn current(&self) -> Option<&Block> {
+    pub(crate) fn current(&self) -> Option<&Block> {
         self.writer.current()
     }
 
     /// Lets readers see what is in the block.
-    pub fn commit(&mut self, interfaces: &[Interface], horizon: Nanos) -> Result<(), Error> {
+    pub(crate) fn commit(&mut self, interfaces: &[Interface], horizon: Nanos) -> Result<(), Error> {
         // Whoever was let in before gets what is committed now.
         self.admit();
         self.writer.set_interfaces(interfaces)?;
@@ -153,18 +153,18 @@ impl Shared {
     }
 
     /// So many frames were left out of the block because they came a second time.
-    pub fn leave_out(&mut self, duplicates: u64) {
+    pub(crate) fn leave_out(&mut self, duplicates: u64) {
         self.state.duplicates = self.state.duplicates.saturating_add(duplicates.min(u32::MAX.into()) as u32);
     }
 
     /// The next frame goes to another block.
-    pub fn turn(&mut self) {
+    pub(crate) fn turn(&mut self) {
         self.writer.close_block();
         self.state = Committed { last_time: self.state.last_time, ..Committed::default() };
     }
 
     /// What is to be done once a round: readers come, go, and give blocks back.
-    pub fn tick(&mut self, now: Nanos) {
+    pub(crate) fn tick(&mut self, now: Nanos) {
         self.writer.tick(now);
         self.admit();
         self.note_departures();
@@ -184,7 +184,7 @@ impl Shared {
     }
 
     /// Waits for a free block; false when the run is over and none came free.
-    pub fn hold(&mut self) -> bool {
+    pub(crate) fn hold(&mut self) -> bool {
         let started = Instant::now();
         let culprit = self.writer.waits_for().into_iter().next();
         let mut over: Option<Instant> = None;
@@ -209,20 +209,20 @@ impl Shared {
     }
 
     /// Frames for which no block came free.
-    pub fn lose(&mut self, frames: usize) {
+    pub(crate) fn lose(&mut self, frames: usize) {
         self.no_block += frames as u64;
     }
 
     /// Takes note of all frames lost before they got here; those that are new are charged to the reader that held the
     /// writer up meanwhile.
-    pub fn look_at_losses(&mut self, lost: u64) {
+    pub(crate) fn look_at_losses(&mut self, lost: u64) {
         let new = lost.saturating_sub(self.drops);
         self.drops = lost;
         self.accounts.lost_meanwhile(new);
     }
 
     /// What was counted so far.
-    pub fn counters(&self, ledger: &mut Ledger) {
+    pub(crate) fn counters(&self, ledger: &mut Ledger) {
         self.count(ledger);
         self.accounts.so_far(&self.writer.readers(), ledger);
     }
@@ -235,7 +235,7 @@ impl Shared {
     }
 
     /// Ends the stream; readers have a while to finish. Adds what was counted. What was noteworthy, and what went wrong.
-    pub fn finish(mut self, ledger: &mut Ledger) -> (Vec<String>, Option<ReceiveError>) {
+    pub(crate) fn finish(mut self, ledger: &mut Ledger) -> (Vec<String>, Option<ReceiveError>) {
         self.writer.close_block();
         self.count(ledger);
         let died = self.acceptor.close();

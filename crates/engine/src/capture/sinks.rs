@@ -45,18 +45,18 @@ struct Guarded {
 }
 
 impl Sinks {
-    pub fn new(sinks: Vec<Box<dyn Sink>>) -> Self {
+    pub(super) fn new(sinks: Vec<Box<dyn Sink>>) -> Self {
         let all = sinks.into_iter().map(|sink| Guarded { sink, is_dead: false, shown: 0 }).collect();
         Sinks { all, failure: None }
     }
 
     /// Whether any is to be told how the run goes.
-    pub fn follow(&self) -> bool {
+    pub(super) fn follow(&self) -> bool {
         self.all.iter().any(|sink| !sink.is_dead && sink.sink.follows())
     }
 
     /// Tells those that follow how the run goes.
-    pub fn look(&mut self, run: &Ledger, complete: Nanos) {
+    pub(super) fn look(&mut self, run: &Ledger, complete: Nanos) {
         for sink in &mut self.all {
             let result = sink.ask(|sink| if sink.follows() { sink.look(run, complete) } else { Ok(()) });
             if let Err(error) = result {
@@ -66,7 +66,7 @@ impl Sinks {
     }
 
     /// Shows the frames from `first` on; with `flush`, the sinks pass on what they hold.
-    pub fn accept(&mut self, block: &Block, first: usize, interfaces: &[Interface], flush: bool) {
+    pub(super) fn accept(&mut self, block: &Block, first: usize, interfaces: &[Interface], flush: bool) {
         for sink in &mut self.all {
             sink.shown += (block.len() - first) as u64;
             let result = sink.ask(|sink| {
@@ -80,7 +80,7 @@ impl Sinks {
     }
 
     /// They pass on what they hold.
-    pub fn flush(&mut self) {
+    pub(super) fn flush(&mut self) {
         for sink in &mut self.all {
             if let Err(error) = sink.ask(|sink| sink.flush()) {
                 self.failure.get_or_insert(error);
@@ -89,7 +89,7 @@ impl Sinks {
     }
 
     /// What follows goes to new outputs; where that cannot be the old ones go on.
-    pub fn reopen(&mut self, run: &Ledger, reopen: &Reopen) {
+    pub(super) fn reopen(&mut self, run: &Ledger, reopen: &Reopen) {
         for sink in &mut self.all {
             let mut became = None;
             let result = sink.ask(|sink| {
@@ -108,7 +108,7 @@ impl Sinks {
     /// Ends the sinks with the ledger of all before them, and adds their counters; `missing` frames that were to come never
     /// did. Files stay as they were where the run failed and `is_unused` says that none came. What is noteworthy goes to
     /// `events`. What went wrong, if anything.
-    pub fn finish(
+    pub(super) fn finish(
         mut self,
         (missing, is_unused): (u64, bool),
         ledger: &mut Ledger,

@@ -130,7 +130,7 @@ pub(crate) struct Tally {
 
 impl Tally {
     /// Of at most 2^32 descs.
-    pub fn of(descs: &[Desc]) -> Self {
+    pub(crate) fn of(descs: &[Desc]) -> Self {
         let mut tally = Tally {
             frames: descs.len() as u64,
             bytes: 0,

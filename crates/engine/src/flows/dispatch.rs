@@ -72,7 +72,7 @@ impl<R: Records + Send + 'static> Dispatch<R> {
     ///
     /// # Errors
     /// If there can be no more threads.
-    pub fn new(meters: Meters, records: &Shared<R>) -> Result<Self, ReceiveError> {
+    pub(super) fn new(meters: Meters, records: &Shared<R>) -> Result<Self, ReceiveError> {
         let Meters { config, meters } = meters;
         let spread = Spread::new(&config, meters.len());
         let is_apart = meters.len() > 1;
@@ -113,12 +113,12 @@ impl<R: Records + Send + 'static> Dispatch<R> {
     }
 
     /// Whether frames of a worker go nowhere any more.
-    pub fn has_failed(&self) -> bool {
+    pub(super) fn has_failed(&self) -> bool {
         self.workers.iter().any(|queue| queue.worker.has_failed())
     }
 
     /// Copies frames for their workers and hands over what is full, or has waited. How many there were, and their bytes.
-    pub fn take(&mut self, round: &Round<'_>, picks: &[Pick]) -> (u64, u64) {
+    pub(super) fn take(&mut self, round: &Round<'_>, picks: &[Pick]) -> (u64, u64) {
         self.learn(round.interfaces);
         let before = (self.frames, self.bytes);
         for picks in picks.chunks(CHUNK) {
@@ -138,7 +138,7 @@ impl<R: Records + Send + 'static> Dispatch<R> {
 
     /// No frame is there, and none that comes is older than `complete`: hands over what was copied.
     /// Workers are told the time now and then, where there is none too: whoever looks at them waits for that.
-    pub fn pause(&mut self, complete: Nanos, elapsed: Duration) {
+    pub(super) fn pause(&mut self, complete: Nanos, elapsed: Duration) {
         self.time.tell(complete);
         let now = self.time.now();
         let is_late = elapsed.saturating_sub(self.paused) >= TELL;
@@ -153,17 +153,17 @@ impl<R: Records + Send + 'static> Dispatch<R> {
     }
 
     /// What the workers have counted so far.
-    pub fn counts(&self) -> Counts {
+    pub(super) fn counts(&self) -> Counts {
         self.workers.iter().fold(Counts::default(), |sum, queue| sum.plus(&lock(&queue.shown)))
     }
 
     /// What time it is by all frames.
-    pub fn time(&self) -> &PacketTime {
+    pub(super) fn time(&self) -> &PacketTime {
         &self.time
     }
 
     /// Hands over all that was copied and ends all flows, unless this thread `died` over them.
-    pub fn finish(mut self, died: Option<Died>) -> (Counts, Vec<Load>, Option<Died>) {
+    pub(super) fn finish(mut self, died: Option<Died>) -> (Counts, Vec<Load>, Option<Died>) {
         let mut first = died.or_else(|| {
             let rest = || self.workers.iter_mut().for_each(|queue| queue.hand_over(&self.links, self.time.now()));
             survive(rest).err()

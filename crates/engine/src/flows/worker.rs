@@ -43,20 +43,20 @@ pub(super) struct Metering<R> {
 }
 
 impl<R: Records> Metering<R> {
-    pub fn new(meter: Meter, records: &Shared<R>, is_alone: bool, hears: bool) -> Self {
+    pub(super) fn new(meter: Meter, records: &Shared<R>, is_alone: bool, hears: bool) -> Self {
         let batch = (!is_alone).then(|| Vec::with_capacity(RECORDS));
         let (records, watch) = (Arc::clone(records), Watch::new());
         Metering { meter, hears, busy: Duration::ZERO, records, batch, watch, shown: None }
     }
 
     /// Has it show there what it has counted so far.
-    pub fn showing(mut self, shown: &Arc<Mutex<Counts>>) -> Self {
+    pub(super) fn showing(mut self, shown: &Arc<Mutex<Counts>>) -> Self {
         self.shown = Some(Arc::clone(shown));
         self
     }
 
     /// Frames where they lie, all there are.
-    pub fn take(&mut self, burst: Burst<'_>, links: &[Option<Link>]) {
+    pub(super) fn take(&mut self, burst: Burst<'_>, links: &[Option<Link>]) {
         if self.hears {
             for (desc, frame) in burst.iter() {
                 let link = links.get(usize::from(desc.interface)).copied().flatten();
@@ -67,17 +67,17 @@ impl<R: Records> Metering<R> {
     }
 
     /// It is `now`: quiet flows end, even where no frame comes.
-    pub fn expire(&mut self, now: Nanos) {
+    pub(super) fn expire(&mut self, now: Nanos) {
         self.meter(|meter, records| meter.expire(now, records));
     }
 
     /// Ends all flows; `last` is the time of the last frame of the run.
-    pub fn finish(&mut self, last: Nanos) {
+    pub(super) fn finish(&mut self, last: Nanos) {
         self.meter(|meter, records| meter.finish(last, records));
     }
 
     /// What it has done.
-    pub fn done(&self) -> (Counts, Load) {
+    pub(super) fn done(&self) -> (Counts, Load) {
         let counts = *self.meter.counts();
         let Counts { frames, bytes, begun: flows, .. } = counts;
         (counts, Load { frames, bytes, flows, busy: self.busy })

@@ -139,24 +139,24 @@ pub(crate) struct SharedFrames {
 
 impl SharedFrames {
     /// Hands a frame over, behind those that wait.
-    pub fn hand_over(&mut self, frame: Frame) {
+    pub(crate) fn hand_over(&mut self, frame: Frame) {
         self.given += 1;
         self.waiting.push_back(frame);
         self.offer();
     }
 
     /// Whether more may be handed over now.
-    pub fn has_room(&self) -> bool {
+    pub(crate) fn has_room(&self) -> bool {
         self.waiting.is_empty() && self.options.most.is_none_or(|most| self.given - self.back < most)
     }
 
     /// Frames that have not come back.
-    pub fn out(&self) -> u64 {
+    pub(crate) fn out(&self) -> u64 {
         self.given - self.back
     }
 
     /// A frame that nobody needs any more.
-    pub fn returned(&mut self) -> Option<Frame> {
+    pub(crate) fn returned(&mut self) -> Option<Frame> {
         let entry = self.writer.returned()?;
         self.back += 1;
         let frame = self.out.get_mut(entry as usize).and_then(Option::take);
@@ -165,7 +165,7 @@ impl SharedFrames {
     }
 
     /// What is to be done now and then: readers come and go.
-    pub fn tick(&mut self) {
+    pub(crate) fn tick(&mut self) {
         self.writer.tick(clock::now());
         for client in self.clients.try_iter() {
             self.writer.admit(client);
@@ -179,12 +179,12 @@ impl SharedFrames {
     }
 
     /// Whether nobody is let in any more, by a bug.
-    pub fn has_failed(&self) -> bool {
+    pub(crate) fn has_failed(&self) -> bool {
         self.acceptor.is_dead()
     }
 
     /// All frames were handed over: waits for the last of them, and accounts for all.
-    pub fn finish(&mut self, end: &mut End<'_>) {
+    pub(crate) fn finish(&mut self, end: &mut End<'_>) {
         let mut moved = Instant::now();
         loop {
             let mut came = false;

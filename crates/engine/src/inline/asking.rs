@@ -69,7 +69,7 @@ pub(crate) enum Offered {
 
 impl<E: Exits> Asking<E> {
     /// Through this ring, with an account for each of so many ways or one for all.
-    pub fn new(sharing: Sharing, policy: Policy, exits: E, ways: usize) -> Self {
+    pub(crate) fn new(sharing: Sharing, policy: Policy, exits: E, ways: usize) -> Self {
         Asking {
             sharing: Some(sharing),
             ring: None,
@@ -87,7 +87,7 @@ impl<E: Exits> Asking<E> {
     }
 
     /// The run begins.
-    pub fn begin(&mut self, start: &Start) -> Result<(), ReceiveError> {
+    pub(crate) fn begin(&mut self, start: &Start) -> Result<(), ReceiveError> {
         let Some(sharing) = self.sharing.take() else { return Ok(()) };
         let opened = Shared::open(sharing, start.stop.clone(), start.duration).map_err(ReceiveError::Acceptor);
         let mut ring = opened?;
@@ -97,7 +97,7 @@ impl<E: Exits> Asking<E> {
     }
 
     /// A round begins: what was said since the last one goes where it is to go.
-    pub fn round(&mut self, round: &Round<'_>, give_up: bool) -> Result<(), ReceiveError> {
+    pub(crate) fn round(&mut self, round: &Round<'_>, give_up: bool) -> Result<(), ReceiveError> {
         let known = self.ring.as_mut().map_or(Ok(()), |ring| {
             ring.tick(round.now);
             ring.writer().set_interfaces(round.interfaces)
@@ -110,12 +110,12 @@ impl<E: Exits> Asking<E> {
     }
 
     /// The block to be filled, and what is said of it.
-    pub fn block(&mut self) -> Option<(&mut Block, &mut Committed)> {
+    pub(crate) fn block(&mut self) -> Option<(&mut Block, &mut Committed)> {
         self.ring.as_mut()?.block()
     }
 
     /// Frames were copied into the block, behind so many that it had.
-    pub fn filled(&mut self, now: Nanos, way: u16, before: usize) {
+    pub(crate) fn filled(&mut self, now: Nanos, way: u16, before: usize) {
         let Asking { ring: Some(ring), onward, decisions, listed, fresh, .. } = self else { return };
         let past = decisions.past();
         let Some((block, state)) = ring.block() else { return };
@@ -143,7 +143,7 @@ impl<E: Exits> Asking<E> {
     }
 
     /// A single frame of Ethernet. `may_skip`: those of flows that were decided need not go by the ring.
-    pub fn offer(&mut self, now: Nanos, way: u16, desc: &Desc, bytes: &[u8], may_skip: bool) -> Offered {
+    pub(crate) fn offer(&mut self, now: Nanos, way: u16, desc: &Desc, bytes: &[u8], may_skip: bool) -> Offered {
         let located = locate_inner(Link::Ethernet, bytes);
         let length = bytes.len() as u32;
         let (l3, l4, hash) = (located.l3, located.l4, located.hash);
@@ -182,13 +182,13 @@ impl<E: Exits> Asking<E> {
     }
 
     /// The next frame goes to another block.
-    pub fn turn(&mut self) {
+    pub(crate) fn turn(&mut self) {
         self.ring.iter_mut().for_each(Shared::turn);
         self.onward.blocks.is_open = false;
     }
 
     /// Shows the engine what was copied. What it is not shown, and what nobody is asked about, goes its way.
-    pub fn commit(&mut self, now: Nanos) {
+    pub(crate) fn commit(&mut self, now: Nanos) {
         let Asking { ring: Some(ring), onward, decisions, fresh, .. } = self else { return };
         let slot = onward.blocks.all.back().map(|taken| taken.slot).filter(|_| !fresh.is_empty());
         for one in fresh.iter().filter(|one| one.known.is_some()) {
@@ -212,13 +212,13 @@ impl<E: Exits> Asking<E> {
     }
 
     /// Whether a frame is under way.
-    pub fn is_busy(&self) -> bool {
+    pub(crate) fn is_busy(&self) -> bool {
         self.decisions.is_busy()
     }
 
     /// Has frames handed on that are to go: `send` gets where they go and the frames of each block, and says of which blocks how many are
     /// needed no more.
-    pub fn send<R>(
+    pub(crate) fn send<R>(
         &mut self,
         send: impl for<'r> FnOnce(&mut E, &dyn Fn(u64) -> Burst<'r>, &mut Done) -> R,
     ) -> Option<R> {
@@ -238,7 +238,7 @@ impl<E: Exits> Asking<E> {
     }
 
     /// Lets go of blocks of which every frame has gone.
-    pub fn release(&mut self) {
+    pub(crate) fn release(&mut self) {
         let Asking { ring: Some(ring), onward, decisions, .. } = self else { return };
         let writer = ring.writer();
         for at in 0..onward.blocks.all.len() {
@@ -266,12 +266,12 @@ impl<E: Exits> Asking<E> {
     }
 
     /// So many frames were lost before they came here.
-    pub fn look_at_losses(&mut self, lost: u64) {
+    pub(crate) fn look_at_losses(&mut self, lost: u64) {
         self.ring.iter_mut().for_each(|ring| ring.look_at_losses(lost));
     }
 
     /// The run is over: adds what is of no way.
-    pub fn finish(&mut self, name: &str, end: &mut End<'_>) {
+    pub(crate) fn finish(&mut self, name: &str, end: &mut End<'_>) {
         let account = end.ledger.account(Stage::Verdict, name);
         account.add(Count::InlineEngines, self.engines).add(Count::InlineUnlisted, self.listed.refused);
         account.add(Count::InlineUnused, self.onward.answers.unused);

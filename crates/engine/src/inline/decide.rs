@@ -67,7 +67,7 @@ pub(crate) struct Decisions {
 }
 
 impl Decisions {
-    pub fn new(policy: Policy) -> Self {
+    pub(crate) fn new(policy: Policy) -> Self {
         Decisions {
             policy,
             batches: VecDeque::new(),
@@ -82,7 +82,7 @@ impl Decisions {
     }
 
     /// The frames that follow are of the next block.
-    pub fn turn(&mut self) {
+    pub(crate) fn turn(&mut self) {
         let frames = self.spare.pop().unwrap_or_default();
         self.batches.push_back(Batch { frames, left: 0 });
         self.forget();
@@ -91,7 +91,7 @@ impl Decisions {
 
     /// A frame has come on one of the ways; `known` where nobody is asked. `out` takes frames that go.
     #[inline]
-    pub fn arrive(
+    pub(crate) fn arrive(
         &mut self,
         now: Nanos,
         (way, hash): (u16, u32),
@@ -123,13 +123,13 @@ impl Decisions {
 
     /// The next frame to be looked at.
     #[inline]
-    pub fn next(&self) -> Option<Place> {
+    pub(crate) fn next(&self) -> Option<Place> {
         (self.frame(self.line)?.state == State::Open).then_some(self.line)
     }
 
     /// That frame was looked at: what becomes of it, or that it is held.
     #[inline]
-    pub fn look(&mut self, fate: Option<Fate>, out: &mut impl FnMut(Place, u16, Fate)) {
+    pub(crate) fn look(&mut self, fate: Option<Fate>, out: &mut impl FnMut(Place, u16, Fate)) {
         let place = self.line;
         let full = (self.held_now >= MOST_HELD).then(|| self.fate_of_slow(Why::Held));
         match (fate.or(full), self.frame_mut(place)) {
@@ -147,7 +147,7 @@ impl Decisions {
     }
 
     /// What becomes of a frame that was held; whether it was.
-    pub fn say(&mut self, place: Place, fate: Fate, out: &mut impl FnMut(Place, u16, Fate)) -> bool {
+    pub(crate) fn say(&mut self, place: Place, fate: Fate, out: &mut impl FnMut(Place, u16, Fate)) -> bool {
         if !self.is_held(place) {
             return false;
         }
@@ -168,50 +168,50 @@ impl Decisions {
     }
 
     /// Whether a frame is held.
-    pub fn is_held(&self, place: Place) -> bool {
+    pub(crate) fn is_held(&self, place: Place) -> bool {
         place < self.line && self.frame(place).is_some_and(|frame| frame.state == State::Open)
     }
 
     /// Whether a frame has gone.
-    pub fn is_gone(&self, place: Place) -> bool {
+    pub(crate) fn is_gone(&self, place: Place) -> bool {
         self.frame(place).is_none_or(|frame| frame.state == State::Gone)
     }
 
     /// Whether a frame has come, and gone.
-    pub fn is_through(&self, place: Place) -> bool {
+    pub(crate) fn is_through(&self, place: Place) -> bool {
         let last = self.first + self.batches.len() as u64;
         let has_come = place.block + 1 < last || self.frame(place).is_some();
         has_come && self.is_gone(place)
     }
 
     /// Whether all frames up to the end of a block have gone.
-    pub fn is_clear(&self, block: u64) -> bool {
+    pub(crate) fn is_clear(&self, block: u64) -> bool {
         let blocks = (block + 1).saturating_sub(self.first).try_into().unwrap_or(usize::MAX);
         self.batches.iter().take(blocks).all(|batch| batch.left == 0)
     }
 
     /// The block that frames come into.
-    pub fn newest(&self) -> u64 {
+    pub(crate) fn newest(&self) -> u64 {
         (self.first + self.batches.len() as u64).saturating_sub(1)
     }
 
     /// Whether frames of other flows wait for one that is held too.
-    pub fn is_by_arrival(&self) -> bool {
+    pub(crate) fn is_by_arrival(&self) -> bool {
         self.policy.release == Release::ByArrival
     }
 
     /// On which way a frame goes.
-    pub fn way(&self, place: Place) -> u16 {
+    pub(crate) fn way(&self, place: Place) -> u16 {
         self.frame(place).map_or(0, |frame| frame.way)
     }
 
     /// Frames that are held, in order.
-    pub fn held(&self) -> impl Iterator<Item = Place> {
+    pub(crate) fn held(&self) -> impl Iterator<Item = Place> {
         self.held.iter().copied().filter(|place| self.is_held(*place))
     }
 
     /// Applies the policy to frames whose time is up.
-    pub fn settle(&mut self, now: Nanos, out: &mut impl FnMut(Place, u16, Fate)) {
+    pub(crate) fn settle(&mut self, now: Nanos, out: &mut impl FnMut(Place, u16, Fate)) {
         while let Some(&place) = self.held.front() {
             if self.is_held(place) {
                 if self.age(place, now) < self.policy.hold {
@@ -233,22 +233,22 @@ impl Decisions {
     }
 
     /// What becomes of a frame that goes past the engine, if new ones do.
-    pub fn past(&self) -> Option<Fate> {
+    pub(crate) fn past(&self) -> Option<Fate> {
         self.behind.as_ref().map(|_| self.fate_of_slow(Why::Overload))
     }
 
     /// What becomes of a frame that the engine is too slow for.
-    pub fn fate_of_slow(&self, why: Why) -> Fate {
+    pub(crate) fn fate_of_slow(&self, why: Why) -> Fate {
         Fate::Policy(self.policy.on_overload, why)
     }
 
     /// What becomes of a frame while no engine is there.
-    pub fn fate_of_dead(&self) -> Fate {
+    pub(crate) fn fate_of_dead(&self) -> Fate {
         Fate::Policy(self.policy.on_death, Why::Death)
     }
 
     /// Nobody decides any more: the policy for that has all that is under way, in the order it came.
-    pub fn give_up(&mut self, fate_of_open: Fate, out: &mut impl FnMut(Place, u16, Fate)) {
+    pub(crate) fn give_up(&mut self, fate_of_open: Fate, out: &mut impl FnMut(Place, u16, Fate)) {
         for at in 0..self.batches.len() {
             for frame in 0..self.batches[at].frames.len() as u32 {
                 let place = Place { block: self.first + at as u64, frame };
@@ -266,23 +266,23 @@ impl Decisions {
     }
 
     /// Whether a frame is under way.
-    pub fn is_busy(&self) -> bool {
+    pub(crate) fn is_busy(&self) -> bool {
         self.next().is_some() || self.held_now > 0
     }
 
     /// Whether so many more could be too many to be held.
-    pub fn is_crowded(&self, more: u32) -> bool {
+    pub(crate) fn is_crowded(&self, more: u32) -> bool {
         self.held_now + more as usize > MOST_HELD
     }
 
     /// Whether nothing is known of a frame of a block.
-    pub fn is_open(&self, block: u64) -> bool {
+    pub(crate) fn is_open(&self, block: u64) -> bool {
         let batch = block.checked_sub(self.first).and_then(|at| self.batches.get(at as usize));
         batch.is_some_and(|batch| batch.left > 0 && batch.frames.iter().any(|frame| frame.state == State::Open))
     }
 
     /// Whether all frames of a block are gone.
-    pub fn is_done(&self, block: u64) -> bool {
+    pub(crate) fn is_done(&self, block: u64) -> bool {
         let Some(at) = block.checked_sub(self.first) else { return true };
         self.batches.get(at as usize).is_none_or(|batch| batch.left == 0)
     }

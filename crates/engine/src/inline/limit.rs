@@ -16,13 +16,13 @@ pub(crate) struct Limit {
 }
 
 impl Limit {
-    pub fn new(a_second: u32) -> Self {
+    pub(crate) fn new(a_second: u32) -> Self {
         Limit { a_second, left: u64::from(a_second) * FRAME, last: Nanos::ZERO }
     }
 
     /// It is this late. A clock that goes back brings nothing, and nothing twice.
     #[inline]
-    pub fn tick(&mut self, now: Nanos) {
+    pub(crate) fn tick(&mut self, now: Nanos) {
         let passed = now.0.saturating_sub(self.last.0).min(FRAME);
         self.last = self.last.max(now);
         // A full bucket is 2^62 parts at most, and a second brings as many.
@@ -30,7 +30,7 @@ impl Limit {
     }
 
     /// Whether one more goes.
-    pub fn take(&mut self) -> bool {
+    pub(crate) fn take(&mut self) -> bool {
         let is_in = self.left >= FRAME;
         self.left -= if is_in { FRAME } else { 0 };
         is_in

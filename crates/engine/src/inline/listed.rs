@@ -40,7 +40,7 @@ pub(super) struct Entry {
 
 impl Entry {
     /// Whether no frame of it is under way, which one that does not go by the ring would overtake.
-    pub fn is_clear(&self, decisions: &Decisions) -> bool {
+    pub(super) fn is_clear(&self, decisions: &Decisions) -> bool {
         !decisions.is_by_arrival()
             && decisions.is_clear(self.said_in)
             && self.ahead.is_none_or(|place| decisions.is_through(place))
@@ -59,13 +59,13 @@ pub(super) struct Listed {
 impl Listed {
     /// What becomes of a frame, if that was said of its flow.
     #[inline]
-    pub fn fate(&mut self, now: Nanos, desc: &Desc, frame: &[u8]) -> Option<Fate> {
+    pub(super) fn fate(&mut self, now: Nanos, desc: &Desc, frame: &[u8]) -> Option<Fate> {
         self.find(now, desc, frame).map(|entry| entry.fate)
     }
 
     /// What was said of the flow of a frame.
     #[inline]
-    pub fn find(&mut self, now: Nanos, desc: &Desc, frame: &[u8]) -> Option<&mut Entry> {
+    pub(super) fn find(&mut self, now: Nanos, desc: &Desc, frame: &[u8]) -> Option<&mut Entry> {
         if self.flows.is_empty() {
             return None;
         }
@@ -75,7 +75,7 @@ impl Listed {
     }
 
     /// Later frames of the flow of this one have the same fate; those before are in this block at the latest.
-    pub fn insert(&mut self, now: Nanos, desc: &Desc, frame: &[u8], fate: Fate, said_in: u64) {
+    pub(super) fn insert(&mut self, now: Nanos, desc: &Desc, frame: &[u8], fate: Fate, said_in: u64) {
         match key(desc, frame) {
             Some(key) if self.flows.len() < MOST || self.flows.contains_key(&key) => {
                 self.flows.insert(key, Entry { fate, last: now, said_in, ahead: None });
@@ -85,7 +85,7 @@ impl Listed {
     }
 
     /// Forgets flows without frames, now and then.
-    pub fn tick(&mut self, now: Nanos) {
+    pub(super) fn tick(&mut self, now: Nanos) {
         if !self.flows.is_empty() && (now.since(self.swept) >= SWEEP || now < self.swept) {
             self.swept = now;
             self.flows.retain(|_, entry| now.since(entry.last) < IDLE);
@@ -93,7 +93,7 @@ impl Listed {
     }
 
     /// The engine that said so has gone, and all that it said with it.
-    pub fn clear(&mut self) {
+    pub(super) fn clear(&mut self) {
         self.flows.clear();
     }
 }

@@ -12,7 +12,7 @@ pub(super) struct News(u32);
 
 impl News {
     /// An engine has come, or has gone with so many frames under way, which pass or do not.
-    pub fn tell(&mut self, writer: &Writer, passes: bool, under_way: usize) {
+    pub(super) fn tell(&mut self, writer: &Writer, passes: bool, under_way: usize) {
         self.0 = self.0.saturating_add(1);
         let Some((who, evict)) = writer.engine().filter(|_| self.0 <= MOST) else { return };
         let name = if who.name.is_empty() { "without a name" } else { &who.name };

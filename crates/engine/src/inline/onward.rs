@@ -77,26 +77,26 @@ pub(crate) struct Pending {
 
 impl<E: Exits> Onward<E> {
     /// With an account for each of so many ways, or with one for all; so many frames of the engine's own go in a second.
-    pub fn new(exits: E, ways: usize, inject_limit: u32) -> Self {
+    pub(crate) fn new(exits: E, ways: usize, inject_limit: u32) -> Self {
         let (blocks, answers) = Default::default();
         Onward { exits, blocks, tally: vec![Tally::default(); ways], answers, limit: Limit::new(inject_limit) }
     }
 
     /// The account of a way.
     #[inline]
-    pub fn tally(&mut self, way: u16) -> &mut Tally {
+    pub(crate) fn tally(&mut self, way: u16) -> &mut Tally {
         let last = self.tally.len() - 1;
         &mut self.tally[usize::from(way).min(last)]
     }
 
     /// Of each way, or of all.
-    pub fn tallies(&self) -> &[Tally] {
+    pub(crate) fn tallies(&self) -> &[Tally] {
         &self.tally
     }
 
     /// A frame goes where its fate has it.
     #[inline]
-    pub fn route(&mut self, place: Place, way: u16, fate: Fate) {
+    pub(crate) fn route(&mut self, place: Place, way: u16, fate: Fate) {
         self.tally(way).count(fate);
         if self.answers.is_empty() {
             return self.send(place, way, fate, None);
@@ -141,7 +141,7 @@ impl<E: Exits> Onward<E> {
     }
 
     /// Takes note of an answer. It is checked: about a frame that there is, and of its length where it replaces one.
-    pub fn take_answer(
+    pub(crate) fn take_answer(
         &mut self,
         answer: Answer,
         writer: &Writer,
@@ -174,19 +174,19 @@ impl<E: Exits> Onward<E> {
 
 impl<E: Exits> Onward<E> {
     /// How many answers are done with since this was last asked. One that is sent is when it has left: until then it is memory.
-    pub fn take_done(&mut self) -> u64 {
+    pub(crate) fn take_done(&mut self) -> u64 {
         self.exits.take_own() + std::mem::take(&mut self.answers.done)
     }
 
     /// The engine has gone, and what it has handed back with it; what is on its way out goes on.
-    pub fn forget_answers(&mut self) {
+    pub(crate) fn forget_answers(&mut self) {
         self.answers.clear();
         self.exits.forget_own();
     }
 }
 
 impl Blocks {
-    pub fn at(&mut self, block: u64) -> Option<&mut Taken> {
+    pub(crate) fn at(&mut self, block: u64) -> Option<&mut Taken> {
         self.all.get_mut(block.checked_sub(self.first)? as usize)
     }
 }
@@ -198,7 +198,7 @@ impl Pending {
     }
 
     /// Whether there are bytes for a frame.
-    pub fn replaces(&self, place: Place) -> bool {
+    pub(crate) fn replaces(&self, place: Place) -> bool {
         self.replaced.contains_key(&place)
     }
 
@@ -209,7 +209,7 @@ impl Pending {
     }
 
     /// The engine has gone, and what it has handed back with it.
-    pub fn clear(&mut self) {
+    pub(crate) fn clear(&mut self) {
         self.unused += (self.replaced.len() + self.injected.values().map(Vec::len).sum::<usize>()) as u64;
         self.replaced.clear();
         self.injected.clear();

@@ -77,14 +77,14 @@ impl Exits for [Outgoing; 2] {
 
 impl Outgoing {
     /// Through the first queue of a port.
-    pub fn new(from: &str, to: TxPort) -> Self {
+    pub(crate) fn new(from: &str, to: TxPort) -> Self {
         let name = format!("{from} -> {}", to.name);
         let (counts, told) = Default::default();
         let (engine, own_gone, errors) = Default::default();
         Outgoing { name, to, runs: VecDeque::new(), own: None, engine, own_gone, counts, told, errors }
     }
 
-    pub fn name(&self) -> &str {
+    pub(crate) fn name(&self) -> &str {
         &self.name
     }
 
@@ -111,7 +111,7 @@ impl Outgoing {
     }
 
     /// Hands over what the port takes; `done` is told of frames that are needed no more.
-    pub fn send<'b>(
+    pub(crate) fn send<'b>(
         &mut self,
         now: Nanos,
         burst_of: impl Fn(u64) -> Burst<'b>,
@@ -168,7 +168,7 @@ impl Outgoing {
     }
 
     /// Gets frames on their way; whether the port has still some in hand, or does not take them.
-    pub fn flush(&mut self, now: Nanos) -> bool {
+    pub(crate) fn flush(&mut self, now: Nanos) -> bool {
         let is_in_hand = match self.to.queues[0].flush(now) {
             Ok(flushed) => !flushed,
             Err(PortError::Again { .. } | PortError::Down { .. }) => false,
@@ -178,7 +178,7 @@ impl Outgoing {
     }
 
     /// Adds to the progress what was sent since the last time.
-    pub fn tell(&mut self, progress: &Progress) {
+    pub(crate) fn tell(&mut self, progress: &Progress) {
         let sent = self.to.queues[0].sent();
         self.errors.is_down &= sent == self.counts.sent;
         self.counts.sent = sent;
@@ -187,17 +187,17 @@ impl Outgoing {
         self.told = sent;
     }
 
-    pub fn has_failed(&self) -> bool {
+    pub(crate) fn has_failed(&self) -> bool {
         self.errors.failure.is_some()
     }
 
     /// What was sent.
-    pub fn sent(&self) -> Sent {
+    pub(crate) fn sent(&self) -> Sent {
         self.counts.sent
     }
 
     /// Counters of what is done here and of the port's queues.
-    pub fn counters(&self, ledger: &mut Ledger) {
+    pub(crate) fn counters(&self, ledger: &mut Ledger) {
         let Counts { received, injected, beyond, handed, down, unsent, .. } = self.counts;
         let account = ledger.account(Stage::Forward, &self.name);
         account.add(Count::ForwardReceived, received).add(Count::Forwarded, handed);
@@ -207,7 +207,7 @@ impl Outgoing {
     }
 
     /// The run is over: what is left is not sent.
-    pub fn finish(&mut self, ledger: &mut Ledger, events: &mut Vec<String>) -> Option<PortError> {
+    pub(crate) fn finish(&mut self, ledger: &mut Ledger, events: &mut Vec<String>) -> Option<PortError> {
         if let Some(monitor) = &self.to.monitor {
             monitor.counters(ledger);
         }

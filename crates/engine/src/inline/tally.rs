@@ -31,7 +31,7 @@ pub(crate) struct Tally {
 impl Tally {
     /// This became of a frame.
     #[inline]
-    pub fn count(&mut self, fate: Fate) {
+    pub(crate) fn count(&mut self, fate: Fate) {
         match fate {
             Fate::Passed => self.passed += 1,
             Fate::Replaced => self.replaced += 1,
@@ -52,7 +52,7 @@ impl Tally {
     }
 
     /// Adds to the account of the way with this name.
-    pub fn counters(&self, name: &str, ledger: &mut Ledger) {
+    pub(crate) fn counters(&self, name: &str, ledger: &mut Ledger) {
         let Tally { received, passed, replaced, blocked, policy_passed, policy_dropped, unfit, .. } = *self;
         let account = ledger.account(Stage::Verdict, name);
         account.add(Count::VerdictReceived, received).add(Count::InlinePassed, passed);
@@ -65,7 +65,7 @@ impl Tally {
     }
 
     /// The run is over: whatever has no fate by now.
-    pub fn close(&self, name: &str, ledger: &mut Ledger) {
+    pub(crate) fn close(&self, name: &str, ledger: &mut Ledger) {
         let Tally { received, passed, replaced, blocked, policy_passed, policy_dropped, unfit, .. } = *self;
         let known = passed + replaced + blocked + policy_passed + policy_dropped + unfit + self.no_block;
         ledger.account(Stage::Verdict, name).add(Count::InlineUndecided, received - known);

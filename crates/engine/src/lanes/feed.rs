@@ -35,7 +35,7 @@ pub(crate) struct Present {
 }
 
 impl Source {
-    pub fn new(feed: Feed) -> Self {
+    pub(super) fn new(feed: Feed) -> Self {
         let patience = match feed {
             Feed::Others { patience } => Some(patience),
             Feed::Clock | Feed::Stored => None,
@@ -45,7 +45,7 @@ impl Source {
 
     /// The horizon that others go by where the lane says `horizon`; and what is to be said, behind the lane's name.
     #[inline]
-    pub fn bound(&mut self, horizon: Horizon, present: Present) -> (Horizon, Option<String>) {
+    pub(super) fn bound(&mut self, horizon: Horizon, present: Present) -> (Horizon, Option<String>) {
         match (self.patience, horizon) {
             (Some(patience), Horizon::At(time)) if present.is_live => self.bound_others(patience, time, present),
             _ => (horizon, None),
@@ -75,7 +75,7 @@ impl Source {
     }
 
     /// How often it fell behind.
-    pub fn stalls(&self) -> u64 {
+    pub(super) fn stalls(&self) -> u64 {
         self.stalls
     }
 }

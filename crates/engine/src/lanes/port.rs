@@ -25,12 +25,12 @@ pub(super) struct Port {
 
 impl Port {
     /// An open port.
-    pub fn new(name: String, monitor: Option<Box<dyn Monitor>>, filter: String) -> Self {
+    pub(super) fn new(name: String, monitor: Option<Box<dyn Monitor>>, filter: String) -> Self {
         Port { name, monitor, filter, downs: 0, is_down: false, failed: None, map: Vec::new(), links: Vec::new() }
     }
 
     /// The event that the port is up again, if a lane that has reported it down brings frames.
-    pub fn back_up(&mut self, downs: u64, brings: bool) -> Option<String> {
+    pub(super) fn back_up(&mut self, downs: u64, brings: bool) -> Option<String> {
         if !(brings && self.is_down && downs == self.downs) {
             return None;
         }
@@ -39,7 +39,7 @@ impl Port {
     }
 
     /// The queue of a lane failed, for now or for good. Each lane of a port reports what happens to the port: it is an event once.
-    pub fn fail(
+    pub(super) fn fail(
         &mut self,
         (state, downs): (&mut State, &mut u64),
         error: PortError,

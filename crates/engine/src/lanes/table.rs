@@ -24,12 +24,12 @@ impl Table<'_> {
     /// No frame that lanes have shown is later than this, if its time is right. To be asked behind `fill`: frames may have
     /// come while lanes were filled.
     #[inline]
-    pub fn ceiling(&self) -> Nanos {
+    pub(crate) fn ceiling(&self) -> Nanos {
         if *self.is_live { Nanos(self.time.utc().0.saturating_add(self.above)) } else { Nanos::MAX }
     }
 
     /// Takes up interfaces that a lane shows for the first time.
-    pub fn learn(&mut self, shown: &Shown<'_>) {
+    pub(crate) fn learn(&mut self, shown: &Shown<'_>) {
         let port = &mut self.ports[shown.port];
         for interface in &shown.interfaces[port.map.len().min(shown.interfaces.len())..] {
             port.links.push(Link::from_linktype(interface.link.0));
@@ -57,23 +57,23 @@ impl Table<'_> {
     }
 
     /// The place of each interface of a lane in the list of all.
-    pub fn map(&self, shown: &Shown<'_>) -> &[u16] {
+    pub(crate) fn map(&self, shown: &Shown<'_>) -> &[u16] {
         &self.ports[shown.port].map
     }
 
     /// What frames of each interface of a lane begin with.
-    pub fn links(&self, shown: &Shown<'_>) -> &[Option<Link>] {
+    pub(crate) fn links(&self, shown: &Shown<'_>) -> &[Option<Link>] {
         &self.ports[shown.port].links
     }
 
     /// The interfaces of all ports.
-    pub fn interfaces(&self) -> &[Interface] {
+    pub(crate) fn interfaces(&self) -> &[Interface] {
         self.interfaces
     }
 
     /// The filter that the lane's backend has applied; empty if none.
     #[inline]
-    pub fn filter(&self, shown: &Shown<'_>) -> &str {
+    pub(crate) fn filter(&self, shown: &Shown<'_>) -> &str {
         &self.ports[shown.port].filter
     }
 }

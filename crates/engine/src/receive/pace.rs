@@ -47,14 +47,14 @@ pub(crate) struct Pace {
 impl Pace {
     /// Starts the time of the run, which lasts at most for `duration` and until `stop` is requested; frames `is_prompt` to come at
     /// once, or may wait for others.
-    pub fn new(waiting: Waiting, is_prompt: bool, duration: Option<Duration>, stop: Stop) -> Self {
+    pub(crate) fn new(waiting: Waiting, is_prompt: bool, duration: Option<Duration>, stop: Stop) -> Self {
         let now = Instant::now();
         let idler = Idler::new(waiting, is_prompt);
         Pace { idler, duration, stop, started: now, looked: now, detached: None, quiesced: false }
     }
 
     /// Detaches the lanes once the run has `enough`, was asked to stop, or its time is up.
-    pub fn detach_if(&mut self, enough: bool, lanes: &mut Lanes) {
+    pub(crate) fn detach_if(&mut self, enough: bool, lanes: &mut Lanes) {
         let is_late = || self.duration.is_some_and(|limit| self.started.elapsed() >= limit);
         if self.detached.is_none() && (enough || self.stop.is_requested() || is_late()) {
             lanes.detach();
@@ -63,7 +63,7 @@ impl Pace {
     }
 
     /// Ends a round that began at `now`, waiting where it has brought nothing; false if it was the last.
-    pub fn go_on(&mut self, came: Came, now: Nanos, lanes: &Lanes) -> bool {
+    pub(crate) fn go_on(&mut self, came: Came, now: Nanos, lanes: &Lanes) -> bool {
         let wakes = || lanes.wakes();
         match came {
             Came::End => {
@@ -84,7 +84,7 @@ impl Pace {
     }
 
     /// Whether it is time to look the loss counters up again.
-    pub fn is_time_to_look(&mut self) -> bool {
+    pub(crate) fn is_time_to_look(&mut self) -> bool {
         let is_time = self.looked.elapsed() >= LOOK_EVERY;
         if is_time {
             self.looked = Instant::now();
@@ -93,22 +93,22 @@ impl Pace {
     }
 
     /// How long the run has taken so far.
-    pub fn elapsed(&self) -> Duration {
+    pub(crate) fn elapsed(&self) -> Duration {
         self.started.elapsed()
     }
 
     /// When it began.
-    pub fn started(&self) -> Instant {
+    pub(crate) fn started(&self) -> Instant {
         self.started
     }
 
     /// How long nothing has come from detached lanes.
-    pub fn draining(&self) -> Option<Duration> {
+    pub(crate) fn draining(&self) -> Option<Duration> {
         self.detached.map(|since| since.elapsed())
     }
 
     /// Whether all lanes ran dry, so that counters are exact.
-    pub fn quiesced(&self) -> bool {
+    pub(crate) fn quiesced(&self) -> bool {
         self.quiesced
     }
 }

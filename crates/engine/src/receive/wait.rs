@@ -53,17 +53,17 @@ pub(crate) struct Idler {
 }
 
 impl Idler {
-    pub fn new(waiting: Waiting, is_prompt: bool) -> Self {
+    pub(crate) fn new(waiting: Waiting, is_prompt: bool) -> Self {
         Idler { waiting, is_prompt, since: None, score: SCORE, skipped: 0 }
     }
 
     /// Whether it is to look again for ever.
-    pub fn never_sleeps(&self) -> bool {
+    pub(crate) fn never_sleeps(&self) -> bool {
         self.waiting == Waiting::Spin
     }
 
     /// There was something to do at `now`.
-    pub fn busy(&mut self, now: Nanos) {
+    pub(crate) fn busy(&mut self, now: Nanos) {
         if let Some(since) = self.since.take()
             && now.since(since) < SPIN
         {
@@ -73,7 +73,7 @@ impl Idler {
 
     /// There was nothing to do at `now`: waits a little, at most for `limit`. `wakes` are what input makes
     /// readable; `None` where nothing announces it.
-    pub fn idle<'a>(
+    pub(crate) fn idle<'a>(
         &mut self,
         now: Nanos,
         limit: Duration,

@@ -37,7 +37,7 @@ pub(super) enum Feed {
 
 impl Feed {
     /// Waits until as much as possible is there.
-    pub fn fill_up(&self, stop: &Stop) {
+    pub(super) fn fill_up(&self, stop: &Stop) {
         if let Feed::Ahead(ahead) = self {
             while !ahead.filled.load(Ordering::Relaxed) && !stop.is_requested() {
                 std::thread::sleep(Duration::from_millis(1));
@@ -45,7 +45,7 @@ impl Feed {
         }
     }
 
-    pub fn turn(&mut self) -> Result<Turn<'_>, PortError> {
+    pub(super) fn turn(&mut self) -> Result<Turn<'_>, PortError> {
         match self {
             Feed::Held { batches, at, passes } => {
                 Ok(if passes.is_over() { Turn::Ended } else { batches.get(*at).map_or(Turn::Ended, Turn::Batch) })
@@ -55,7 +55,7 @@ impl Feed {
     }
 
     /// Done with the batch shown.
-    pub fn next(&mut self) {
+    pub(super) fn next(&mut self) {
         match self {
             Feed::Held { batches, at, passes } => {
                 let batch = &batches[*at];
@@ -81,11 +81,11 @@ pub(super) struct Passes {
 
 impl Passes {
     /// So many, 0: without end.
-    pub fn new(loops: u64) -> Self {
+    pub(super) fn new(loops: u64) -> Self {
         Passes { left: if loops == 0 { u64::MAX } else { loops }, done: 0 }
     }
 
-    pub fn is_over(&self) -> bool {
+    pub(super) fn is_over(&self) -> bool {
         self.left == 0
     }
 

@@ -30,29 +30,29 @@ pub(super) struct Tally {
 }
 
 impl Batch {
-    pub fn new() -> Self {
+    pub(super) fn new() -> Self {
         let block = Block::new(BATCH_BYTES, BATCH_BYTES / LEAST);
         Batch { block, queues: Vec::new(), ends_pass: false, tally: Tally::default() }
     }
 
-    pub fn clear(&mut self) {
+    pub(super) fn clear(&mut self) {
         self.block.clear();
         self.queues.clear();
         (self.ends_pass, self.tally) = (false, Tally::default());
     }
 
     /// Whether there is nothing in it to tell of.
-    pub fn is_empty(&self) -> bool {
+    pub(super) fn is_empty(&self) -> bool {
         self.block.is_empty() && !self.ends_pass && self.tally == Tally::default()
     }
 
     /// Bytes of memory that its frames take.
-    pub fn bytes(&self) -> u64 {
+    pub(super) fn bytes(&self) -> u64 {
         let frames = self.block.burst();
         frames.bytes() + (frames.len() * (RECORD_HEADER + size_of::<Desc>())) as u64
     }
 
-    pub fn queue(&self, index: usize) -> usize {
+    pub(super) fn queue(&self, index: usize) -> usize {
         self.queues.get(index).copied().unwrap_or(0).into()
     }
 }
@@ -72,7 +72,7 @@ pub(super) struct Prepare {
 }
 
 impl Prepare {
-    pub fn new(edits: &Edits, queues: Vec<u16>) -> Self {
+    pub(super) fn new(edits: &Edits, queues: Vec<u16>) -> Self {
         let rewriting = &edits.rewriting;
         Prepare {
             keep: false,
@@ -86,19 +86,19 @@ impl Prepare {
     }
 
     /// Keeps frames as they were recorded.
-    pub fn keeping() -> Self {
+    pub(super) fn keeping() -> Self {
         Prepare { keep: true, ..Prepare::new(&Edits::default(), Vec::new()) }
     }
 
     /// A pass over the recording begins: what it says of flows is the same each time.
-    pub fn begin_pass(&mut self) {
+    pub(super) fn begin_pass(&mut self) {
         if let Some(sides) = &mut self.sides {
             sides.clear();
         }
     }
 
     /// Puts frames of pass `turn` into a batch; returns how many are done with, fewer if the batch is full.
-    pub fn put(&mut self, burst: Burst<'_>, turn: u64, batch: &mut Batch) -> usize {
+    pub(super) fn put(&mut self, burst: Burst<'_>, turn: u64, batch: &mut Batch) -> usize {
         let full = burst.iter().position(|(desc, frame)| !self.put_one(desc, frame, turn, batch));
         full.unwrap_or(burst.len())
     }

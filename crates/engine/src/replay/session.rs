@@ -40,7 +40,7 @@ pub(super) struct Session {
 
 impl Session {
     /// Sends all of `feed`, unless something failed before.
-    pub fn run_by(replay: Replay, feed: Feed, failed: Option<PortError>, clock: Box<dyn Clock>) -> ReplayReport {
+    pub(super) fn run_by(replay: Replay, feed: Feed, failed: Option<PortError>, clock: Box<dyn Clock>) -> ReplayReport {
         feed.fill_up(&replay.stop);
         let is_timed = replay.pacing != Pacing::Fixed(Rate::Top);
         let at_once = (replay.at_once && is_timed).then(|| AtOnce {

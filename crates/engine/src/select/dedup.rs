@@ -60,7 +60,7 @@ const FAR: Duration = Duration::from_millis(100);
 const STRETCHES: usize = 4;
 
 impl Dedup {
-    pub fn new(window: Duration) -> Self {
+    pub(super) fn new(window: Duration) -> Self {
         let random = RandomState::new();
         Dedup::with(window, MOST, std::array::from_fn(|index| random.hash_one(index)))
     }
@@ -72,7 +72,7 @@ impl Dedup {
     }
 
     /// Whether this frame, of `wire` bytes on the wire, was kept before; if not, it is kept now.
-    pub fn is_duplicate(&mut self, time: Nanos, frame: &[u8], wire: u32) -> bool {
+    pub(super) fn is_duplicate(&mut self, time: Nanos, frame: &[u8], wire: u32) -> bool {
         let digest = digest(&self.keys, frame, wire);
         self.find(time.0);
         let window = self.window;
@@ -91,7 +91,7 @@ impl Dedup {
     }
 
     /// Frames that made room for others before their time.
-    pub fn forgotten(&self) -> u64 {
+    pub(super) fn forgotten(&self) -> u64 {
         self.forgotten
     }
 

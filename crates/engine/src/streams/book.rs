@@ -86,7 +86,7 @@ struct Line {
 }
 
 impl Book {
-    pub fn new(set: &StreamSet) -> Self {
+    pub(super) fn new(set: &StreamSet) -> Self {
         let shares = Shares::of(set);
         let own = |place, stream: &Stream| match (&shares, set.rate) {
             (Some(shares), Some(rate)) => shares.rate(rate, place),
@@ -110,7 +110,13 @@ impl Book {
     }
 
     /// Whether streams can do that, sent by so many threads; numbers for those that may start.
-    pub fn prepare(&mut self, which: &Which, action: Action, threads: usize, later: bool) -> Result<Action, Refused> {
+    pub(super) fn prepare(
+        &mut self,
+        which: &Which,
+        action: Action,
+        threads: usize,
+        later: bool,
+    ) -> Result<Action, Refused> {
         let (all, unable) = (*which == Which::All, |why: &str| Err(Refused::Unable(why.to_owned())));
         let is_top = self.lines.iter().all(|line| line.told.1 == Rate::Top);
         let alone = matches!(action, Action::Rate(_) | Action::Rates(_) | Action::Scale(_)) || !all;
@@ -141,7 +147,7 @@ impl Book {
     }
 
     /// They were told.
-    pub fn told(&mut self, command: &Command) {
+    pub(super) fn told(&mut self, command: &Command) {
         for place in command.which.places(self.lines.len()) {
             let share = self.share(&command.which, place, &command.action);
             let line = &mut self.lines[place];
@@ -153,7 +159,7 @@ impl Book {
     }
 
     /// What streams were told up to this time is done.
-    pub fn done(&mut self, until: u64) {
+    pub(super) fn done(&mut self, until: u64) {
         let done = self.pending.partition_point(|command| command.at <= until);
         for command in self.pending.drain(..done).collect::<Vec<_>>() {
             for place in command.which.places(self.lines.len()) {
@@ -165,7 +171,7 @@ impl Book {
     }
 
     /// A stream began anew, by one sender, which had sent so many of its frames. Another sender may be some starts behind.
-    pub fn begun(&mut self, stream: u32, number: Option<u32>, sent: u64) {
+    pub(super) fn begun(&mut self, stream: u32, number: Option<u32>, sent: u64) {
         let line = &mut self.lines[stream as usize];
         let Some(number) = number.filter(|number| *number != line.number || self.starts.contains_key(&stream)) else {
             return;
@@ -183,13 +189,13 @@ impl Book {
     }
 
     /// The numbers that a stream had, the present one last.
-    pub fn numbers_of(&self, place: usize) -> Vec<u32> {
+    pub(super) fn numbers_of(&self, place: usize) -> Vec<u32> {
         let starts = self.starts.get(&(place as u32)).map(|starts| starts.iter().map(|(number, _)| *number).collect());
         starts.unwrap_or_else(|| self.lines.get(place).map(|line| line.number).into_iter().collect())
     }
 
     /// Frames by number, from those that each has sent in all.
-    pub fn by_number(&self, sent: &[u64]) -> Vec<u64> {
+    pub(super) fn by_number(&self, sent: &[u64]) -> Vec<u64> {
         let most = self.places.keys().max().map_or(0, |number| *number as usize + 1);
         let mut found = vec![0; most];
         for (place, (line, sent)) in self.lines.iter().zip(sent).enumerate() {
@@ -207,7 +213,7 @@ impl Book {
     }
 
     /// How each is, with what it has sent in all; `has_ended` says whether a stream has no frame left.
-    pub fn states(&self, sent: &[u64], has_ended: impl Fn(usize) -> bool) -> Vec<StreamState> {
+    pub(super) fn states(&self, sent: &[u64], has_ended: impl Fn(usize) -> bool) -> Vec<StreamState> {
         let state = |(place, line): (usize, &Line)| {
             let sent = sent.get(place).copied().unwrap_or(0);
             let since_start = sent.saturating_sub(line.before);
@@ -218,7 +224,7 @@ impl Book {
     }
 
     /// The stream that has or had a number.
-    pub fn place_of(&self, number: u32) -> Option<usize> {
+    pub(super) fn place_of(&self, number: u32) -> Option<usize> {
         self.places.get(&number).map(|place| *place as usize)
     }
 

@@ -18,42 +18,42 @@ pub(super) struct Coming {
 }
 
 impl Coming {
-    pub fn new(places: Arc<Places>) -> Self {
+    pub(super) fn new(places: Arc<Places>) -> Self {
         Coming { places, sending: Vec::new(), leaving: Vec::new(), since: None }
     }
 
     /// Somebody has begun at a place.
-    pub fn begin(&mut self, place: u32) {
+    pub(super) fn begin(&mut self, place: u32) {
         let at = place as usize;
         self.sending.resize(self.sending.len().max(at + 1), None);
         self.sending[at] = self.places.at(place);
     }
 
     /// Frames of a stream were taken, each so many nanoseconds after it was due.
-    pub fn sent(&self, place: u32, frames: &[Desc], late: impl Fn(&Desc) -> u64) {
+    pub(super) fn sent(&self, place: u32, frames: &[Desc], late: impl Fn(&Desc) -> u64) {
         if let Some(Some(sending)) = self.sending.get(place as usize) {
             sending.add(frames, late);
         }
     }
 
     /// The last frames of these were taken, or nothing more of them is to be.
-    pub fn end(&mut self, places: impl Iterator<Item = u32>) {
+    pub(super) fn end(&mut self, places: impl Iterator<Item = u32>) {
         self.leaving.extend(places);
         self.since = self.since.filter(|_| !self.leaving.is_empty()).or_else(|| Some(Instant::now()));
     }
 
     /// Whether somebody is about to leave.
-    pub fn is_any_leaving(&self) -> bool {
+    pub(super) fn is_any_leaving(&self) -> bool {
         !self.leaving.is_empty()
     }
 
     /// Whether they have waited for their last frames for long enough.
-    pub fn is_late(&self) -> bool {
+    pub(super) fn is_late(&self) -> bool {
         self.since.is_some_and(|since| since.elapsed() >= LEFT)
     }
 
     /// All that was taken has left.
-    pub fn see_off(&mut self) {
+    pub(super) fn see_off(&mut self) {
         self.leaving.iter().for_each(|place| self.sending[*place as usize] = None);
         self.places.leave(self.leaving.drain(..));
         self.since = None;

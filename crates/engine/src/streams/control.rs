@@ -298,7 +298,7 @@ impl Inner {
 impl Listener {
     /// Frames due up to `elapsed` are to be taken: hears first what streams are told. Says whether there was something.
     #[inline]
-    pub fn hear(&mut self, elapsed: u64, tell: impl FnMut(Command)) -> bool {
+    pub(super) fn hear(&mut self, elapsed: u64, tell: impl FnMut(Command)) -> bool {
         self.taken.store(elapsed, Ordering::SeqCst);
         if self.control.0.told.load(Ordering::SeqCst) == self.read {
             return false;
@@ -322,17 +322,17 @@ impl Listener {
     }
 
     /// Whether the run goes on though there is nothing to send.
-    pub fn waits(&self, traffic: &Traffic) -> bool {
+    pub(super) fn waits(&self, traffic: &Traffic) -> bool {
         traffic.is_waiting() || self.control.0.stays.load(Ordering::Relaxed)
     }
 
     /// What each stream is doing, where they come and go.
-    pub fn places(&self) -> Option<Arc<Places>> {
+    pub(super) fn places(&self) -> Option<Arc<Places>> {
         self.control.0.places.clone()
     }
 
     /// Waits until streams are told something, or for so long.
-    pub fn rest(&self, limit: Duration) {
+    pub(super) fn rest(&self, limit: Duration) {
         let inner = self.control.lock();
         if self.control.0.told.load(Ordering::SeqCst) == self.read {
             drop(self.control.0.changed.wait_timeout(inner, limit));
@@ -340,7 +340,7 @@ impl Listener {
     }
 
     /// Nothing can be taken: does what streams are told all the same.
-    pub fn stand(&mut self, traffic: &mut Traffic, now: Nanos) {
+    pub(super) fn stand(&mut self, traffic: &mut Traffic, now: Nanos) {
         if self.control.0.told.load(Ordering::SeqCst) != self.read {
             self.read(self.taken.load(Ordering::SeqCst), |command| traffic.tell(command));
         }
@@ -350,13 +350,13 @@ impl Listener {
 
     /// Whether something was done that whoever told it does not know of.
     #[inline]
-    pub fn has_obeyed(&self, commands: u64) -> bool {
+    pub(super) fn has_obeyed(&self, commands: u64) -> bool {
         commands != self.obeyed
     }
 
     /// Says what was done: so many commands, the last at this time.
     #[cold]
-    pub fn tell(&mut self, commands: u64, until: Option<u64>) {
+    pub(super) fn tell(&mut self, commands: u64, until: Option<u64>) {
         self.obeyed = commands;
         let mut inner = self.control.lock();
         let sender = &mut inner.senders[self.sender];
@@ -368,7 +368,7 @@ impl Listener {
 
     /// Says what became of streams, which had sent so much by then.
     #[cold]
-    pub fn report(&mut self, news: impl Iterator<Item = News>, sent: &[u64]) {
+    pub(super) fn report(&mut self, news: impl Iterator<Item = News>, sent: &[u64]) {
         let mut inner = self.control.lock();
         let Inner { senders, book, .. } = &mut *inner;
         let ended = &mut senders[self.sender].ended;

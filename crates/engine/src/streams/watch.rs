@@ -82,14 +82,14 @@ impl StreamWatch {
 impl Showing {
     /// Whether somebody waits to see what was sent, and has not seen it lately.
     #[inline]
-    pub fn is_asked(&self, now: Nanos) -> bool {
+    pub(crate) fn is_asked(&self, now: Nanos) -> bool {
         let every = if self.shown.len() <= FEW_STREAMS { SHOW_EVERY / 10 } else { SHOW_EVERY };
         self.watch.0.asked.load(Ordering::Relaxed) != self.answered
             && (now.since(self.shown_at) >= every || now < self.shown_at)
     }
 
     /// Shows what was sent, unless somebody looks at that right now.
-    pub fn show(&mut self, sent: &[u64], now: Nanos) {
+    pub(crate) fn show(&mut self, sent: &[u64], now: Nanos) {
         let asked = self.watch.0.asked.load(Ordering::Relaxed);
         let watch = self.watch.clone();
         if let Some(mut shown) = unwatched(&watch.0.shown) {
@@ -99,7 +99,7 @@ impl Showing {
     }
 
     /// The same, whoever looks.
-    pub fn show_surely(&mut self, sent: &[u64]) {
+    pub(crate) fn show_surely(&mut self, sent: &[u64]) {
         let asked = self.watch.0.asked.load(Ordering::Relaxed);
         let watch = self.watch.clone();
         self.add(&mut watch.lock(), sent, asked);

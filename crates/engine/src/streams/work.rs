@@ -41,7 +41,7 @@ const STUCK: Duration = Duration::from_millis(100);
 
 impl Work {
     /// Sends what is due; false behind the last frame.
-    pub fn step(&mut self, sender: &mut Sender) -> Result<bool, PortError> {
+    pub(super) fn step(&mut self, sender: &mut Sender) -> Result<bool, PortError> {
         let Some(mut due) = self.next_due() else { return Ok(false) };
         let now = self.now(due, sender)?;
         self.catch_up(sender, due, now);
@@ -107,7 +107,7 @@ impl Work {
     }
 
     /// The port has taken nothing for so long: the schedule waits, and does what streams are told.
-    pub fn stand(&mut self, span: Duration) {
+    pub(super) fn stand(&mut self, span: Duration) {
         self.put_off += span.as_nanos() as u64;
         if let Some(listener) = &mut self.listener {
             listener.stand(&mut self.traffic, clock::now());

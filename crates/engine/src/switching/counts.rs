@@ -17,11 +17,11 @@ pub(super) struct Counts {
 
 impl Counts {
     /// Frames of which it is known what became of them.
-    pub fn known(&self) -> u64 {
+    pub(super) fn known(&self) -> u64 {
         self.switched + self.truncated + self.by_reason.iter().sum::<u64>()
     }
 
-    pub fn add_to(&self, account: &mut Account) {
+    pub(super) fn add_to(&self, account: &mut Account) {
         let Counts { received, switched, copies, truncated, inspected, skipped, by_reason } = self;
         account.add(Count::SwitchReceived, *received).add(Count::Switched, *switched);
         account.add(Count::SwitchCopies, *copies).add(Count::SwitchTruncated, *truncated);

@@ -98,7 +98,7 @@ pub(super) struct Onto<'a> {
 }
 
 impl Others<'_> {
-    pub fn get(&mut self, ring: RingNo) -> Option<&mut Engine> {
+    pub(super) fn get(&mut self, ring: RingNo) -> Option<&mut Engine> {
         let (ring, own) = (usize::from(ring), self.before.len());
         if ring < own { self.before.get_mut(ring) } else { self.after.get_mut(ring.checked_sub(own + 1)?) }
     }
@@ -111,17 +111,17 @@ impl Plan {
 }
 
 impl Engine {
-    pub fn new(ring: EngineRing) -> Self {
+    pub(super) fn new(ring: EngineRing) -> Self {
         let EngineRing { name, sharing, policy } = ring;
         Engine { name, asking: Asking::new(sharing, policy, Returning::default(), 1), counts: Counts::default() }
     }
 
-    pub fn begin(&mut self, start: &Start) -> Result<(), ReceiveError> {
+    pub(super) fn begin(&mut self, start: &Start) -> Result<(), ReceiveError> {
         self.asking.begin(start)
     }
 
     /// A round begins: what was said since the last one is heard.
-    pub fn round(&mut self, round: &Round<'_>, give_up: bool) -> Result<(), ReceiveError> {
+    pub(super) fn round(&mut self, round: &Round<'_>, give_up: bool) -> Result<(), ReceiveError> {
         let blocks = self.asking.onward.blocks.first;
         let returning = &mut self.asking.onward.exits;
         while returning.first < blocks && !returning.plans.is_empty() {
@@ -132,7 +132,7 @@ impl Engine {
     }
 
     /// A frame is to be decided about.
-    pub fn offer(&mut self, now: Nanos, desc: &Desc, inspect: &Inspect<'_>) -> Offered {
+    pub(super) fn offer(&mut self, now: Nanos, desc: &Desc, inspect: &Inspect<'_>) -> Offered {
         let may_skip = self.asking.onward.exits.back.is_empty();
         let offered = self.asking.offer(now, inspect.in_port, desc, inspect.bytes, may_skip);
         if let Offered::Taken(Some(place)) = offered {
@@ -142,11 +142,11 @@ impl Engine {
     }
 
     /// Whether a frame is under way.
-    pub fn is_busy(&self) -> bool {
+    pub(super) fn is_busy(&self) -> bool {
         self.asking.is_busy() || !self.asking.onward.exits.back.is_empty()
     }
 
-    pub fn add_counters(&self, ledger: &mut Ledger) {
+    pub(super) fn add_counters(&self, ledger: &mut Ledger) {
         self.asking.onward.tallies().iter().for_each(|tally| tally.counters(&self.name, ledger));
         let returning = &self.asking.onward.exits;
         let account = ledger.account(Stage::Switch, &self.name);
@@ -155,7 +155,7 @@ impl Engine {
     }
 
     /// The run is over. Counters come by [`Engine::add_counters`].
-    pub fn finish(&mut self, end: &mut End<'_>) {
+    pub(super) fn finish(&mut self, end: &mut End<'_>) {
         let died = self.asking.onward.exits.came.saturating_sub(self.counts.known());
         self.counts.received = self.counts.known() + died;
         if died > 0 {
@@ -193,7 +193,7 @@ impl Returning {
     }
 
     /// Does what is left to be done with frames that came back, until a port is full that is waited for.
-    pub fn go_on<'r>(
+    pub(super) fn go_on<'r>(
         &mut self,
         switch: &mut Switch,
         onto: Onto<'_>,

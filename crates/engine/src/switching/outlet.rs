@@ -43,7 +43,7 @@ struct Counts {
 }
 
 impl Outlet {
-    pub fn new(to: TxPort) -> Self {
+    pub(super) fn new(to: TxPort) -> Self {
         let (blocks, spare) = (VecDeque::new(), Vec::new());
         let (counts, told, errors) = Default::default();
         Outlet { to, run: 0..0, blocks, gone: 0, spare, counts, told, errors }
@@ -51,7 +51,7 @@ impl Outlet {
 
     /// Frame `index` of the burst leaves as it came.
     #[inline]
-    pub fn extend(&mut self, index: usize, burst: Burst<'_>, waits: bool) {
+    pub(super) fn extend(&mut self, index: usize, burst: Burst<'_>, waits: bool) {
         self.counts.received += 1;
         if index != self.run.end || self.run.is_empty() {
             self.end_run(burst, waits);
@@ -61,7 +61,7 @@ impl Outlet {
     }
 
     /// Other bytes leave in the place of frame `index`.
-    pub fn copy(&mut self, burst: Burst<'_>, index: usize, bytes: &[u8], waits: bool) {
+    pub(super) fn copy(&mut self, burst: Burst<'_>, index: usize, bytes: &[u8], waits: bool) {
         self.counts.received += 1;
         self.end_run(burst, waits);
         let length = bytes.len() as u32;
@@ -70,7 +70,7 @@ impl Outlet {
     }
 
     /// The frames of the burst are not there any more.
-    pub fn end_burst(&mut self, burst: Burst<'_>, waits: bool) {
+    pub(super) fn end_burst(&mut self, burst: Burst<'_>, waits: bool) {
         self.end_run(burst, waits);
     }
 
@@ -107,7 +107,7 @@ impl Outlet {
     }
 
     /// Whether what comes now would have to wait.
-    pub fn is_full(&self) -> bool {
+    pub(super) fn is_full(&self) -> bool {
         self.blocks.len() >= MOST_BLOCKS
     }
 
@@ -148,7 +148,7 @@ impl Outlet {
     }
 
     /// Gets frames on their way; whether there are some left.
-    pub fn go_on(&mut self, now: Nanos, give_up: bool) -> bool {
+    pub(super) fn go_on(&mut self, now: Nanos, give_up: bool) -> bool {
         self.drain();
         if give_up || self.has_failed() {
             let left: usize = self.blocks.iter().map(Block::len).sum();
@@ -165,7 +165,7 @@ impl Outlet {
     }
 
     /// Adds to the progress what was sent since the last time.
-    pub fn tell(&mut self, progress: &Progress) {
+    pub(super) fn tell(&mut self, progress: &Progress) {
         let sent = self.to.queues[0].sent();
         self.errors.is_down &= sent == self.counts.sent;
         self.counts.sent = sent;
@@ -176,17 +176,17 @@ impl Outlet {
         }
     }
 
-    pub fn has_failed(&self) -> bool {
+    pub(super) fn has_failed(&self) -> bool {
         self.errors.failure.is_some()
     }
 
-    pub fn counts(&self, received: Sent) -> PortCounts {
+    pub(super) fn counts(&self, received: Sent) -> PortCounts {
         let Counts { full, down, sent, .. } = self.counts;
         PortCounts { name: self.to.name.clone(), received, sent, full, down }
     }
 
     /// Counters of what is done here and of the port's queues.
-    pub fn add_counters(&self, ledger: &mut Ledger) {
+    pub(super) fn add_counters(&self, ledger: &mut Ledger) {
         let Counts { received, handed, full, down, unsent, .. } = self.counts;
         let account = ledger.account(Stage::Forward, &self.to.name);
         account.add(Count::ForwardReceived, received).add(Count::Forwarded, handed);
@@ -195,7 +195,7 @@ impl Outlet {
     }
 
     /// The run is over: what is left is not sent. Counters come by [`Outlet::add_counters`].
-    pub fn finish(&mut self, ledger: &mut Ledger, events: &mut Vec<String>) -> Option<PortError> {
+    pub(super) fn finish(&mut self, ledger: &mut Ledger, events: &mut Vec<String>) -> Option<PortError> {
         if let Some(monitor) = &self.to.monitor {
             monitor.counters(ledger);
         }

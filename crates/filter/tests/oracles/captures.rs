@@ -4,14 +4,14 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// Frames of one link type.
-pub struct Capture {
+pub(crate) struct Capture {
     pub link: u16,
     /// Captured bytes and length on the wire.
     pub frames: Vec<(Vec<u8>, u32)>,
 }
 
 /// The folder of captures; says so where there is none.
-pub fn corpus() -> Option<PathBuf> {
+pub(crate) fn corpus() -> Option<PathBuf> {
     let folder = std::env::var_os("LINERATE_CORPUS").map(PathBuf::from).filter(|folder| folder.is_dir());
     if folder.is_none() {
         eprintln!("SKIPPED: LINERATE_CORPUS names no folder of captures");
@@ -20,14 +20,14 @@ pub fn corpus() -> Option<PathBuf> {
 }
 
 /// What `tcpdump -r file -w - filter` writes; the error is what it says if it writes nothing.
-pub fn tcpdump(file: &Path, filter: &str) -> Result<Capture, String> {
+pub(crate) fn tcpdump(file: &Path, filter: &str) -> Result<Capture, String> {
     let output = Command::new("tcpdump").arg("-r").arg(file).args(["-w", "-", filter]).output();
     let output = output.map_err(|error| error.to_string())?;
     parse(&output.stdout).ok_or_else(|| String::from_utf8_lossy(&output.stderr).into_owned())
 }
 
 /// Reads a pcap file as far as it is whole; `None` if it is none.
-pub fn parse(file: &[u8]) -> Option<Capture> {
+pub(crate) fn parse(file: &[u8]) -> Option<Capture> {
     let magic: [u8; 4] = *file.first_chunk()?;
     let number: fn([u8; 4]) -> u32 = match u32::from_le_bytes(magic) {
         0xa1b2_c3d4 | 0xa1b2_3c4d => u32::from_le_bytes,

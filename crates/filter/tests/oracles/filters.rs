@@ -1,7 +1,7 @@
 //! Filter texts of every kind.
 
 /// Valid for Ethernet; most are for other link types too.
-pub const FILTERS: &[&str] = &[
+pub(crate) const FILTERS: &[&str] = &[
     "ip",
     "ip6",
     "arp",
@@ -99,7 +99,7 @@ pub const FILTERS: &[&str] = &[
 ];
 
 /// Which of [`FILTERS`] must stay in this process.
-pub const NOT_IN_KERNEL: &[&str] = &[
+pub(crate) const NOT_IN_KERNEL: &[&str] = &[
     "ip6 protochain 17",
     "ip protochain 6",
     "ip6 protochain 58 and ip6[6] != 58",
@@ -110,7 +110,7 @@ pub const NOT_IN_KERNEL: &[&str] = &[
 ];
 
 /// Refused for Ethernet.
-pub const REFUSED: &[&str] = &[
+pub(crate) const REFUSED: &[&str] = &[
     "tcp prt 80",
     "host",
     "port 70000",
@@ -124,7 +124,7 @@ pub const REFUSED: &[&str] = &[
 ];
 
 /// Those to try on link types of every kind.
-pub const GENERIC: &[&str] = &[
+pub(crate) const GENERIC: &[&str] = &[
     "ip",
     "ip6",
     "arp",

@@ -38,7 +38,7 @@ fn insn() -> impl Strategy<Value = Insn> {
 }
 
 /// A program that ends with `tail`.
-pub fn program(tail: impl Strategy<Value = Vec<Insn>>) -> impl Strategy<Value = Program> {
+pub(crate) fn program(tail: impl Strategy<Value = Vec<Insn>>) -> impl Strategy<Value = Program> {
     (prop::collection::vec(insn(), 0..24), tail).prop_map(|(body, tail)| {
         let mut insns: Vec<Insn> = (0..16).map(|word| Insn::new(ST, word)).collect();
         insns.extend(body);

@@ -23,18 +23,18 @@ pub(super) struct Outbox {
 
 impl Outbox {
     /// Empty, for at most `per_second` answers a second.
-    pub fn new(per_second: u32) -> Self {
+    pub(super) fn new(per_second: u32) -> Self {
         let limit = Limit { gap: Duration::from_secs(1) / per_second.max(1), free: Nanos::ZERO };
         Outbox { block: Block::new(MOST_BYTES, MOST_FRAMES), limit, now: Nanos::ZERO, frame: Vec::new() }
     }
 
     /// It is `now`.
-    pub fn set_time(&mut self, now: Nanos) {
+    pub(super) fn set_time(&mut self, now: Nanos) {
         self.now = now;
     }
 
     /// Puts an answer in, if it is within the limit; else says as what the question counts.
-    pub fn answer(&mut self, link: &Link, inner: &[&dyn Header], payload: &[u8]) -> Result<(), Count> {
+    pub(super) fn answer(&mut self, link: &Link, inner: &[&dyn Header], payload: &[u8]) -> Result<(), Count> {
         if !self.limit.allows(self.now) {
             return Err(Count::AnswerLimited);
         }
@@ -42,7 +42,7 @@ impl Outbox {
     }
 
     /// Puts a frame in; false where there is no room.
-    pub fn put(&mut self, link: &Link, inner: &[&dyn Header], payload: &[u8]) -> bool {
+    pub(super) fn put(&mut self, link: &Link, inner: &[&dyn Header], payload: &[u8]) -> bool {
         let mut headers: Vec<&dyn Header> = Vec::new();
         if !link.is_bare {
             headers.push(&link.ethernet);
@@ -60,12 +60,12 @@ impl Outbox {
     }
 
     /// All that waits.
-    pub fn frames(&self) -> Burst<'_> {
+    pub(super) fn frames(&self) -> Burst<'_> {
         self.block.burst()
     }
 
     /// Nothing waits any more.
-    pub fn clear(&mut self) {
+    pub(super) fn clear(&mut self) {
         self.block.clear();
     }
 }

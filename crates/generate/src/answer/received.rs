@@ -17,7 +17,7 @@ pub(super) struct Link {
 
 impl Link {
     /// From `source` to `destination`, in these VLANs.
-    pub fn new(source: MacAddr, destination: MacAddr, vlans: Vlans) -> Self {
+    pub(super) fn new(source: MacAddr, destination: MacAddr, vlans: Vlans) -> Self {
         let mut link = Link {
             ethernet: ethernet::Header { destination, source, ether_type: vlan::CUSTOMER },
             tags: [vlan::Header { id: 0, priority: 0, drop_eligible: false, ether_type: 0 }; Vlans::MOST],
@@ -34,12 +34,12 @@ impl Link {
     }
 
     /// The same tags, between other stations.
-    pub fn between(&self, source: MacAddr, destination: MacAddr) -> Self {
+    pub(super) fn between(&self, source: MacAddr, destination: MacAddr) -> Self {
         Link { ethernet: ethernet::Header { source, destination, ..self.ethernet }, ..*self }
     }
 
     /// Outermost first.
-    pub fn tags(&self) -> &[vlan::Header] {
+    pub(super) fn tags(&self) -> &[vlan::Header] {
         &self.tags[..self.count]
     }
 
@@ -64,7 +64,7 @@ pub(super) struct Received<'a> {
 
 impl<'a> Received<'a> {
     /// Looks at a frame; one that is not to be answered whatever is in it is counted as what is returned.
-    pub fn parse(frame: &'a [u8]) -> Result<Self, Count> {
+    pub(super) fn parse(frame: &'a [u8]) -> Result<Self, Count> {
         let view = ethernet::View::parse(frame).map_err(|_| Count::AnswerMalformed)?;
         let (mut link, mut payload) = (Link::new(view.source(), view.destination(), Vlans::NONE), view.payload());
         let mut ether_type = view.ether_type();
@@ -83,7 +83,7 @@ impl<'a> Received<'a> {
     }
 
     /// Looks at an IP packet of a tunnel, to which no station belongs.
-    pub fn of_packet(packet: &'a [u8]) -> Result<Self, Count> {
+    pub(super) fn of_packet(packet: &'a [u8]) -> Result<Self, Count> {
         let ether_type = match packet.first().map(|first| first >> 4) {
             Some(4) => ethernet::IPV4,
             Some(6) => ethernet::IPV6,
@@ -95,13 +95,13 @@ impl<'a> Received<'a> {
     }
 
     /// The station that sent it.
-    pub fn source(&self) -> MacAddr {
+    pub(super) fn source(&self) -> MacAddr {
         self.link.ethernet.source
     }
 
     /// Where `ip` is, if it is one of `own` and the frame was sent to that station, or to one of the groups it
     /// listens to.
-    pub fn asked(&self, own: &Addresses, ip: IpAddr, groups: &[MacAddr]) -> Result<MacAddr, Count> {
+    pub(super) fn asked(&self, own: &Addresses, ip: IpAddr, groups: &[MacAddr]) -> Result<MacAddr, Count> {
         let mac = own.find(ip, self.vlans).ok_or(Count::AnswerOther)?;
         let destination = self.link.ethernet.destination;
         if self.link.is_bare {

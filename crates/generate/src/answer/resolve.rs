@@ -126,18 +126,18 @@ struct Asked {
 
 impl Resolver {
     /// Asks for a next hop from `now` on, again if it is known.
-    pub fn ask(&mut self, hop: Hop, now: Nanos) {
+    pub(super) fn ask(&mut self, hop: Hop, now: Nanos) {
         self.asked.retain(|asked| asked.hop != hop);
         self.asked.push(Asked { hop, tries: 0, due: now, state: Resolution::Asking });
     }
 
     /// What is known; nothing of a hop that was never asked for.
-    pub fn state(&self, hop: &Hop) -> Option<Resolution> {
+    pub(super) fn state(&self, hop: &Hop) -> Option<Resolution> {
         self.asked.iter().find(|asked| asked.hop == *hop).map(|asked| asked.state)
     }
 
     /// Asks what is due at `now`; returns how many questions that are.
-    pub fn tick(&mut self, now: Nanos, outbox: &mut Outbox) -> u64 {
+    pub(super) fn tick(&mut self, now: Nanos, outbox: &mut Outbox) -> u64 {
         let mut questions = 0;
         for asked in self.asked.iter_mut().filter(|asked| asked.state == Resolution::Asking) {
             if now < asked.due && asked.due.since(now) <= asked.hop.wait() {
@@ -154,7 +154,7 @@ impl Resolver {
     }
 
     /// A station answers that `target` is at `mac`.
-    pub fn learn(&mut self, received: &Received<'_>, target: IpAddr, mac: MacAddr) -> Result<Count, Count> {
+    pub(super) fn learn(&mut self, received: &Received<'_>, target: IpAddr, mac: MacAddr) -> Result<Count, Count> {
         let is_asked = |asked: &&mut Asked| {
             let hop = &asked.hop;
             asked.state == Resolution::Asking

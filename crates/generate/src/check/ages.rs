@@ -19,7 +19,7 @@ const YOUNG: usize = 4;
 
 /// How far time is, and what is young of all streams.
 #[derive(Clone, Copy, Debug)]
-pub struct Ages {
+pub(super) struct Ages {
     /// The number of this turn.
     turn: u32,
     young: [u64; YOUNG],
@@ -27,18 +27,18 @@ pub struct Ages {
 
 impl Ages {
     /// The first turn.
-    pub fn new() -> Self {
+    pub(super) fn new() -> Self {
         Ages { turn: YOUNG as u32, young: [0; YOUNG] }
     }
 
     /// So much time has passed that the next turn begins.
-    pub fn turn(&mut self) {
+    pub(super) fn turn(&mut self) {
         self.turn += 1;
         *self.own() = 0;
     }
 
     /// Numbers of all streams that did not come, and may.
-    pub fn young(&self) -> u64 {
+    pub(super) fn young(&self) -> u64 {
         self.young.iter().sum()
     }
 
@@ -49,7 +49,7 @@ impl Ages {
 
 /// Gaps of a stream in the last turns in which it had any.
 #[derive(Clone, Copy, Debug)]
-pub struct Gaps {
+pub(super) struct Gaps {
     /// The first number of each turn's gaps.
     starts: [u64; YOUNG],
     /// How many numbers of them are missing.
@@ -60,10 +60,10 @@ pub struct Gaps {
 
 impl Gaps {
     /// None.
-    pub const NONE: Gaps = Gaps { starts: [0; YOUNG], missing: [0; YOUNG], lost_below: 0 };
+    pub(super) const NONE: Gaps = Gaps { starts: [0; YOUNG], missing: [0; YOUNG], lost_below: 0 };
 
     /// Numbers from `next` to below `end` are missing; `last` is the turn of the gap before.
-    pub fn open(&mut self, next: u64, end: u64, last: &mut u32, ages: &mut Ages) {
+    pub(super) fn open(&mut self, next: u64, end: u64, last: &mut u32, ages: &mut Ages) {
         let start = next.max(self.lost_below);
         let Some(gap) = end.checked_sub(start).filter(|gap| *gap > 0) else { return };
         self.forget(*last, ages.turn);
@@ -83,7 +83,7 @@ impl Gaps {
     }
 
     /// A missing number came after all.
-    pub fn close(&mut self, number: u64, last: u32, ages: &mut Ages) {
+    pub(super) fn close(&mut self, number: u64, last: u32, ages: &mut Ages) {
         for turn in (0..YOUNG as u32).filter_map(|back| last.checked_sub(back)) {
             let place = turn as usize % YOUNG;
             if self.missing[place] > 0 && self.starts[place] <= number {
@@ -97,7 +97,7 @@ impl Gaps {
     }
 
     /// All that is missing so far is lost.
-    pub fn settle(&mut self, last: u32, ages: &mut Ages) {
+    pub(super) fn settle(&mut self, last: u32, ages: &mut Ages) {
         for (place, missing) in self.young_places(last, ages.turn) {
             ages.young[place] -= missing;
         }
@@ -105,7 +105,7 @@ impl Gaps {
     }
 
     /// Numbers that are missing and may come.
-    pub fn young(&self, last: u32, ages: &Ages) -> u64 {
+    pub(super) fn young(&self, last: u32, ages: &Ages) -> u64 {
         self.young_places(last, ages.turn).map(|(_, missing)| missing).sum()
     }
 

@@ -8,7 +8,7 @@ const MOST_KINDS: usize = 4096;
 
 /// Counts suspects; whether they were ours is known when the lengths of ours are.
 #[derive(Debug)]
-pub struct Damage {
+pub(super) struct Damage {
     /// A bit for each length that a frame of ours had.
     ours: Vec<u64>,
     /// The length that was noted last.
@@ -21,13 +21,13 @@ pub struct Damage {
 
 impl Damage {
     /// None yet.
-    pub fn new() -> Self {
+    pub(super) fn new() -> Self {
         Damage { ours: vec![0; MAX_FRAME / 64 + 1], noted: (0, 0), suspects: HashMap::new(), certain: 0 }
     }
 
     /// A frame of ours had this length, and the end that its headers say.
     #[inline(always)]
-    pub fn note(&mut self, length: usize, end: usize) {
+    pub(super) fn note(&mut self, length: usize, end: usize) {
         if self.noted != (length, end) {
             self.noted = (length, end);
             for length in [length, end] {
@@ -39,7 +39,7 @@ impl Damage {
     }
 
     /// A frame with a wrong checksum and without a trailer had this length and this end.
-    pub fn suspect(&mut self, length: usize, end: usize) {
+    pub(super) fn suspect(&mut self, length: usize, end: usize) {
         let room = self.suspects.len() < MOST_KINDS;
         if let Some(count) = self.suspects.get_mut(&(length, end)) {
             *count += 1;
@@ -49,12 +49,12 @@ impl Damage {
     }
 
     /// A frame was one of ours.
-    pub fn certain(&mut self) {
+    pub(super) fn certain(&mut self) {
         self.certain += 1;
     }
 
     /// How many were ours, so far as is known by now.
-    pub fn count(&self) -> u64 {
+    pub(super) fn count(&self) -> u64 {
         let is_ours = |length: usize| self.ours.get(length / 64).is_some_and(|word| word >> (length % 64) & 1 == 1);
         let suspects = self.suspects.iter().filter(|((length, end), _)| is_ours(*length) || is_ours(*end));
         self.certain + suspects.map(|(_, count)| count).sum::<u64>()

@@ -4,7 +4,7 @@ use crate::Delays;
 
 /// Gaps between frames that should all be the same.
 #[derive(Clone, Debug)]
-pub struct Gaps {
+pub(super) struct Gaps {
     /// What each should be, in nanoseconds.
     pub wanted: f64,
     /// By how much they were longer or shorter.
@@ -14,13 +14,13 @@ pub struct Gaps {
 
 impl Gaps {
     /// Of no frame so far.
-    pub fn new(wanted: f64) -> Self {
+    pub(super) fn new(wanted: f64) -> Self {
         Gaps { wanted, errors: Delays::new(), last: None }
     }
 
     /// A frame came at this time, in nanoseconds.
     #[inline]
-    pub fn add(&mut self, time: u64) {
+    pub(super) fn add(&mut self, time: u64) {
         if let Some(last) = self.last.replace(time) {
             let gap = time.wrapping_sub(last) as i64;
             self.errors.add((gap as f64 - self.wanted).abs() as u64);

@@ -8,18 +8,18 @@ const UNIT_BITS: u32 = 2;
 /// Octaves behind the first [`STEPS`] buckets of the least width.
 const OCTAVES: usize = 25;
 /// How many buckets there are.
-pub const BUCKETS: usize = STEPS * (OCTAVES + 1);
+pub(super) const BUCKETS: usize = STEPS * (OCTAVES + 1);
 /// What is no less than this many nanoseconds (2.1 s) lies in the last bucket.
 pub const LIMIT: u64 = 1 << (OCTAVES as u32 + STEP_BITS + UNIT_BITS);
 
 /// Counts in buckets that grow with what they hold: each octave has 16. So a value taken from the middle of a bucket is
 /// wrong by at most 1/32 (3.1 %), or 2 ns.
 #[derive(Clone, Copy, Debug)]
-pub struct Histogram([u32; BUCKETS]);
+pub(super) struct Histogram([u32; BUCKETS]);
 
 /// The bucket of a number of nanoseconds; what is negative lies in the first one.
 #[inline(always)]
-pub fn bucket(nanos: i64) -> usize {
+pub(super) fn bucket(nanos: i64) -> usize {
     let units = (nanos.max(0) as u64).min(LIMIT - 1) >> UNIT_BITS;
     let octave = (units >> STEP_BITS).checked_ilog2().map_or(0, |octave| octave + 1);
     // From the second octave on the leading bit is the 16 that each octave before it has.
@@ -37,11 +37,11 @@ fn middle(bucket: usize) -> u64 {
 
 impl Histogram {
     /// Of nothing.
-    pub const EMPTY: Histogram = Histogram([0; BUCKETS]);
+    pub(super) const EMPTY: Histogram = Histogram([0; BUCKETS]);
 
     /// Counts one more in a bucket.
     #[inline(always)]
-    pub fn add(&mut self, bucket: usize) {
+    pub(super) fn add(&mut self, bucket: usize) {
         let count = &mut self.0[bucket];
         *count += 1;
         if *count == u32::MAX {
@@ -51,13 +51,13 @@ impl Histogram {
 
     /// The place of a bucket, to be asked for ahead.
     #[inline(always)]
-    pub fn place(&self, bucket: usize) -> &u32 {
+    pub(super) fn place(&self, bucket: usize) -> &u32 {
         &self.0[bucket]
     }
 
     /// How many there are, so long as no bucket was ever full.
     #[cfg(test)]
-    pub fn total(&self) -> u64 {
+    pub(super) fn total(&self) -> u64 {
         self.0.iter().map(|count| u64::from(*count)).sum()
     }
 
@@ -70,21 +70,21 @@ impl Histogram {
 
 /// Several histograms in one.
 #[derive(Clone, Debug)]
-pub struct Sums(Vec<u64>);
+pub(super) struct Sums(Vec<u64>);
 
 impl Sums {
     /// Of nothing.
-    pub fn new() -> Self {
+    pub(super) fn new() -> Self {
         Sums(vec![0; BUCKETS])
     }
 
     /// Takes up all that another one holds.
-    pub fn add(&mut self, histogram: &Histogram) {
+    pub(super) fn add(&mut self, histogram: &Histogram) {
         self.0.iter_mut().zip(histogram.0).for_each(|(sum, count)| *sum += u64::from(count));
     }
 
     /// The mean, to 3.1 %, where `least` and `most` are the extremes; not known of nothing, or where values are below 0.
-    pub fn mean(&self, (least, most): (i64, i64)) -> Option<i64> {
+    pub(super) fn mean(&self, (least, most): (i64, i64)) -> Option<i64> {
         let total: u64 = self.0.iter().sum();
         let sum: f64 = self.0.iter().enumerate().map(|(bucket, count)| middle(bucket) as f64 * *count as f64).sum();
         (total > 0 && least >= 0).then(|| ((sum / total as f64) as i64).clamp(least, most.max(least)))
@@ -93,7 +93,7 @@ impl Sums {
     /// For each share (ascending, of 1) the least value that so many are not above, in nanoseconds, where `least` and
     /// `most` are the extremes: above [`LIMIT`] it is the greatest. Below 0, where buckets tell nothing apart, it is not known;
     /// nor is it of nothing.
-    pub fn quantiles<const N: usize>(&self, shares: [f64; N], (least, most): (i64, i64)) -> [Option<i64>; N] {
+    pub(super) fn quantiles<const N: usize>(&self, shares: [f64; N], (least, most): (i64, i64)) -> [Option<i64>; N] {
         let total: u64 = self.0.iter().sum();
         let mut buckets = self.0.iter().enumerate();
         let (mut below, mut last) = (0, 0);

@@ -68,30 +68,30 @@ fn part(frame: &[u8], tail: &Tail) -> (usize, usize) {
 
 /// Matchers of several streams.
 #[derive(Clone, Debug, Default)]
-pub struct Matchers {
+pub(super) struct Matchers {
     /// By length, with the stream.
     by_length: HashMap<usize, Vec<(u32, Matcher)>>,
 }
 
 impl Matchers {
     /// Frames that `matcher` fits belong to stream `id`, unless they fit an earlier one.
-    pub fn add(&mut self, id: u32, matcher: Matcher) {
+    pub(super) fn add(&mut self, id: u32, matcher: Matcher) {
         self.by_length.entry(matcher.bytes.len()).or_default().push((id, matcher));
     }
 
     /// Takes away those of these streams.
-    pub fn remove(&mut self, ids: &HashSet<u32>) {
+    pub(super) fn remove(&mut self, ids: &HashSet<u32>) {
         self.by_length.values_mut().for_each(|rows| rows.retain(|(id, _)| !ids.contains(id)));
         self.by_length.retain(|_, rows| !rows.is_empty());
     }
 
     /// Whether there are none.
-    pub fn is_empty(&self) -> bool {
+    pub(super) fn is_empty(&self) -> bool {
         self.by_length.is_empty()
     }
 
     /// The stream that a frame belongs to.
-    pub fn find(&self, frame: &[u8], tail: &Tail) -> Option<u32> {
+    pub(super) fn find(&self, frame: &[u8], tail: &Tail) -> Option<u32> {
         let (first, end) = part(frame, tail);
         let rows = self.by_length.get(&(end - first))?;
         rows.iter().find(|(_, matcher)| matcher.matches(&frame[first..end])).map(|(id, _)| *id)

@@ -163,7 +163,7 @@ pub(super) struct Counted {
 }
 
 impl Counted {
-    pub fn add(&mut self, desc: &Desc, corrupted: bool) {
+    pub(super) fn add(&mut self, desc: &Desc, corrupted: bool) {
         self.frames += 1;
         self.bytes += u64::from(desc.wire);
         self.corrupted += u64::from(corrupted);
@@ -172,12 +172,12 @@ impl Counted {
     }
 
     /// Frames that came.
-    pub fn frames(&self) -> u64 {
+    pub(super) fn frames(&self) -> u64 {
         self.frames
     }
 
     /// What came, where so many had been sent some time ago.
-    pub fn live(&self, stream: u32, sent: u64) -> LiveRow {
+    pub(super) fn live(&self, stream: u32, sent: u64) -> LiveRow {
         LiveRow { stream, received: self.frames, lost: sent.saturating_sub(self.frames) }
     }
 }

@@ -9,7 +9,7 @@ const WORDS: usize = WINDOW as usize / 64;
 
 /// One frame of a stream.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Arrival {
+pub(super) struct Arrival {
     /// Its number.
     pub sequence: u64,
     /// When it came, nanoseconds of UTC.
@@ -27,7 +27,7 @@ pub struct Arrival {
 /// What came of a stream, in the order in which it came.
 #[derive(Clone, Copy, Debug)]
 #[repr(C, align(64))]
-pub struct Stream {
+pub(super) struct Stream {
     // What every frame changes: one cache line.
     /// The highest sequence number, and one.
     pub next: u64,
@@ -81,7 +81,7 @@ const _: () = assert!(size_of::<Stream>() == 31 * 64);
 
 /// By how much a frame changed what is known.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Change {
+pub(super) struct Change {
     /// Missing ones, more or less.
     pub missing: i64,
     /// Whether it was one of these.
@@ -92,7 +92,7 @@ pub struct Change {
 
 impl Stream {
     /// Nothing came.
-    pub const NEW: Stream = Stream {
+    pub(super) const NEW: Stream = Stream {
         next: 0,
         bytes: 0,
         last: 0,
@@ -119,7 +119,7 @@ impl Stream {
 
     /// Takes a frame; `Some` where it was not the one to come next.
     #[inline(always)]
-    pub fn take(&mut self, arrival: &Arrival, ages: &mut Ages) -> Option<Change> {
+    pub(super) fn take(&mut self, arrival: &Arrival, ages: &mut Ages) -> Option<Change> {
         self.bytes += u64::from(arrival.bytes);
         self.last = self.last.max(arrival.time);
         if arrival.sequence != self.next || self.holes > 0 || self.next == 0 || arrival.corrupted {
@@ -132,28 +132,28 @@ impl Stream {
     }
 
     /// Frames that came, each number once.
-    pub fn distinct(&self) -> u64 {
+    pub(super) fn distinct(&self) -> u64 {
         self.next - self.missing
     }
 
     /// Frames that came.
-    pub fn received(&self) -> u64 {
+    pub(super) fn received(&self) -> u64 {
         self.distinct() + self.duplicated + self.stale
     }
 
     /// Pairs of frames with numbers that follow each other, which came one right behind the other: those of which the delay
     /// variation is known.
-    pub fn pairs(&self) -> u64 {
+    pub(super) fn pairs(&self) -> u64 {
         self.distinct() - self.reordered - self.breaks
     }
 
     /// Frames that did not come and are lost by now: of those below the highest, and of those sent long enough ago.
-    pub fn lost(&self, ages: &Ages) -> u64 {
+    pub(super) fn lost(&self, ages: &Ages) -> u64 {
         self.missing - self.gaps.young(self.turn, ages) + self.gaps.lost_below.saturating_sub(self.next)
     }
 
     /// So many had been sent [`AGE`](super::ages::AGE) ago.
-    pub fn judge(&mut self, sent: u64, ages: &mut Ages) {
+    pub(super) fn judge(&mut self, sent: u64, ages: &mut Ages) {
         if sent >= self.next.max(1) {
             self.gaps.settle(self.turn, ages);
             self.gaps.lost_below = self.gaps.lost_below.max(sent);
@@ -161,7 +161,7 @@ impl Stream {
     }
 
     /// Nothing more is taken: what is missing by now stays so.
-    pub fn close(&mut self, ages: &mut Ages) {
+    pub(super) fn close(&mut self, ages: &mut Ages) {
         self.gaps.settle(self.turn, ages);
     }
 

@@ -17,14 +17,14 @@ const GROWTH: usize = 1 << 20;
 pub const NUMBERS: usize = 1 << 24;
 
 /// The most memory for so many streams: a list of their places grows to the greatest number there is.
-pub fn most_bytes(streams: usize) -> usize {
+pub(super) fn most_bytes(streams: usize) -> usize {
     let streams = streams.min(NUMBERS);
     streams * size_of::<Stream>() + if streams == 0 { 0 } else { NUMBERS * size_of::<u32>() }
 }
 
 /// Memory for a stream when its first frame comes, for so many at most.
 #[derive(Debug)]
-pub struct Streams {
+pub(super) struct Streams {
     /// The place of each stream, by its number.
     index: Vec<u32>,
     /// The places, in the order in which streams came.
@@ -37,13 +37,13 @@ pub struct Streams {
 
 impl Streams {
     /// None yet.
-    pub fn new(most: usize) -> Self {
+    pub(super) fn new(most: usize) -> Self {
         Streams { index: Vec::new(), chunks: Vec::new(), count: 0, most: most.min(GONE as usize), free: Vec::new() }
     }
 
     /// The place of stream `id`, whose first frame this may be. `None` where there would be too many.
     #[inline(always)]
-    pub fn place(&mut self, id: u32) -> Option<u32> {
+    pub(super) fn place(&mut self, id: u32) -> Option<u32> {
         match self.index.get(id as usize) {
             Some(place) if *place < GONE => Some(*place),
             _ => self.new_place(id),
@@ -88,7 +88,7 @@ impl Streams {
     }
 
     /// The place of a stream is another's from now on, and no frame of it gets one again.
-    pub fn forget(&mut self, id: u32, ages: &mut Ages) {
+    pub(super) fn forget(&mut self, id: u32, ages: &mut Ages) {
         let place = *self.entry(id);
         if place < GONE {
             self.at(place).close(ages);
@@ -98,40 +98,40 @@ impl Streams {
     }
 
     /// Whether a stream was forgotten.
-    pub fn is_gone(&self, id: u32) -> bool {
+    pub(super) fn is_gone(&self, id: u32) -> bool {
         self.index.get(id as usize) == Some(&GONE)
     }
 
     /// The stream at a place.
     #[inline(always)]
-    pub fn at(&mut self, place: u32) -> &mut Stream {
+    pub(super) fn at(&mut self, place: u32) -> &mut Stream {
         &mut self.chunks[place as usize / CHUNK][place as usize % CHUNK]
     }
 
     /// The stream with a number, if a frame of it came.
-    pub fn get(&self, id: u32) -> Option<&Stream> {
+    pub(super) fn get(&self, id: u32) -> Option<&Stream> {
         let place = self.index.get(id as usize).filter(|place| **place < GONE)?;
         self.chunks.get(*place as usize / CHUNK)?.get(*place as usize % CHUNK)
     }
 
     /// The same, to be changed.
-    pub fn get_mut(&mut self, id: u32) -> Option<&mut Stream> {
+    pub(super) fn get_mut(&mut self, id: u32) -> Option<&mut Stream> {
         let place = self.index.get(id as usize).filter(|place| **place < GONE)?;
         self.chunks.get_mut(*place as usize / CHUNK)?.get_mut(*place as usize % CHUNK)
     }
 
     /// One more than the highest number.
-    pub fn end(&self) -> usize {
+    pub(super) fn end(&self) -> usize {
         self.index.len()
     }
 
     /// How many streams there are.
-    pub fn len(&self) -> usize {
+    pub(super) fn len(&self) -> usize {
         self.count - self.free.len()
     }
 
     /// Bytes of memory in use.
-    pub fn memory(&self) -> usize {
+    pub(super) fn memory(&self) -> usize {
         self.count * size_of::<Stream>() + self.index.capacity() * size_of::<u32>()
     }
 }

@@ -8,7 +8,7 @@ use linerate_wire::{icmp, icmpv6, ipv4, ipv6, sctp, tcp, udp, udp_lite};
 
 /// What the checksums and lengths of a frame say.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Verdict {
+pub(super) enum Verdict {
     /// One covers the end of the payload, and all up to that one are right.
     Right,
     /// One is wrong, a length leads beyond the frame, or there is a header that contradicts itself.
@@ -20,7 +20,7 @@ pub enum Verdict {
 /// Looks at the checksums of IP headers and of what they carry, from the outermost inwards, up to the first that covers the end
 /// of the payload. `tail` is that of the frame, `flags` those of its descriptor.
 #[inline(always)]
-pub fn verify(link: Link, frame: &[u8], tail: &Tail, flags: Flags, layers: &mut Layers) -> Verdict {
+pub(super) fn verify(link: Link, frame: &[u8], tail: &Tail, flags: Flags, layers: &mut Layers) -> Verdict {
     let Some(start) = tail.packet else { return through(link, frame, layers) };
     let Some(packet) = frame.get(start..tail.end) else { return Verdict::Wrong };
     match outermost(packet, flags.contains(Flags::CHECKSUM_PARTIAL)) {

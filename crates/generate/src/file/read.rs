@@ -7,7 +7,7 @@ use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
 /// A table of the file.
-pub struct Table<'a> {
+pub(super) struct Table<'a> {
     text: &'a str,
     /// What it is called in errors.
     pub name: String,
@@ -18,7 +18,7 @@ pub struct Table<'a> {
 
 /// A value with the place where it stands.
 #[derive(Clone, Debug)]
-pub struct At<T> {
+pub(super) struct At<T> {
     /// The value.
     pub value: T,
     /// Where it stands in the file.
@@ -27,7 +27,7 @@ pub struct At<T> {
 
 /// What is wrong in a file, and in which key.
 #[derive(Clone, Debug)]
-pub struct Fault {
+pub(super) struct Fault {
     /// The table and key.
     pub key: String,
     /// What is wrong, and where in the file.
@@ -36,7 +36,7 @@ pub struct Fault {
 
 impl<'a> Table<'a> {
     /// Checks that there are no keys but these, each with a value of its type.
-    pub fn of(
+    pub(super) fn of(
         text: &'a str,
         name: &str,
         at: Range<usize>,
@@ -61,7 +61,7 @@ impl<'a> Table<'a> {
     }
 
     /// The text of a key.
-    pub fn text(&self, name: &str) -> Option<At<&'a str>> {
+    pub(super) fn text(&self, name: &str) -> Option<At<&'a str>> {
         let value = self.value(name)?;
         match value.get_ref() {
             DeValue::String(text) => Some(At { value: text, at: self.inside(text, value.span()) }),
@@ -72,7 +72,7 @@ impl<'a> Table<'a> {
     }
 
     /// The number of a key.
-    pub fn number(&self, name: &str) -> Result<Option<At<u64>>, Fault> {
+    pub(super) fn number(&self, name: &str) -> Result<Option<At<u64>>, Fault> {
         let Some(value) = self.value(name) else { return Ok(None) };
         let DeValue::Integer(number) = value.get_ref() else { return Ok(None) };
         let read = u64::from_str_radix(number.as_str(), number.radix());
@@ -82,24 +82,24 @@ impl<'a> Table<'a> {
     }
 
     /// Where the value of a key stands, if there is one.
-    pub fn given(&self, name: &str) -> Option<Range<usize>> {
+    pub(super) fn given(&self, name: &str) -> Option<Range<usize>> {
         self.value(name).map(Spanned::span)
     }
 
     /// Whether a key is true.
-    pub fn flag(&self, name: &str) -> bool {
+    pub(super) fn flag(&self, name: &str) -> bool {
         self.value(name).is_some_and(|value| matches!(value.get_ref(), DeValue::Boolean(true)))
     }
 
     /// The table of a key.
-    pub fn table(&self, name: &str, keys: &'static [Key]) -> Result<Option<Table<'a>>, Fault> {
+    pub(super) fn table(&self, name: &str, keys: &'static [Key]) -> Result<Option<Table<'a>>, Fault> {
         let Some(value) = self.value(name) else { return Ok(None) };
         let DeValue::Table(table) = value.get_ref() else { return Ok(None) };
         Table::of(self.text, &join(&self.name, name), value.span(), table, keys).map(Some)
     }
 
     /// The tables of a key.
-    pub fn tables(&self, name: &str, keys: &'static [Key]) -> Result<Vec<Table<'a>>, Fault> {
+    pub(super) fn tables(&self, name: &str, keys: &'static [Key]) -> Result<Vec<Table<'a>>, Fault> {
         let Some(DeValue::Array(array)) = self.value(name).map(Spanned::get_ref) else { return Ok(Vec::new()) };
         let table = |(index, value): (usize, &'a Spanned<DeValue<'a>>)| match value.get_ref() {
             DeValue::Table(table) => Table::of(self.text, &format!("{name} {}", index + 1), value.span(), table, keys),
@@ -109,12 +109,12 @@ impl<'a> Table<'a> {
     }
 
     /// What is wrong with the value of a key.
-    pub fn fault(&self, name: &str, at: Range<usize>, what: String) -> Fault {
+    pub(super) fn fault(&self, name: &str, at: Range<usize>, what: String) -> Fault {
         Fault { key: join(&self.name, name), wrong: Wrong::new(at, what) }
     }
 
     /// The same, where a part of its text is wrong.
-    pub fn within(&self, name: &str, value: &At<&str>, wrong: Wrong) -> Fault {
+    pub(super) fn within(&self, name: &str, value: &At<&str>, wrong: Wrong) -> Fault {
         let wrong = wrong.within(value.value);
         let is_as_written = value.at.len() == value.value.len();
         let start = value.at.start + if is_as_written { wrong.at.start } else { 0 };

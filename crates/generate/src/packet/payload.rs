@@ -6,7 +6,7 @@ use crate::wrong::Wrong;
 
 /// The payload of a packet.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Payload {
+pub(super) struct Payload {
     /// Bytes that are there whole, whatever the size of the frame.
     pub bytes: Vec<u8>,
     /// What fills up the frame behind them.
@@ -19,7 +19,7 @@ pub struct Payload {
 
 /// What fills up a frame.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub enum Filler {
+pub(super) enum Filler {
     /// Zeros.
     #[default]
     Zeros,
@@ -36,7 +36,7 @@ const MOST: usize = 1 << 16;
 
 impl Payload {
     /// Reads `payload(...)`.
-    pub fn read(text: &str, layer: &Layer<'_>) -> Result<Payload, Wrong> {
+    pub(super) fn read(text: &str, layer: &Layer<'_>) -> Result<Payload, Wrong> {
         let mut payload = Payload::default();
         for argument in &layer.arguments {
             let wrong = |what: &str| Wrong::at(text, argument.value.unwrap_or(argument.name), what);
@@ -77,12 +77,12 @@ impl Payload {
     }
 
     /// Bytes that it has where nothing says how long the frame is.
-    pub fn natural(&self) -> usize {
+    pub(super) fn natural(&self) -> usize {
         self.least.max(self.bytes.len())
     }
 
     /// So many bytes of it; noise is left 0.
-    pub fn make(&self, length: usize, seed: u64) -> Vec<u8> {
+    pub(super) fn make(&self, length: usize, seed: u64) -> Vec<u8> {
         let mut made = self.bytes.clone();
         made.resize(length, 0);
         let from = self.bytes.len().min(length);
@@ -98,7 +98,7 @@ impl Payload {
 }
 
 /// Bytes in hexadecimal: a string or bare digits, as they are or as a dump of `xxd` or `tcpdump -x` shows them.
-pub fn bytes(text: &str, value: &str) -> Result<Vec<u8>, Wrong> {
+pub(super) fn bytes(text: &str, value: &str) -> Result<Vec<u8>, Wrong> {
     let unquoted;
     let digits = if value.starts_with('"') {
         unquoted = String::from_utf8(unquote(text, value)?).unwrap_or_default();

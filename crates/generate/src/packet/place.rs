@@ -10,7 +10,7 @@ use linerate_wire::named::Format;
 
 /// Bits of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Bits {
+pub(super) struct Bits {
     /// The first, from the start of the frame.
     pub start: usize,
     /// How many: 1 to 128.
@@ -19,7 +19,7 @@ pub struct Bits {
 
 /// What is written into a frame, and where.
 #[derive(Default)]
-pub struct Places<'a> {
+pub(super) struct Places<'a> {
     /// What is the same in all frames, in the order of writing.
     pub constants: Vec<(Bits, u128)>,
     /// What the others follow.
@@ -40,7 +40,13 @@ const FORM: [(&str, &str); 7] = [
 
 impl<'a> Places<'a> {
     /// Finds the fields of a packet in a frame of it.
-    pub fn find(text: &'a str, stack: &Stack<'a>, placed: &[Placed], frame: &[u8], seed: u64) -> Result<Self, Wrong> {
+    pub(super) fn find(
+        text: &'a str,
+        stack: &Stack<'a>,
+        placed: &[Placed],
+        frame: &[u8],
+        seed: u64,
+    ) -> Result<Self, Wrong> {
         let mut found = Vec::new();
         for (index, (layered, at)) in stack.headers.iter().zip(placed).enumerate() {
             let header = frame.get(at.offset..at.offset + at.length).unwrap_or_default();
@@ -84,7 +90,7 @@ impl<'a> Places<'a> {
     }
 
     /// What changes in a frame.
-    pub fn changes(&self, frame: &[u8]) -> Result<Vec<Change>, String> {
+    pub(super) fn changes(&self, frame: &[u8]) -> Result<Vec<Change>, String> {
         let change = |(name, bits, selector, map): &(&str, Bits, usize, Map)| {
             let (offset, width, mask) = bits.bytes().ok_or(format!("{name} touches more than 16 bytes"))?;
             if offset + width > frame.len() {
@@ -96,18 +102,18 @@ impl<'a> Places<'a> {
     }
 
     /// Whether nothing is given.
-    pub fn is_empty(&self) -> bool {
+    pub(super) fn is_empty(&self) -> bool {
         self.constants.is_empty() && self.varying.is_empty()
     }
 
     /// Whether anything given lies in these bytes.
-    pub fn touches(&self, offset: usize, length: usize) -> bool {
+    pub(super) fn touches(&self, offset: usize, length: usize) -> bool {
         let given = self.constants.iter().map(|(bits, _)| bits).chain(self.varying.iter().map(|(_, bits, ..)| bits));
         given.into_iter().any(|bits| bits.start < (offset + length) * 8 && offset * 8 < bits.end())
     }
 
     /// A field that changes bits that another does, or these bytes.
-    pub fn overlap(&self, taken: &[(usize, usize)]) -> Option<&'a str> {
+    pub(super) fn overlap(&self, taken: &[(usize, usize)]) -> Option<&'a str> {
         let meets = |bits: &Bits, start: usize, end: usize| bits.start < end && start < bits.end();
         self.varying.iter().enumerate().find_map(|(index, (name, bits, ..))| {
             let others = self.varying[..index].iter().any(|(_, other, ..)| meets(bits, other.start, other.end()));
@@ -133,7 +139,7 @@ impl Bits {
     }
 
     /// Writes the lower bits of a value.
-    pub fn write(&self, value: u128, frame: &mut [u8]) {
+    pub(super) fn write(&self, value: u128, frame: &mut [u8]) {
         let place = self.bytes().and_then(|(offset, width, mask)| Some((frame.get_mut(offset..offset + width)?, mask)));
         if let Some((place, mask)) = place {
             put(place, mask, value);

@@ -9,7 +9,7 @@ use linerate_wire::named::{Form, Format, Given, Kind, Value};
 use linerate_wire::{Link, Protocol, Role, Unfit};
 
 /// Headers, a payload, and what lies behind the packet.
-pub struct Stack<'a> {
+pub(super) struct Stack<'a> {
     text: &'a str,
     /// The headers, outermost first; none of a frame given whole.
     pub headers: Vec<Layered<'a>>,
@@ -24,7 +24,7 @@ pub struct Stack<'a> {
 }
 
 /// One header.
-pub struct Layered<'a> {
+pub(super) struct Layered<'a> {
     /// What it is.
     pub kind: &'static Kind,
     /// Its name in the text; empty if it was put in.
@@ -38,7 +38,7 @@ pub struct Layered<'a> {
 
 /// A field and its value as they are written.
 #[derive(Clone, Copy, Debug)]
-pub struct Setting<'a> {
+pub(super) struct Setting<'a> {
     /// The field.
     pub name: &'a str,
     /// Its value.
@@ -69,7 +69,7 @@ const MOST_LAYERS: usize = 64;
 
 impl<'a> Stack<'a> {
     /// Reads the layers of a packet on a link.
-    pub fn read(text: &'a str, link: Link, files: Files<'_>) -> Result<Stack<'a>, Wrong> {
+    pub(super) fn read(text: &'a str, link: Link, files: Files<'_>) -> Result<Stack<'a>, Wrong> {
         let empty = Payload::default();
         let (headers, padding, settings) = (Vec::new(), Vec::new(), Vec::new());
         let mut stack = Stack { text, headers, payload: empty, settings, padding, whole: false };
@@ -111,20 +111,20 @@ impl<'a> Stack<'a> {
     }
 
     /// The headers as they are built.
-    pub fn made(&self) -> Result<Vec<Box<dyn Header + '_>>, Wrong> {
+    pub(super) fn made(&self) -> Result<Vec<Box<dyn Header + '_>>, Wrong> {
         let make =
             |layered| Layered::make(layered).map_err(|unfit| Wrong::at(self.text, layered.name, unfit.to_string()));
         self.headers.iter().map(make).collect()
     }
 
     /// What the frame begins with, where nothing says otherwise `usual`.
-    pub fn link(&self, usual: Link) -> Link {
+    pub(super) fn link(&self, usual: Link) -> Link {
         let first = self.headers.first().and_then(|first| Link::beginning_with(first.kind.protocol));
         first.unwrap_or(usual)
     }
 
     /// What is wrong with a frame, at the layer that it is about.
-    pub fn unbuilt(&self, error: Unbuilt) -> Wrong {
+    pub(super) fn unbuilt(&self, error: Unbuilt) -> Wrong {
         match error {
             Unbuilt::Header { index, problem, .. } => {
                 let layered = &self.headers[index];
@@ -228,7 +228,7 @@ impl<'a> Layered<'a> {
     }
 
     /// What a field is called that the layer does not have.
-    pub fn unknown(&self, text: &str, name: &str) -> Wrong {
+    pub(super) fn unknown(&self, text: &str, name: &str) -> Wrong {
         let mut names: Vec<&str> = self.kind.fields.iter().map(|field| field.name).collect();
         names.extend(self.kind.parts.iter().map(|part| part.name).filter(|name| *name != "control"));
         names.sort_unstable();

@@ -5,7 +5,7 @@ use std::ops::Range;
 
 /// A layer: its name and what stands in parentheses behind it.
 #[derive(Clone, Debug)]
-pub struct Layer<'a> {
+pub(super) struct Layer<'a> {
     /// As it is written.
     pub name: &'a str,
     /// Its arguments.
@@ -14,7 +14,7 @@ pub struct Layer<'a> {
 
 /// One argument: `name=value`, or a word or string alone.
 #[derive(Clone, Copy, Debug)]
-pub struct Argument<'a> {
+pub(super) struct Argument<'a> {
     /// What stands in front of the equals sign, or all of it.
     pub name: &'a str,
     /// What stands behind it.
@@ -22,7 +22,7 @@ pub struct Argument<'a> {
 }
 
 /// The layers of a packet.
-pub fn layers(text: &str) -> Result<Vec<Layer<'_>>, Wrong> {
+pub(super) fn layers(text: &str) -> Result<Vec<Layer<'_>>, Wrong> {
     split(text, text, '/')?.into_iter().map(|part| layer(text, part)).collect()
 }
 
@@ -60,7 +60,7 @@ fn named_argument(text: &str) -> Argument<'_> {
 }
 
 /// The parts of `part`, which is within `text`, between separators that are in no string and no brackets.
-pub fn split<'a>(text: &str, part: &'a str, separator: char) -> Result<Vec<&'a str>, Wrong> {
+pub(super) fn split<'a>(text: &str, part: &'a str, separator: char) -> Result<Vec<&'a str>, Wrong> {
     let (mut parts, mut start, mut open, mut characters) = (Vec::new(), 0, Vec::new(), part.char_indices());
     while let Some((at, character)) = characters.next() {
         match character {
@@ -94,13 +94,13 @@ pub fn split<'a>(text: &str, part: &'a str, separator: char) -> Result<Vec<&'a s
 }
 
 /// Where a part lies in the text that it is from.
-pub fn place(text: &str, part: &str) -> Range<usize> {
+pub(crate) fn place(text: &str, part: &str) -> Range<usize> {
     let start = (part.as_ptr() as usize).wrapping_sub(text.as_ptr() as usize);
     if start <= text.len() && start + part.len() <= text.len() { start..start + part.len() } else { 0..text.len() }
 }
 
 /// The text of a string in quotation marks, its escapes replaced: `\n`, `\r`, `\t`, `\0`, `\\`, `\"`, `\xNN`.
-pub fn unquote(text: &str, quoted: &str) -> Result<Vec<u8>, Wrong> {
+pub(super) fn unquote(text: &str, quoted: &str) -> Result<Vec<u8>, Wrong> {
     let wrong = |what: &str| Wrong::at(text, quoted, what);
     let inside = quoted.strip_prefix('"').and_then(|rest| rest.strip_suffix('"'));
     let inside = inside.ok_or_else(|| wrong("text stands in quotation marks"))?;

@@ -7,7 +7,7 @@ use linerate_wire::named::Format;
 
 /// The values of a field.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Values {
+pub(super) struct Values {
     /// Which there are.
     pub set: Set,
     /// Which one a frame has.
@@ -20,7 +20,7 @@ pub struct Values {
 
 /// Which values there are.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Set {
+pub(super) enum Set {
     /// One.
     One(u128),
     /// From the first, each so much further than the one before.
@@ -38,7 +38,7 @@ pub enum Set {
 
 /// Which value a frame has.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Order {
+pub(super) enum Order {
     /// One after the other, and from the first again.
     InTurn,
     /// Any.
@@ -51,7 +51,7 @@ pub enum Order {
 
 impl Set {
     /// How many values there are; 0: 2^128.
-    pub fn count(&self) -> u128 {
+    pub(super) fn count(&self) -> u128 {
         match self {
             Set::One(_) => 1,
             Set::Range { count, .. } => *count,
@@ -61,7 +61,7 @@ impl Set {
 }
 
 /// Reads the values of a field of so many bits; `part` is within `text`.
-pub fn values(text: &str, part: &str, format: Format, bits: u32) -> Result<Values, Wrong> {
+pub(super) fn values(text: &str, part: &str, format: Format, bits: u32) -> Result<Values, Wrong> {
     let mut values = Values { set: Set::One(0), order: Order::InTurn, every: 1, link: None };
     let mut rest = part.trim();
     while let Some((front, word)) = rest.rsplit_once(char::is_whitespace) {
@@ -222,7 +222,7 @@ impl Reader<'_> {
 }
 
 /// What stands in the parentheses behind a word.
-pub fn call<'a>(part: &'a str, word: &str) -> Option<&'a str> {
+pub(super) fn call<'a>(part: &'a str, word: &str) -> Option<&'a str> {
     part.strip_prefix(word)?.trim_start().strip_prefix('(')?.strip_suffix(')')
 }
 

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 /// How the varying fields of one layer move.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Pattern {
+pub(super) enum Pattern {
     /// Through all combinations, the last field fastest.
     Mesh,
     /// Together: each goes on with every frame.
@@ -20,7 +20,7 @@ pub enum Pattern {
 
 /// A field that varies.
 #[derive(Clone, Debug)]
-pub struct Varying {
+pub(super) struct Varying {
     /// Its values.
     pub values: Values,
     /// Which layer it is in, and how the fields of that layer move.
@@ -28,7 +28,7 @@ pub struct Varying {
 }
 
 /// Selectors, and for each field which one it follows and what an index means.
-pub type Moving = (Vec<Selector>, Vec<(usize, Map)>);
+pub(super) type Moving = (Vec<Selector>, Vec<(usize, Map)>);
 
 /// What several fields share.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -42,7 +42,7 @@ enum Group {
 ///
 /// # Errors
 /// The index of a field, and what is wrong with how it is to move.
-pub fn selectors(fields: &[Varying], seed: u64) -> Result<Moving, (usize, String)> {
+pub(super) fn selectors(fields: &[Varying], seed: u64) -> Result<Moving, (usize, String)> {
     let mut groups: BTreeMap<Group, Vec<usize>> = BTreeMap::new();
     for (index, field) in fields.iter().enumerate() {
         groups.entry(group(index, field)).or_default().push(index);

@@ -67,7 +67,7 @@ pub struct Wide {
 }
 
 /// The numbers of a field, each with what picks its index.
-pub fn numbers(change: &Change, selector: &Selector, frames: u64) -> Vec<(Place, Selector, Term)> {
+pub(super) fn numbers(change: &Change, selector: &Selector, frames: u64) -> Vec<(Place, Selector, Term)> {
     // Bytes that the mask leaves alone at either end are no part of it.
     let behind = change.mask.trailing_zeros() as usize / 8;
     let mask = change.mask >> (8 * behind);

@@ -42,12 +42,12 @@ pub(super) struct Frames<'a> {
 
 impl Columns {
     /// For layouts of at most so many checksums.
-    pub fn new(sums: usize) -> Self {
+    pub(super) fn new(sums: usize) -> Self {
         Columns { indices: [0; FRAMES], values: [0; FRAMES], sums: vec![[0; FRAMES]; sums] }
     }
 
     /// Writes all that changes into frames that are templates otherwise.
-    pub fn write(&mut self, plan: &Plan, layout: &Layout, frames: Frames<'_>, memory: &mut [u8]) {
+    pub(super) fn write(&mut self, plan: &Plan, layout: &Layout, frames: Frames<'_>, memory: &mut [u8]) {
         let length = frames.numbers.len();
         let sums = &plan.sums[layout.sums.clone()];
         for (sum, column) in sums.iter().zip(&mut self.sums) {

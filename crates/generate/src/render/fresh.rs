@@ -39,14 +39,14 @@ const FEW: usize = 4;
 
 impl Fresh {
     /// Of a set that was checked.
-    pub fn new(set: &StreamSet) -> Self {
+    pub(super) fn new(set: &StreamSet) -> Self {
         let plan = Plan::of(set);
         let room = (MEMORY / longest(&plan)).clamp(FEWEST, FRAMES);
         Fresh::of(plan, set.key, room)
     }
 
     /// Of a plan, for so many frames of a burst, at most [`FRAMES`].
-    pub fn of(plan: Plan, key: Key, room: usize) -> Self {
+    pub(super) fn of(plan: Plan, key: Key, room: usize) -> Self {
         // Each frame may be the longest.
         let stride = longest(&plan);
         let sums = plan.layouts.iter().map(|layout| layout.sums.len()).max().unwrap_or(0);
@@ -64,7 +64,7 @@ impl Fresh {
     }
 
     /// Streams come, at these places: whoever was there is gone; trailers have this key from now on. No frame that was made may be wanted any more.
-    pub fn receive(&mut self, places: impl Iterator<Item = usize>, batch: &Plan, key: Key) {
+    pub(super) fn receive(&mut self, places: impl Iterator<Item = usize>, batch: &Plan, key: Key) {
         self.key = key;
         for (place, stream) in places.zip(&batch.streams) {
             self.plan.put(place, batch, stream);
@@ -83,7 +83,7 @@ impl Fresh {
     }
 
     /// From now on the trailers of the stream at a place have this number.
-    pub fn renumber(&mut self, place: u32, number: u32) {
+    pub(super) fn renumber(&mut self, place: u32, number: u32) {
         let Some(lengths) = self.plan.streams.get(place as usize) else { return };
         for layout in &mut self.plan.layouts[lengths.layouts.clone()] {
             if let Some(mark) = &mut layout.trailer {
@@ -93,17 +93,17 @@ impl Fresh {
     }
 
     /// The most frames of a burst.
-    pub fn room(&self) -> usize {
+    pub(super) fn room(&self) -> usize {
         self.held.len()
     }
 
     /// Where the frames are.
-    pub fn memory(&self) -> &[u8] {
+    pub(super) fn memory(&self) -> &[u8] {
         &self.memory
     }
 
     /// Makes the frames of these runs, at most as many as there is room for. Descs are as it left them.
-    pub fn make(&mut self, runs: &[Run], now: Nanos, descs: &mut [Desc]) {
+    pub(super) fn make(&mut self, runs: &[Run], now: Nanos, descs: &mut [Desc]) {
         self.groups.arrange(runs, &self.plan);
         for (number, numbers, indices) in self.groups.iter() {
             let layout = &self.plan.layouts[number as usize];

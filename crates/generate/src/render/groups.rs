@@ -27,7 +27,7 @@ pub(super) struct Groups {
 
 impl Groups {
     /// For so many layouts.
-    pub fn new(layouts: usize) -> Self {
+    pub(super) fn new(layouts: usize) -> Self {
         Groups {
             groups: Vec::with_capacity(FRAMES),
             numbers: Vec::with_capacity(FRAMES),
@@ -43,12 +43,12 @@ impl Groups {
     }
 
     /// There are so many layouts now.
-    pub fn resize(&mut self, layouts: usize) {
+    pub(super) fn resize(&mut self, layouts: usize) {
         self.met.resize(layouts, (0, 0));
     }
 
     /// Arranges the frames of these runs, at most [`FRAMES`].
-    pub fn arrange(&mut self, runs: &[Run], plan: &Plan) {
+    pub(super) fn arrange(&mut self, runs: &[Run], plan: &Plan) {
         self.layouts.clear();
         self.numbers.clear();
         self.groups.clear();
@@ -94,7 +94,7 @@ impl Groups {
     }
 
     /// Each layout with the numbers of its frames and where in the burst they are.
-    pub fn iter(&self) -> impl Iterator<Item = (u32, &[u64], &[u32])> {
+    pub(super) fn iter(&self) -> impl Iterator<Item = (u32, &[u64], &[u32])> {
         let (numbers, indices) = match self.alike {
             true => (&self.numbers, &self.in_order),
             false => (&self.grouped, &self.indices),

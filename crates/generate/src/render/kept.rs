@@ -19,7 +19,7 @@ const MEMORY: usize = 1 << 30;
 
 impl Kept {
     /// Of a set that was checked: `frames` of each stream.
-    pub fn new(set: &StreamSet, frames: u64) -> Result<Self, Wrong> {
+    pub(super) fn new(set: &StreamSet, frames: u64) -> Result<Self, Wrong> {
         let mut kept = Kept { memory: Vec::new(), frames: Vec::new(), streams: Vec::new() };
         for (index, stream) in set.streams.iter().enumerate() {
             let wrong = |what| Wrong::Stream { index, name: stream.name.clone(), what };
@@ -46,12 +46,12 @@ impl Kept {
     }
 
     /// Where the frames are.
-    pub fn memory(&self) -> &[u8] {
+    pub(super) fn memory(&self) -> &[u8] {
         &self.memory
     }
 
     /// Shows the frames of these runs.
-    pub fn show(&self, runs: &[Run], now: Nanos, descs: &mut [Desc]) {
+    pub(super) fn show(&self, runs: &[Run], now: Nanos, descs: &mut [Desc]) {
         let mut descs = descs.iter_mut();
         for run in runs {
             let (first, count) = self.streams[run.first.stream as usize];

@@ -21,7 +21,7 @@ pub(super) struct Row<'a> {
 
 impl Row<'_> {
     /// Writes all that changes.
-    pub fn write(&mut self, layout: &Layout) {
+    pub(super) fn write(&mut self, layout: &Layout) {
         let plan = self.plan;
         let sums = &plan.sums[layout.sums.clone()];
         self.sums.iter_mut().zip(sums).for_each(|(to, sum)| *to = sum.base.into());

@@ -49,7 +49,7 @@ struct Packet {
 
 impl Covers {
     /// Looks at a frame with these headers; `is_cut` says that bytes are missing at its end.
-    pub fn find(&mut self, frame: &[u8], layers: &Layers, is_cut: bool) {
+    pub(super) fn find(&mut self, frame: &[u8], layers: &Layers, is_cut: bool) {
         self.covers.clear();
         let mut packet = Packet { end: frame.len(), whole: !is_cut, ..Packet::default() };
         for layer in layers.as_slice() {
@@ -58,7 +58,7 @@ impl Covers {
     }
 
     /// Looks at a packet that is quoted at a place of the frame, within what was found there: some of it may be missing.
-    pub fn find_quoted(&mut self, frame: &[u8], layers: &[Layer], quote: Range<usize>) {
+    pub(super) fn find_quoted(&mut self, frame: &[u8], layers: &[Layer], quote: Range<usize>) {
         let (before, mut packet) = (self.covers.len(), Packet { end: quote.end, ..Packet::default() });
         layers.iter().for_each(|layer| self.look_at(frame, layer, &mut packet));
         let mut place = 0;
@@ -160,7 +160,7 @@ impl Covers {
     }
 
     /// Writes `new`, at most 16 bytes, over what is at `at`: one field of a header. What does not fit is not written.
-    pub fn write(&self, frame: &mut [u8], at: usize, new: &[u8]) {
+    pub(super) fn write(&self, frame: &mut [u8], at: usize, new: &[u8]) {
         let mut old = [0; MOST];
         let (Some(place), Some(old)) = (frame.get_mut(at..at + new.len()), old.get_mut(..new.len())) else { return };
         if place == new {
@@ -189,7 +189,7 @@ impl Covers {
     }
 
     /// Computes every checksum anew, but for those of which a part is missing, and of UDP without one.
-    pub fn fix(&self, frame: &mut [u8]) {
+    pub(super) fn fix(&self, frame: &mut [u8]) {
         let length = frame.len();
         for cover in self.covers.iter().rev().filter(|cover| cover.whole && cover.bytes.end <= length) {
             match cover.kind {

@@ -6,12 +6,12 @@ use crate::stream::Shape;
 
 impl Clock {
     /// How fast it goes.
-    pub fn rate(&self) -> Rate {
+    pub(super) fn rate(&self) -> Rate {
         self.rate
     }
 
     /// How long its frames are.
-    pub fn lengths(&self) -> &Lengths {
+    pub(super) fn lengths(&self) -> &Lengths {
         &self.lengths
     }
 
@@ -21,13 +21,13 @@ impl Clock {
     }
 
     /// How long a frame takes at the rate, in nanoseconds: the one before the next.
-    pub fn gap(&self) -> f64 {
+    pub(super) fn gap(&self) -> f64 {
         self.rate.exact_nanos(1, self.last_length())
     }
 
     /// From `at` on it goes at another rate. What is left of the gap by then changes as whole gaps do; the first frame waits for
     /// none, and a gap between bursts stays.
-    pub fn rescale(&mut self, at: f64, rate: Rate) {
+    pub(super) fn rescale(&mut self, at: f64, rate: Rate) {
         let (left, old, new) = (self.due() - at, self.gap(), rate.exact_nanos(1, self.last_length()));
         let stays = match self.shape {
             _ if self.frames == 0 => left.max(0.0),
@@ -41,42 +41,42 @@ impl Clock {
     }
 
     /// The frames behind the next one are so long, and it is due when it was.
-    pub fn set_lengths(&mut self, lengths: Lengths) {
+    pub(super) fn set_lengths(&mut self, lengths: Lengths) {
         let due = self.due();
         self.lengths = lengths;
         self.set_due(due);
     }
 
     /// The gaps are all the same from now on.
-    pub fn make_even(&mut self) {
+    pub(super) fn make_even(&mut self) {
         let due = self.due();
         self.shape = Shape::Even;
         self.set_due(due);
     }
 
     /// The next frame is due then, and the others behind it.
-    pub fn set_due(&mut self, due: f64) {
+    pub(super) fn set_due(&mut self, due: f64) {
         (self.base, self.from, self.drawn) = (due, (self.frames, self.bytes), due);
     }
 
     /// Everything is due so much later.
-    pub fn shift(&mut self, by: f64) {
+    pub(super) fn shift(&mut self, by: f64) {
         (self.base, self.drawn) = (self.base + by, self.drawn + by);
     }
 
     /// It begins then: the next frame is the first one again.
-    pub fn restart(&mut self, at: f64) {
+    pub(super) fn restart(&mut self, at: f64) {
         (self.frames, self.bytes) = (0, 0);
         self.set_due(at + self.span.start as f64);
     }
 
     /// From when on nothing is due, of a clock at its first frame.
-    pub fn end(&self) -> f64 {
+    pub(super) fn end(&self) -> f64 {
         self.span.length.map_or(f64::INFINITY, |length| self.due() + length as f64)
     }
 
     /// Frames since the due times began to count: so many turns it had.
-    pub fn turns(&self) -> u64 {
+    pub(super) fn turns(&self) -> u64 {
         self.frames.wrapping_sub(self.from.0)
     }
 }

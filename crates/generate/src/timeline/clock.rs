@@ -39,19 +39,19 @@ pub(super) enum Lengths {
 
 impl Clock {
     /// At a stream's first frame. Frame n is as long as frame `n % cycle`.
-    pub fn new(stream: &Stream, rate: Rate, cycle: u64) -> Self {
+    pub(super) fn new(stream: &Stream, rate: Rate, cycle: u64) -> Self {
         let lengths = Lengths::of(stream, cycle);
         let (shape, span, base) = (stream.shape.clone(), stream.span, stream.span.start as f64);
         Clock { rate, shape, lengths, frames: 0, bytes: 0, drawn: base, base, from: (0, 0), span }
     }
 
     /// The number of the next frame.
-    pub fn number(&self) -> u64 {
+    pub(super) fn number(&self) -> u64 {
         self.frames
     }
 
     /// When the next frame is due, in nanoseconds.
-    pub fn due(&self) -> f64 {
+    pub(super) fn due(&self) -> f64 {
         let (frames, bytes) = (self.frames.wrapping_sub(self.from.0), self.bytes.wrapping_sub(self.from.1));
         match &self.shape {
             Shape::Even => self.base + self.rate.exact_nanos(frames, bytes),
@@ -68,12 +68,12 @@ impl Clock {
     }
 
     /// The same as a whole number of fractions.
-    pub fn fractions(&self) -> i128 {
+    pub(super) fn fractions(&self) -> i128 {
         (self.due() * FRACTION).round() as i128
     }
 
     /// Goes on by so many frames.
-    pub fn advance(&mut self, by: u64) {
+    pub(super) fn advance(&mut self, by: u64) {
         match (&self.lengths, &self.shape) {
             (Lengths::One(length), Shape::Even | Shape::Bursts { .. }) => {
                 self.bytes = self.bytes.wrapping_add(length.wrapping_mul(by));
@@ -96,12 +96,12 @@ impl Clock {
     }
 
     /// Whether all frames are due at once.
-    pub fn is_idle(&self) -> bool {
+    pub(super) fn is_idle(&self) -> bool {
         self.rate == Rate::Top && !matches!(self.shape, Shape::Bursts { .. })
     }
 
     /// What two clocks that always show the same have in common; `None` if this one is like no other.
-    pub fn kind(&self) -> Option<Kind> {
+    pub(super) fn kind(&self) -> Option<Kind> {
         let (kind, number, length) = match (self.rate, &self.lengths) {
             (Rate::Top, _) => (0, 0.0, 0),
             (Rate::Frames(number), _) => (1, number, 0),
@@ -120,7 +120,7 @@ impl Clock {
 }
 
 impl Lengths {
-    pub fn of(stream: &Stream, cycle: u64) -> Self {
+    pub(super) fn of(stream: &Stream, cycle: u64) -> Self {
         let lengths: Box<[u32]> = stream.variants.iter().map(|variant| variant.frame.len() as u32).collect();
         match lengths.iter().all(|length| *length == lengths[0]) {
             true => Lengths::One(u64::from(lengths[0])),
@@ -129,7 +129,7 @@ impl Lengths {
     }
 
     /// The length of frame `n`.
-    pub fn at(&self, n: u64) -> u64 {
+    pub(super) fn at(&self, n: u64) -> u64 {
         match self {
             Lengths::One(length) => *length,
             Lengths::Picked { size, lengths, cycle } => {

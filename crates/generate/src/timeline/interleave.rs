@@ -71,7 +71,7 @@ struct Total {
 
 impl Interleave {
     /// From the first frame on.
-    pub fn new(set: &StreamSet, cycle: u64) -> Self {
+    pub(super) fn new(set: &StreamSet, cycle: u64) -> Self {
         debug_assert_eq!(set.order, Order::Interleaved);
         let counts: Vec<u64> = set.streams.iter().map(|stream| stream.count.unwrap_or(UNLIMITED)).collect();
         let mut rounds: Vec<Round> = Vec::new();
@@ -97,7 +97,7 @@ impl Interleave {
     }
 
     /// The next frame.
-    pub fn peek(&self) -> Option<Slot> {
+    pub(super) fn peek(&self) -> Option<Slot> {
         let Reverse(Turn { due, stream, round, .. }) = *self.heap.peek()?;
         let number = self.rounds[round as usize].clock.number();
         let due = self.total.as_ref().map_or(due, |total| total.due().round() as u64);
@@ -105,7 +105,7 @@ impl Interleave {
     }
 
     /// Whether any frame is due later than the first one.
-    pub fn is_paced(&self) -> bool {
+    pub(super) fn is_paced(&self) -> bool {
         match &self.total {
             Some(total) => total.rate != Rate::Top,
             None if self.rounds.is_empty() => self.would_be_paced(),
@@ -114,7 +114,7 @@ impl Interleave {
     }
 
     /// Whether the next frame waits for no time.
-    pub fn is_idle(&self) -> bool {
+    pub(super) fn is_idle(&self) -> bool {
         match (&self.total, self.heap.peek()) {
             (Some(total), _) => total.rate == Rate::Top,
             (None, Some(Reverse(turn))) => self.rounds[turn.round as usize].clock.is_idle(),
@@ -123,7 +123,7 @@ impl Interleave {
     }
 
     /// Goes on by so many frames.
-    pub fn advance(&mut self, by: u64) {
+    pub(super) fn advance(&mut self, by: u64) {
         for _ in 0..by {
             let Some(mut top) = self.heap.peek_mut() else { return };
             let Reverse(turn) = &mut *top;

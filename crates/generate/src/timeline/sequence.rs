@@ -43,7 +43,7 @@ struct Step {
 
 impl Sequence {
     /// From the first stream on.
-    pub fn new(set: &StreamSet, cycle: u64) -> Self {
+    pub(super) fn new(set: &StreamSet, cycle: u64) -> Self {
         let step = |stream: &Stream| Step {
             clock: Clock::new(stream, set.rate.unwrap_or(stream.rate), cycle),
             count: stream.count.unwrap_or(UNLIMITED),
@@ -56,14 +56,14 @@ impl Sequence {
     }
 
     /// The same, which can be told something.
-    pub fn commanded(set: &StreamSet, cycle: u64) -> Self {
+    pub(super) fn commanded(set: &StreamSet, cycle: u64) -> Self {
         let sequence = Sequence::new(set, cycle);
         let origins = Some(sequence.steps.clone().into_boxed_slice());
         Sequence { origins, ..sequence }
     }
 
     /// Does what streams are told; what was due before that has gone. Only all of them together can be paused, stopped and the like.
-    pub fn obey(&mut self, command: &Command) {
+    pub(super) fn obey(&mut self, command: &Command) {
         let at = command.at as f64;
         let (places, is_all) = (command.which.places(self.steps.len()), command.which == Which::All);
         match &command.action {
@@ -89,22 +89,22 @@ impl Sequence {
     }
 
     /// What became of streams since this was asked last.
-    pub fn news(&mut self) -> Vec<News> {
+    pub(super) fn news(&mut self) -> Vec<News> {
         std::mem::take(&mut self.news)
     }
 
     /// Whether frames may come once streams are told something.
-    pub fn is_waiting(&self) -> bool {
+    pub(super) fn is_waiting(&self) -> bool {
         self.paused.is_some() || self.stopped
     }
 
     /// Everything is due so much later.
-    pub fn shift(&mut self, by: f64) {
+    pub(super) fn shift(&mut self, by: f64) {
         self.others = self.others.saturating_add((by * FRACTION).round() as i128);
     }
 
     /// Whether the next frame waits for no time.
-    pub fn is_idle(&self) -> bool {
+    pub(super) fn is_idle(&self) -> bool {
         self.steps.get(self.at).is_none_or(|step| step.clock.is_idle())
     }
 
@@ -128,7 +128,7 @@ impl Sequence {
     }
 
     /// The next frame.
-    pub fn peek(&self) -> Option<Slot> {
+    pub(super) fn peek(&self) -> Option<Slot> {
         if self.is_waiting() {
             return None;
         }
@@ -138,7 +138,7 @@ impl Sequence {
     }
 
     /// Goes on by so many frames.
-    pub fn advance(&mut self, mut by: u64) {
+    pub(super) fn advance(&mut self, mut by: u64) {
         while let Some(step) = self.steps.get_mut(self.at) {
             if by < self.left {
                 step.clock.advance(by);
@@ -152,7 +152,7 @@ impl Sequence {
     }
 
     /// How many frames there are; `None` without end, or where more passes than are worth following do not show it.
-    pub fn frames(mut self) -> Option<u64> {
+    pub(super) fn frames(mut self) -> Option<u64> {
         let mut frames = 0u64;
         for _ in 0..FOLLOWED {
             match self.left {
@@ -166,12 +166,12 @@ impl Sequence {
     }
 
     /// Whether any frame is due later than the first one.
-    pub fn is_paced(&self) -> bool {
+    pub(super) fn is_paced(&self) -> bool {
         self.steps.iter().any(|step| !step.clock.is_idle())
     }
 
     /// How many frames of this stream, the next one included, are due at once.
-    pub fn run(&self) -> u64 {
+    pub(super) fn run(&self) -> u64 {
         self.steps.get(self.at).map_or(0, |step| if step.clock.is_idle() { self.left } else { 1 })
     }
 

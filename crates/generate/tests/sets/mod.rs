@@ -7,10 +7,10 @@ use linerate_generate::{Layer, Rate, Slot};
 use std::sync::Arc;
 
 /// Numbers by chance from a seed: SplitMix64.
-pub struct Dice(pub u64);
+pub(crate) struct Dice(pub u64);
 
 impl Dice {
-    pub fn roll(&mut self) -> u64 {
+    pub(crate) fn roll(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let word = (self.0 ^ self.0 >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         let word = (word ^ word >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
@@ -18,17 +18,17 @@ impl Dice {
     }
 
     /// Below a number.
-    pub fn below(&mut self, end: u64) -> u64 {
+    pub(crate) fn below(&mut self, end: u64) -> u64 {
         self.roll() % end
     }
 
     /// One of these.
-    pub fn of<T: Clone>(&mut self, values: &[T]) -> T {
+    pub(crate) fn of<T: Clone>(&mut self, values: &[T]) -> T {
         values[self.below(values.len() as u64) as usize].clone()
     }
 
     /// A number of any size.
-    pub fn any(&mut self) -> u64 {
+    pub(crate) fn any(&mut self) -> u64 {
         let bits = self.below(64);
         self.roll() >> bits
     }
@@ -40,7 +40,7 @@ impl Dice {
 }
 
 /// A set of up to `most` streams.
-pub fn set(dice: &mut Dice, most: u64) -> StreamSet {
+pub(crate) fn set(dice: &mut Dice, most: u64) -> StreamSet {
     let streams = 1 + dice.below(most);
     let order = dice.of(&[Order::Sequential, Order::Interleaved]);
     let rate = dice.of(&[None, None, Some(Rate::Top), Some(Rate::Frames(1e7)), Some(Rate::Bits(1e10, Layer::L2))]);
@@ -208,7 +208,7 @@ fn checksums(dice: &mut Dice, places: &[(usize, ChecksumKind)], borders: &[usize
 }
 
 /// The first `most` frames of a set, from the definitions.
-pub fn slots(set: &StreamSet, most: usize) -> Vec<Slot> {
+pub(crate) fn slots(set: &StreamSet, most: usize) -> Vec<Slot> {
     match set.order {
         Order::Sequential => in_sequence(set, most),
         Order::Interleaved => at_once(set, most),

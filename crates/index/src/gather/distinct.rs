@@ -33,27 +33,27 @@ pub(super) struct DistinctValues<T> {
 
 impl<T: Value> DistinctValues<T> {
     /// Room for so many, less than 32,768.
-    pub fn new(most: usize) -> Self {
+    pub(super) fn new(most: usize) -> Self {
         let slots = (most * 2).next_power_of_two();
         assert!(slots < 1 << 16, "a slot holds the number of a value");
         DistinctValues { values: Vec::with_capacity(most), slots: vec![0; slots], shift: 64 - slots.trailing_zeros() }
     }
 
-    pub fn clear(&mut self) {
+    pub(super) fn clear(&mut self) {
         if !self.values.is_empty() {
             self.values.clear();
             self.slots.fill(0);
         }
     }
 
-    pub fn values(&self) -> &[T] {
+    pub(super) fn values(&self) -> &[T] {
         &self.values
     }
 
     /// Puts a value in, of which there are no more than there is room for; false where too many others have its place, as
     /// somebody may have chosen them.
     #[inline]
-    pub fn insert(&mut self, value: T) -> bool {
+    pub(super) fn insert(&mut self, value: T) -> bool {
         let mask = self.slots.len() - 1;
         let first = (value.hash() >> self.shift) as usize;
         for at in first..first + MOST_STEPS {

@@ -55,14 +55,14 @@ struct Frame {
 
 impl State {
     /// Before a program.
-    pub fn new(link: Link) -> Self {
+    pub(super) fn new(link: Link) -> Self {
         let frame = Frame { link, ethertypes: [None; MOST_TAGS + 1], has_ports: false, ipv6: [[None; 4]; 2] };
         // Registers are 0 at the beginning.
         State { at: 0, a: Value::Known(0), x: Value::Known(0), frame }
     }
 
     /// Does what an instruction without an alternative does.
-    pub fn step(&mut self, op: Op) {
+    pub(super) fn step(&mut self, op: Op) {
         let frame = &self.frame;
         match op {
             Op::LdWord(k) => self.a = frame.word(k as usize),
@@ -83,7 +83,7 @@ impl State {
     }
 
     /// Where it goes on behind a comparison, and what a frame must have to go there.
-    pub fn ways(&self, op: Op, jump: Jump) -> Vec<(Option<Query>, State)> {
+    pub(super) fn ways(&self, op: Op, jump: Jump) -> Vec<(Option<Query>, State)> {
         let to = |at: u16| State { at, ..self.clone() };
         let (Op::JumpK(test, k, _), Value::Field { field, mask, least, greatest }) = (op, self.a) else {
             return vec![(None, to(jump.yes)), (None, to(jump.no))];

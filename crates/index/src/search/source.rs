@@ -58,7 +58,7 @@ pub(super) enum Next {
 
 impl Source {
     /// What may be found in a file; `None` if nothing, or if it was `seen` under another name.
-    pub fn find(
+    pub(super) fn find(
         path: &str,
         seen: &mut HashSet<Id>,
         span: &RangeInclusive<Nanos>,
@@ -134,7 +134,7 @@ impl Source {
     }
 
     /// No frame that is asked for counts as older.
-    pub fn begin(&self) -> Nanos {
+    pub(super) fn begin(&self) -> Nanos {
         self.begin
     }
 

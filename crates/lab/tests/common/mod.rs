@@ -8,7 +8,7 @@ use std::process::Command;
 use linerate_lab::{End, Lab, Link, Plan, within};
 
 /// May labs be made here? If not, says so; in CI it is an error for root not to be able to.
-pub fn is_root(test: &str) -> bool {
+pub(crate) fn is_root(test: &str) -> bool {
     let root = fs::metadata("/proc/self").is_ok_and(|metadata| metadata.uid() == 0);
     let possible = root && ip(&["netns", "list"]).is_some();
     assert!(possible || !root || std::env::var("CI").as_deref() != Ok("true"), "{test} may not be skipped in CI");
@@ -19,11 +19,11 @@ pub fn is_root(test: &str) -> bool {
 }
 
 /// Takes a lab down when a test ends, however it ends.
-pub struct Cleanup(pub String);
+pub(crate) struct Cleanup(pub String);
 
 impl Cleanup {
     /// For a lab whose name no other test has.
-    pub fn new(test: &str) -> Self {
+    pub(crate) fn new(test: &str) -> Self {
         Self(format!("{test}-{}", std::process::id()))
     }
 }
@@ -35,11 +35,11 @@ impl Drop for Cleanup {
 }
 
 /// Deletes a namespace that a test made itself.
-pub struct Foreign(pub String);
+pub(crate) struct Foreign(pub String);
 
 impl Foreign {
     /// Makes it.
-    pub fn new(name: String) -> Self {
+    pub(crate) fn new(name: String) -> Self {
         assert!(ip(&["netns", "add", &name]).is_some(), "cannot make namespace {name}");
         Self(name)
     }
@@ -52,18 +52,18 @@ impl Drop for Foreign {
 }
 
 /// Two hosts and one link without addresses.
-pub fn pair(name: &str) -> Plan {
+pub(crate) fn pair(name: &str) -> Plan {
     Plan::from_links(name, vec![Link::new(End::new("left", "eth0"), End::new("right", "eth0"))]).unwrap()
 }
 
 /// What `ip` prints; none if it fails.
-pub fn ip(arguments: &[&str]) -> Option<String> {
+pub(crate) fn ip(arguments: &[&str]) -> Option<String> {
     let output = Command::new("ip").args(arguments).output().ok()?;
     output.status.success().then(|| String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
 /// What is left of lab `name`: namespaces, interfaces outside any namespace, files.
-pub fn remains(name: &str, interfaces: &str) -> Vec<String> {
+pub(crate) fn remains(name: &str, interfaces: &str) -> Vec<String> {
     let names = |directory: &str| {
         let entries = fs::read_dir(directory).into_iter().flatten().flatten();
         entries.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect::<Vec<_>>()
@@ -74,7 +74,7 @@ pub fn remains(name: &str, interfaces: &str) -> Vec<String> {
 }
 
 /// Frames received and sent by an interface, as its namespace counts them.
-pub fn frames(namespace: &str, interface: &str) -> (u64, u64) {
+pub(crate) fn frames(namespace: &str, interface: &str) -> (u64, u64) {
     let text = within(namespace, || fs::read_to_string("/proc/thread-self/net/dev").unwrap()).unwrap();
     let line = text.lines().find_map(|line| line.trim().strip_prefix(&format!("{interface}:"))).expect(interface);
     let numbers: Vec<u64> = line.split_whitespace().map(|number| number.parse().unwrap()).collect();
@@ -82,6 +82,6 @@ pub fn frames(namespace: &str, interface: &str) -> (u64, u64) {
 }
 
 /// What identifies the namespace of this name, and so tells whether it is still the same one.
-pub fn identity(namespace: &str) -> Option<(u64, u64)> {
+pub(crate) fn identity(namespace: &str) -> Option<(u64, u64)> {
     fs::metadata(format!("/run/netns/{namespace}")).ok().map(|metadata| (metadata.dev(), metadata.ino()))
 }

@@ -17,7 +17,7 @@ pub(super) struct Front {
 
 impl Front {
     /// `layers` are all those in front of the packet.
-    pub fn find(frame: &[u8], layers: &[Layer], macs: bool) -> Front {
+    pub(super) fn find(frame: &[u8], layers: &[Layer], macs: bool) -> Front {
         let behind = layers.iter().rposition(|layer| layer.protocol.role() != Role::Link);
         let layers = &layers[behind.map_or(0, |last| last + 1)..];
         let mut front = Front::default();
@@ -57,7 +57,7 @@ pub(super) struct Through {
 
 impl Through {
     /// `between` are the headers of the outer packet.
-    pub fn find(frame: &[u8], between: &[Layer]) -> Through {
+    pub(super) fn find(frame: &[u8], between: &[Layer]) -> Through {
         let through = |kind, id| Through { kind, id, has_ports: true, teid: None };
         let Some(layer) = between.iter().rfind(|layer| layer.protocol.role() == Role::Tunnel) else {
             return through(TunnelKind::Ip, 0);

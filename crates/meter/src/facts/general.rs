@@ -64,7 +64,7 @@ pub(crate) struct General {
 }
 
 impl General {
-    pub fn new(config: &Config) -> Self {
+    pub(crate) fn new(config: &Config) -> Self {
         General {
             layers: Layers::new(),
             tunnels: config.tunnels,
@@ -75,7 +75,7 @@ impl General {
         }
     }
 
-    pub fn look(&mut self, link: Link, desc: &Desc, frame: &[u8]) -> Found {
+    pub(crate) fn look(&mut self, link: Link, desc: &Desc, frame: &[u8]) -> Found {
         dissect(link, frame, &mut self.layers);
         let layers = self.layers.as_slice();
         let is_network = |layer: &Layer| layer.protocol.role() == Role::Network;
@@ -108,7 +108,7 @@ impl General {
     }
 
     /// What all records of a conversation have in common.
-    pub fn id(&self, words: Words, wide: &Wide) -> u64 {
+    pub(crate) fn id(&self, words: Words, wide: &Wide) -> u64 {
         let mask = if self.vlans { KEY_BITS } else { KEY_BITS & !VLAN_BITS };
         let words = Words { rest: words.rest & mask, ..words };
         let wide = if words.is_wide() { wide.words() } else { [0; 6] };
@@ -292,7 +292,7 @@ impl Ip {
 }
 
 impl Facts {
-    pub fn note(&mut self, quality: Quality) {
+    pub(crate) fn note(&mut self, quality: Quality) {
         self.quality |= quality.0;
         self.is_usual = false;
     }
@@ -314,7 +314,7 @@ impl Packet {
     }
 
     /// The key, and which end the sender is.
-    pub fn key(&self) -> (Words, Wide, u8) {
+    pub(crate) fn key(&self) -> (Words, Wide, u8) {
         let side = self.source > self.destination;
         let (low, high) = if side { (self.destination, self.source) } else { (self.source, self.destination) };
         let rest = Words::rest(low.1, high.1, self.protocol, 0) | u64::from(self.vlan) << VLAN;

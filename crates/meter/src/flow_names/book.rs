@@ -30,12 +30,12 @@ struct Entry {
 
 impl Book {
     /// What is at a place; 0 is none.
-    pub fn get(&self, place: u32) -> Option<Arc<Names>> {
+    pub(super) fn get(&self, place: u32) -> Option<Arc<Names>> {
         self.entries.get((place as usize).checked_sub(1)?)?.names.clone()
     }
 
     /// The place of what says this; 0 where there is no room.
-    pub fn insert(&mut self, names: Arc<Names>) -> u32 {
+    pub(super) fn insert(&mut self, names: Arc<Names>) -> u32 {
         if let Some(place) = self.places.get(&names) {
             self.entries[*place as usize - 1].flows += 1;
             return *place;
@@ -56,7 +56,7 @@ impl Book {
     }
 
     /// A flow says this instead of what is at a place; where there is no room for it, that stays.
-    pub fn replace(&mut self, place: u32, names: Names) -> u32 {
+    pub(super) fn replace(&mut self, place: u32, names: Names) -> u32 {
         match self.insert(Arc::new(names)) {
             0 => place,
             new => {
@@ -67,7 +67,7 @@ impl Book {
     }
 
     /// A flow says it no more.
-    pub fn release(&mut self, place: u32) {
+    pub(super) fn release(&mut self, place: u32) {
         let Some(entry) = (place as usize).checked_sub(1).and_then(|place| self.entries.get_mut(place)) else { return };
         entry.flows = entry.flows.saturating_sub(1);
         if entry.flows == 0

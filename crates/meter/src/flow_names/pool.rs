@@ -41,7 +41,7 @@ pub(super) enum Source {
 
 impl Pool {
     /// Keeps a stream of a flow's direction, which has none.
-    pub fn keep(&mut self, record: u32, side: usize, stream: Stream, source: Source) {
+    pub(super) fn keep(&mut self, record: u32, side: usize, stream: Stream, source: Source) {
         let flow = (record, side);
         self.held.insert(self.next, Held { flow, stream, source, bytes: EACH });
         self.numbers.insert(flow, self.next);
@@ -51,26 +51,26 @@ impl Pool {
     }
 
     /// Puts more into a stream of TCP; what is ready of it, and what was read.
-    pub fn put(&mut self, record: u32, side: usize, offset: usize, bytes: &[u8]) -> Option<(&[u8], &mut Reads)> {
+    pub(super) fn put(&mut self, record: u32, side: usize, offset: usize, bytes: &[u8]) -> Option<(&[u8], &mut Reads)> {
         self.stream(record, side)?.put(offset, bytes);
         self.settle(record, side);
         self.tcp(record, side).map(|(stream, _, reads)| (stream, reads))
     }
 
     /// What is ready of a stream of TCP, its ports, and what was read.
-    pub fn tcp(&mut self, record: u32, side: usize) -> Option<(&[u8], [u16; 2], &mut Reads)> {
+    pub(super) fn tcp(&mut self, record: u32, side: usize) -> Option<(&[u8], [u16; 2], &mut Reads)> {
         let held = self.held.get_mut(self.numbers.get(&(record, side))?)?;
         let Source::Tcp(ports, reads) = &mut held.source else { return None };
         Some((held.stream.ready(), *ports, reads))
     }
 
     /// The stream of a direction.
-    pub fn stream(&mut self, record: u32, side: usize) -> Option<&mut Stream> {
+    pub(super) fn stream(&mut self, record: u32, side: usize) -> Option<&mut Stream> {
         self.held.get_mut(self.numbers.get(&(record, side))?).map(|held| &mut held.stream)
     }
 
     /// What its keys follow from.
-    pub fn id(&self, record: u32, side: usize) -> Option<ConnectionId> {
+    pub(super) fn id(&self, record: u32, side: usize) -> Option<ConnectionId> {
         match self.held.get(self.numbers.get(&(record, side))?)?.source {
             Source::Quic(id) => Some(id),
             Source::Tcp(..) => None,
@@ -78,7 +78,7 @@ impl Pool {
     }
 
     /// A stream may have grown.
-    pub fn settle(&mut self, record: u32, side: usize) {
+    pub(super) fn settle(&mut self, record: u32, side: usize) {
         let Some(held) = self.numbers.get(&(record, side)).and_then(|number| self.held.get_mut(number)) else { return };
         let bytes = held.stream.memory() + EACH;
         self.bytes = self.bytes + bytes - held.bytes;
@@ -86,14 +86,14 @@ impl Pool {
     }
 
     /// Nothing more is wanted of a direction.
-    pub fn drop(&mut self, record: u32, side: usize) {
+    pub(super) fn drop(&mut self, record: u32, side: usize) {
         if let Some(held) = self.numbers.remove(&(record, side)).and_then(|number| self.held.remove(&number)) {
             self.bytes -= held.bytes;
         }
     }
 
     /// Whose buffer has to be dropped because there is no room for all: the oldest one.
-    pub fn give_way(&mut self) -> Option<(u32, usize)> {
+    pub(super) fn give_way(&mut self) -> Option<(u32, usize)> {
         let flow = self.held.first_key_value().filter(|_| self.bytes > MOST_BYTES)?.1.flow;
         self.full += 1;
         Some(flow)

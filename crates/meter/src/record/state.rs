@@ -15,39 +15,39 @@ const NAME_WANTED: u8 = 1 << 7;
 pub(super) const STATE: u32 = 56;
 
 impl Hot {
-    pub fn state(&self) -> u8 {
+    pub(crate) fn state(&self) -> u8 {
         (self.rest >> STATE) as u8
     }
 
     /// Which end is the originator: 0 the lower, 1 the higher.
-    pub fn originator(&self) -> usize {
+    pub(crate) fn originator(&self) -> usize {
         usize::from(self.state() & ORIGINATOR)
     }
 
     /// The bits of [`Direction`](crate::Direction).
-    pub fn direction(&self) -> u8 {
+    pub(crate) fn direction(&self) -> u8 {
         self.state() >> DIRECTION & 3
     }
 
-    pub fn set_direction(&mut self, originator: usize, direction: u8) {
+    pub(crate) fn set_direction(&mut self, originator: usize, direction: u8) {
         let state = self.state() & (CONTINUED | NAME_WANTED) | self.ends_seen() | state_of(originator, direction);
         self.rest = self.rest & KEY_BITS | u64::from(state) << STATE;
     }
 
     /// Whether TCP has ended: FIN in both directions, or RST.
     #[inline(always)]
-    pub fn has_ended(&self) -> bool {
+    pub(crate) fn has_ended(&self) -> bool {
         let state = self.state();
         state & HAD_RST != 0 || state & HAD_FINS == HAD_FINS
     }
 
     /// Which ends of TCP there were, as bits of the state.
-    pub fn ends_seen(&self) -> u8 {
+    pub(crate) fn ends_seen(&self) -> u8 {
         self.state() & (HAD_FINS | HAD_RST)
     }
 
     /// Notes a FIN or RST that ends something.
-    pub fn note_end(&mut self, side: usize, flags: u8) {
+    pub(crate) fn note_end(&mut self, side: usize, flags: u8) {
         let fin = if flags & FIN != 0 { HAD_FIN << (side & 1) } else { 0 };
         let rst = if flags & RST != 0 { HAD_RST } else { 0 };
         self.rest |= u64::from(fin | rst) << STATE;
@@ -55,17 +55,17 @@ impl Hot {
 
     /// Whether something is wanted of its payload.
     #[inline(always)]
-    pub fn wants_name(&self) -> bool {
+    pub(crate) fn wants_name(&self) -> bool {
         self.state() & NAME_WANTED != 0
     }
 
-    pub fn want_name(&mut self, is_wanted: bool) {
+    pub(crate) fn want_name(&mut self, is_wanted: bool) {
         let bit = u64::from(NAME_WANTED) << STATE;
         self.rest = if is_wanted { self.rest | bit } else { self.rest & !bit };
     }
 
     /// Whether a SYN now is of another connection.
-    pub fn is_closing(&self) -> bool {
+    pub(crate) fn is_closing(&self) -> bool {
         self.ends_seen() != 0
     }
 }

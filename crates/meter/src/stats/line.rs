@@ -49,7 +49,7 @@ struct Added {
 }
 
 impl Line {
-    pub const NONE: Line = Line {
+    pub(super) const NONE: Line = Line {
         lengths: [0; BINS],
         gaps: [0; BINS - 1],
         longest: 0,
@@ -64,7 +64,7 @@ impl Line {
     /// Counts a packet that came `gap` ns after those before it, if there were any. What does not fit is
     /// carried to what `carried` finds.
     #[inline(always)]
-    pub fn count<'a>(&mut self, facts: &Facts, gap: Option<u64>, carried: impl FnOnce() -> &'a mut Carried) {
+    pub(super) fn count<'a>(&mut self, facts: &Facts, gap: Option<u64>, carried: impl FnOnce() -> &'a mut Carried) {
         let length = u16::try_from(facts.packet).unwrap_or(u16::MAX);
         self.shortest = self.shortest.min(length);
         self.longest = self.longest.max(length);
@@ -138,7 +138,7 @@ impl Line {
 
     /// Whether these kinds of options are known to have been seen; of timestamps this is remembered from now on.
     #[inline(always)]
-    pub fn knows(&mut self, kinds: u64) -> bool {
+    pub(super) fn knows(&mut self, kinds: u64) -> bool {
         if kinds != options::TIMESTAMPS {
             return kinds == 0;
         }
@@ -148,7 +148,7 @@ impl Line {
     }
 
     /// What a record says of a direction that is `side`.
-    pub fn side(&self, carried: &Carried, side: &Side) -> StatsSide {
+    pub(super) fn side(&self, carried: &Carried, side: &Side) -> StatsSide {
         if side.packets == 0 {
             return StatsSide::default();
         }

@@ -18,18 +18,18 @@ pub(super) struct Packets {
 }
 
 impl Packets {
-    pub fn new(records: usize, each: usize) -> Self {
+    pub(super) fn new(records: usize, each: usize) -> Self {
         Packets { each, words: resident(records * each) }
     }
 
     /// Room for one record more.
-    pub fn grow(&mut self) {
+    pub(super) fn grow(&mut self) {
         self.words.resize(self.words.len() + self.each, 0);
     }
 
     /// Asks for the place of a packet.
     #[inline(always)]
-    pub fn prefetch(&self, record: u32, listed: u8) {
+    pub(super) fn prefetch(&self, record: u32, listed: u8) {
         if let Some(place) = self.words.get(record as usize * self.each + usize::from(listed)) {
             prefetch_many(place);
         }
@@ -37,7 +37,7 @@ impl Packets {
 
     /// Lists a packet behind those that are `listed`, if there is room; how many there are then.
     #[inline(always)]
-    pub fn list(&mut self, record: u32, listed: u8, facts: &Facts) -> u8 {
+    pub(super) fn list(&mut self, record: u32, listed: u8, facts: &Facts) -> u8 {
         if usize::from(listed) >= self.each {
             return listed;
         }
@@ -49,7 +49,7 @@ impl Packets {
     }
 
     /// The listed packets of a record that began at `began`, ns, and has this end as its originator.
-    pub fn of(&self, record: u32, listed: u8, began: u64, originator: usize) -> Vec<PacketStats> {
+    pub(super) fn of(&self, record: u32, listed: u8, began: u64, originator: usize) -> Vec<PacketStats> {
         let first = record as usize * self.each;
         let began = (began / MICROSECOND) << TIME;
         let packet = |word: &u64| PacketStats {

@@ -43,7 +43,7 @@ pub(super) fn has_content(facts: &Facts) -> bool {
 }
 
 impl StatsRecords {
-    pub fn new(records: usize, packets: usize) -> Self {
+    pub(crate) fn new(records: usize, packets: usize) -> Self {
         StatsRecords {
             lines: resident(records),
             rare: resident(records),
@@ -53,7 +53,7 @@ impl StatsRecords {
     }
 
     /// A record begins: one that was free, or a new one.
-    pub fn begin(&mut self, record: u32) {
+    pub(crate) fn begin(&mut self, record: u32) {
         if record as usize == self.lines.len() {
             self.lines.push([Line::NONE; 2]);
             self.rare.push(Rare::default());
@@ -66,7 +66,7 @@ impl StatsRecords {
 
     /// Asks for what a packet touches, and of the first one that way for the rest.
     #[inline(always)]
-    pub fn prefetch(&self, record: u32, hot: &Hot, facts: &Facts) {
+    pub(crate) fn prefetch(&self, record: u32, hot: &Hot, facts: &Facts) {
         if let Some(lines) = self.lines.get(record as usize) {
             prefetch_many(&lines[facts.sides()[0]]);
         }
@@ -80,7 +80,7 @@ impl StatsRecords {
 
     /// Counts a packet; `gap` is how much later it came than those before it that way, ns, if there were any.
     #[inline(always)]
-    pub fn count(&mut self, record: u32, hot: &mut Hot, facts: &Facts, gap: Option<u64>) {
+    pub(crate) fn count(&mut self, record: u32, hot: &mut Hot, facts: &Facts, gap: Option<u64>) {
         let [side, _] = facts.sides();
         let line = &mut self.lines[record as usize][side];
         line.count(facts, gap, || &mut self.carried.at(record)[side]);
@@ -93,7 +93,7 @@ impl StatsRecords {
     }
 
     /// Notes what the first packet of a way, or its first SYN, says.
-    pub fn note(&mut self, record: u32, facts: &Facts, is_first: bool) {
+    pub(crate) fn note(&mut self, record: u32, facts: &Facts, is_first: bool) {
         let [side, _] = facts.sides();
         let rare = &mut self.rare[record as usize];
         if is_first {
@@ -106,7 +106,7 @@ impl StatsRecords {
     }
 
     /// What a record says that ends; `sides` are its ways, `began` when it did, ns.
-    pub fn end(&mut self, record: u32, hot: &Hot, sides: &[Side; 2], began: u64) -> Stats {
+    pub(crate) fn end(&mut self, record: u32, hot: &Hot, sides: &[Side; 2], began: u64) -> Stats {
         let (lines, rare) = (&self.lines[record as usize], &self.rare[record as usize]);
         let carried = self.carried.take(record);
         let mut stats = [0, 1].map(|side| super::StatsSide {

@@ -35,19 +35,19 @@ const _: () = assert!(TROUBLE_BYTES <= 320);
 
 impl Connections {
     /// With memory for so many flows.
-    pub fn new(flows: usize) -> Self {
+    pub(crate) fn new(flows: usize) -> Self {
         Connections { records: resident(flows), beside: Beside::default() }
     }
 
     /// Whether there is nothing to do.
     #[inline(always)]
-    pub fn is_off(&self) -> bool {
+    pub(crate) fn is_off(&self) -> bool {
         self.records.capacity() == 0
     }
 
     /// Asks for what the next packet of a flow needs.
     #[inline(always)]
-    pub fn prefetch(&self, record: u32) {
+    pub(crate) fn prefetch(&self, record: u32) {
         if let Some(record) = self.records.get(record as usize) {
             prefetch_many(&record.hot);
             prefetch_many(&record.cold);
@@ -55,7 +55,7 @@ impl Connections {
     }
 
     /// A record begins; `before` is what goes on from the one before.
-    pub fn begin(&mut self, number: u32, before: Option<Record>) {
+    pub(crate) fn begin(&mut self, number: u32, before: Option<Record>) {
         let record = before.unwrap_or(Record::NEW);
         if self.is_off() {
             return;
@@ -67,7 +67,7 @@ impl Connections {
     }
 
     /// What goes on when a record ends before its connection does.
-    pub fn carried(&self, number: u32, originator: usize) -> Option<Record> {
+    pub(crate) fn carried(&self, number: u32, originator: usize) -> Option<Record> {
         let Record { hot, cold } = self.records.get(number as usize)?;
         let mut carried = Record { hot: hot.carried(), ..Record::NEW };
         carried.cold.sides = [0, 1].map(|side| cold.sides[side].carried());
@@ -78,18 +78,18 @@ impl Connections {
     }
 
     /// Whether a FIN or RST is one that the other end would believe; where sequence numbers are not known it is.
-    pub fn believes_end(&self, number: u32, facts: &Facts) -> bool {
+    pub(crate) fn believes_end(&self, number: u32, facts: &Facts) -> bool {
         self.records.get(number as usize).is_none_or(|record| record.believes_end(facts))
     }
 
     /// Whether a SYN belongs to what was seen of the connection; it does not where sequence numbers are not known.
-    pub fn is_late_syn(&self, number: u32, facts: &Facts) -> bool {
+    pub(crate) fn is_late_syn(&self, number: u32, facts: &Facts) -> bool {
         self.records.get(number as usize).is_some_and(|record| record.is_late_syn(facts))
     }
 
     /// Takes a packet with a TCP header.
     #[inline(always)]
-    pub fn take(&mut self, number: u32, facts: &Facts) {
+    pub(crate) fn take(&mut self, number: u32, facts: &Facts) {
         if let Some(record) = self.records.get_mut(number as usize)
             && !record.take_usual(facts)
         {
@@ -99,14 +99,14 @@ impl Connections {
 
     /// The same, if it is not like most.
     #[inline(never)]
-    pub fn take_any(&mut self, number: u32, facts: &Facts) {
+    pub(crate) fn take_any(&mut self, number: u32, facts: &Facts) {
         if let Some(record) = self.records.get_mut(number as usize) {
             Rare::new(number, record, &mut self.beside, facts).take();
         }
     }
 
     /// Segments that each end has sent again so far.
-    pub fn retransmitted(&self, number: u32) -> [u64; 2] {
+    pub(crate) fn retransmitted(&self, number: u32) -> [u64; 2] {
         let record = self.records.get(number as usize);
         let trouble = record.and_then(|record| self.beside.troubles.look(record.hot.trouble));
         let segments =
@@ -115,7 +115,7 @@ impl Connections {
     }
 
     /// What a record says that ends, which is free then.
-    pub fn end(&mut self, number: u32, originator: usize) -> Option<Tcp> {
+    pub(crate) fn end(&mut self, number: u32, originator: usize) -> Option<Tcp> {
         let Record { hot, cold } = *self.records.get(number as usize)?;
         let troubles = self.beside.troubles.take(hot.trouble).map(|trouble| trouble.sides).unwrap_or_default();
         let is_scaled = hot.scale(0).is_some() && hot.scale(1).is_some();
@@ -180,7 +180,7 @@ struct Sums {
 
 impl RoundTrips {
     /// Takes the sums of a side, not its extremes.
-    pub fn carry(&mut self, number: u32, side: usize, cold: &mut ColdSide) {
+    pub(super) fn carry(&mut self, number: u32, side: usize, cold: &mut ColdSide) {
         self.0.at(number)[side & 1].add(cold);
         (cold.count, cold.sum, cold.squares) = (0, 0, 0);
     }

@@ -60,7 +60,7 @@ impl More {
 
 impl Histories {
     /// Adds a letter, whether or not it is there.
-    pub fn add(&mut self, record: u32, packed: &mut u64, side: usize, letter: Letter) {
+    pub(super) fn add(&mut self, record: u32, packed: &mut u64, side: usize, letter: Letter) {
         let code = letter as u8 | if side == 1 { SIDE } else { 0 };
         let count = (u64::BITS - packed.leading_zeros()).div_ceil(BITS);
         if count < ROOM {
@@ -75,7 +75,7 @@ impl Histories {
     }
 
     /// Adds a letter that stands once for each side.
-    pub fn add_once(&mut self, record: u32, packed: &mut u64, side: usize, letter: Letter) {
+    pub(super) fn add_once(&mut self, record: u32, packed: &mut u64, side: usize, letter: Letter) {
         let code = letter as u8 | if side == 1 { SIDE } else { 0 };
         let more = self.0.get(record).is_some_and(|more| more.codes().contains(&code));
         if !more && !codes(*packed).any(|found| found == code) {
@@ -84,7 +84,7 @@ impl Histories {
     }
 
     /// All letters, those of the side `originator` in upper case; they are forgotten.
-    pub fn take(&mut self, record: u32, packed: u64, originator: usize) -> History {
+    pub(super) fn take(&mut self, record: u32, packed: u64, originator: usize) -> History {
         let more = self.0.take(record);
         let letter = |code: u8| {
             let letter = LETTERS[usize::from(code & !SIDE) % LETTERS.len()];

@@ -30,13 +30,13 @@ pub(super) struct Rare<'a> {
 }
 
 impl<'a> Rare<'a> {
-    pub fn new(number: u32, record: &'a mut Record, beside: &'a mut Beside, facts: &'a Facts) -> Self {
+    pub(super) fn new(number: u32, record: &'a mut Record, beside: &'a mut Beside, facts: &'a Facts) -> Self {
         let [side, other] = facts.sides();
         let is_end = facts.flags & (FIN | RST) != 0 && record.believes_end(facts);
         Rare { is_end, number, hot: &mut record.hot, cold: &mut record.cold, beside, facts, side, other }
     }
 
-    pub fn take(&mut self) {
+    pub(super) fn take(&mut self) {
         let flags = self.facts.flags;
         if self.facts.quality & Quality::BAD_CHECKSUM.0 != 0 {
             self.tell(Letter::BadChecksum, |trouble| &mut trouble.bad);

@@ -69,29 +69,29 @@ const _: () = assert!(size_of::<Record>() == 128);
 /// In `Hot::marks`; the uppermost four bits are the window scale.
 pub(crate) mod mark {
     /// `next` is known.
-    pub const NEXT: u16 = 1;
+    pub(crate) const NEXT: u16 = 1;
     /// `acked` is known.
-    pub const ACKED: u16 = 1 << 1;
+    pub(crate) const ACKED: u16 = 1 << 1;
     /// A segment is timed.
-    pub const TIMING: u16 = 1 << 2;
+    pub(crate) const TIMING: u16 = 1 << 2;
     /// It is a SYN.
-    pub const TIMED_SYN: u16 = 1 << 3;
+    pub(crate) const TIMED_SYN: u16 = 1 << 3;
     /// The last window was 0.
-    pub const ZERO: u16 = 1 << 4;
+    pub(crate) const ZERO: u16 = 1 << 4;
     /// The byte at `next` was sent, as a window probe.
-    pub const PROBED: u16 = 1 << 5;
+    pub(crate) const PROBED: u16 = 1 << 5;
     /// An ACK alone, payload were sent.
-    pub const ACK: u16 = 1 << 6;
-    pub const DATA: u16 = 1 << 7;
+    pub(crate) const ACK: u16 = 1 << 6;
+    pub(crate) const DATA: u16 = 1 << 7;
     /// SYN, SYN with ACK, FIN, RST were sent.
-    pub const SYN: u16 = 1 << 8;
-    pub const SYN_ACK: u16 = 1 << 9;
-    pub const FIN: u16 = 1 << 10;
-    pub const RST: u16 = 1 << 11;
+    pub(crate) const SYN: u16 = 1 << 8;
+    pub(crate) const SYN_ACK: u16 = 1 << 9;
+    pub(crate) const FIN: u16 = 1 << 10;
+    pub(crate) const RST: u16 = 1 << 11;
     /// Anything was sent.
-    pub const ALL_SENT: u16 = NEXT | ACK | DATA | SYN | SYN_ACK | FIN | RST;
+    pub(crate) const ALL_SENT: u16 = NEXT | ACK | DATA | SYN | SYN_ACK | FIN | RST;
     /// Where the scale lies.
-    pub const SCALE: u32 = 12;
+    pub(crate) const SCALE: u32 = 12;
 }
 
 /// In the upper byte of `Hot::trouble`, the first two shifted by the side.
@@ -126,7 +126,7 @@ pub(crate) fn beyond(number: u32, other: u32) -> i32 {
 }
 
 impl Record {
-    pub const NEW: Record = Record {
+    pub(crate) const NEW: Record = Record {
         hot: Hot {
             next: [0; 2],
             acked: [0; 2],
@@ -144,7 +144,7 @@ impl Record {
 
     /// Whether a FIN or RST begins near what its side sends next, or, if it is the first packet of its side, acknowledges
     /// about what the other one sends next: no further away than a window reaches.
-    pub fn believes_end(&self, facts: &Facts) -> bool {
+    pub(crate) fn believes_end(&self, facts: &Facts) -> bool {
         let hot = &self.hot;
         let ([side, other], segment) = (facts.sides(), &facts.segment);
         let reach = self.reach(other);
@@ -173,14 +173,14 @@ impl Record {
 
     /// Whether this is the SYN of a side that was not seen yet, captured after what follows it: its number is the one that the
     /// SYN with ACK acknowledged, or the one before the first segment of its side.
-    pub fn is_late_syn(&self, facts: &Facts) -> bool {
+    pub(crate) fn is_late_syn(&self, facts: &Facts) -> bool {
         self.hot.is_late_syn(&self.cold, facts)
     }
 
     /// Takes a packet as most are: its side sent such before and the same window, it begins where the last one ended and acknowledges
     /// what was sent and not less than before. Of any other packet nothing is taken, and false.
     #[inline(always)]
-    pub fn take_usual(&mut self, facts: &Facts) -> bool {
+    pub(crate) fn take_usual(&mut self, facts: &Facts) -> bool {
         let hot = &mut self.hot;
         let [side, other] = facts.sides();
         let segment = &facts.segment;
@@ -228,24 +228,24 @@ impl Hot {
     /// Takes up the IPv4 identification of a segment, and whether the segment before it, another one, had the same:
     /// then it says nothing (RFC 6864 section 4.1 lets a packet that is not fragmented have any).
     #[inline(always)]
-    pub fn note_identification(&mut self, side: usize, identification: u16) {
+    pub(crate) fn note_identification(&mut self, side: usize, identification: u16) {
         let is_same = (identification ^ self.identification[side]) & IDENTIFICATION == 0;
         self.identification[side] = (identification & IDENTIFICATION) | (u16::from(is_same) * IS_CONSTANT);
     }
 
     /// Whether a segment has the identification of the one before it.
-    pub fn has_same_identification(&self, side: usize, identification: u16) -> bool {
+    pub(crate) fn has_same_identification(&self, side: usize, identification: u16) -> bool {
         (identification ^ self.identification[side]) & IDENTIFICATION == 0
     }
 
     /// Whether two different segments had that identification.
-    pub fn is_constant_identification(&self, side: usize) -> bool {
+    pub(crate) fn is_constant_identification(&self, side: usize) -> bool {
         self.identification[side] & IS_CONSTANT != 0
     }
 
     /// Times the segment that ends at `next`, unless one is timed.
     #[inline(always)]
-    pub fn time(&mut self, side: usize, now: u32) {
+    pub(crate) fn time(&mut self, side: usize, now: u32) {
         if self.marks[side] & mark::TIMING == 0 {
             self.marks[side] |= mark::TIMING;
             self.timed_end[side] = self.next[side];
@@ -254,13 +254,13 @@ impl Hot {
     }
 
     /// What goes on in the next record of this connection: where it is and what its handshake said, not what was counted.
-    pub fn carried(&self) -> Hot {
+    pub(crate) fn carried(&self) -> Hot {
         let marks = self.marks.map(|marks| marks & !(mark::ACK | mark::DATA));
         Hot { marks, trouble: self.trouble | TROUBLE, history: 0, ..*self }
     }
 
     /// The handshake is over, whoever of the two was seen to open it.
-    pub fn note_opened(&mut self, originator: usize) {
+    pub(crate) fn note_opened(&mut self, originator: usize) {
         for (side, mark) in [(originator, mark::SYN), (originator ^ 1, mark::SYN_ACK)] {
             if !self.has_seen_syn(side) {
                 self.trouble |= UNSEEN_SYN << side;
@@ -270,19 +270,19 @@ impl Hot {
     }
 
     /// Whether a SYN of this side was seen, so that its number is known.
-    pub fn has_seen_syn(&self, side: usize) -> bool {
+    pub(crate) fn has_seen_syn(&self, side: usize) -> bool {
         self.marks[side] & (mark::SYN | mark::SYN_ACK) != 0 && self.trouble & UNSEEN_SYN << side == 0
     }
 
     /// See [`Record::is_late_syn`]; a SYN may carry payload, which is acknowledged with it (RFC 7413).
-    pub fn is_late_syn(&self, cold: &Cold, facts: &Facts) -> bool {
+    pub(crate) fn is_late_syn(&self, cold: &Cold, facts: &Facts) -> bool {
         let ([side, _], sequence) = (facts.sides(), facts.segment.sequence);
         let is_expected = [0, facts.payload].contains(&cold.sides[side].isn.wrapping_sub(sequence));
         let is_first = self.marks[side] & mark::NEXT != 0 && !self.has_seen_syn(side);
         facts.flags & SYN != 0 && is_first && is_expected && beyond(sequence, self.next[side]) < 0
     }
 
-    pub fn scale(&self, side: usize) -> Option<u8> {
+    pub(crate) fn scale(&self, side: usize) -> Option<u8> {
         let scale = (self.marks[side] >> mark::SCALE) as u8;
         (scale != Options::NO_SCALE).then_some(scale)
     }
@@ -294,7 +294,7 @@ impl ColdSide {
 
     /// Adds a round trip; false, and nothing is added, if it is none or does not fit.
     #[inline(always)]
-    pub fn add(&mut self, time: u32) -> bool {
+    pub(crate) fn add(&mut self, time: u32) -> bool {
         let (count, many) = self.count.overflowing_add(1);
         let (sum, much) = self.sum.overflowing_add(time);
         let (squares, more) = self.squares.overflowing_add(u64::from(time) * u64::from(time));
@@ -308,7 +308,7 @@ impl ColdSide {
     }
 
     /// What goes on in the next record of this connection.
-    pub fn carried(&self) -> ColdSide {
+    pub(crate) fn carried(&self) -> ColdSide {
         ColdSide { isn: self.isn, mss: self.mss, ..ColdSide::NEW }
     }
 }

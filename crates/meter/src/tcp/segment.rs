@@ -21,12 +21,12 @@ pub(crate) struct Segment {
 pub(crate) struct Options(u32);
 
 impl Segment {
-    pub const NONE: Segment =
+    pub(crate) const NONE: Segment =
         Segment { sequence: 0, acknowledgement: 0, window: 0, identification: 0, options: Options::NONE };
 
     /// Of a header, without its options.
     #[inline(always)]
-    pub fn of(head: &[u8; tcp::LEN], identification: u16) -> Segment {
+    pub(crate) fn of(head: &[u8; tcp::LEN], identification: u16) -> Segment {
         let word = |at: usize| u32::from_be_bytes([head[at], head[at + 1], head[at + 2], head[at + 3]]);
         Segment {
             sequence: word(4),
@@ -40,13 +40,13 @@ impl Segment {
 
 impl Options {
     /// No scale.
-    pub const NO_SCALE: u8 = 15;
-    pub const NONE: Options = Options((Options::NO_SCALE as u32) << SCALE);
+    pub(crate) const NO_SCALE: u8 = 15;
+    pub(crate) const NONE: Options = Options((Options::NO_SCALE as u32) << SCALE);
     /// The greatest scale there is (RFC 7323, 2.3).
     const MOST_SCALE: u8 = 14;
 
     /// Of a segment whose first 20 bytes are there, as far as its options are.
-    pub fn read(segment: &[u8]) -> Options {
+    pub(crate) fn read(segment: &[u8]) -> Options {
         let header = segment.get(12).map_or(0, |offset| usize::from(offset >> 4) * 4);
         let Some(bytes) = segment.get(tcp::LEN..header.min(segment.len())) else { return Options::NONE };
         let (mut size, mut shift, mut bits) = (0, Options::NO_SCALE, 0);
@@ -62,20 +62,20 @@ impl Options {
         Options(u32::from(size) | u32::from(shift) << SCALE | bits)
     }
 
-    pub fn mss(self) -> u16 {
+    pub(crate) fn mss(self) -> u16 {
         self.0 as u16
     }
 
     /// At most 14, or [`Options::NO_SCALE`].
-    pub fn scale(self) -> u8 {
+    pub(crate) fn scale(self) -> u8 {
         (self.0 >> SCALE) as u8
     }
 
-    pub fn is_sack_permitted(self) -> bool {
+    pub(crate) fn is_sack_permitted(self) -> bool {
         self.0 & SACK != 0
     }
 
-    pub fn has_timestamps(self) -> bool {
+    pub(crate) fn has_timestamps(self) -> bool {
         self.0 & TIMESTAMPS != 0
     }
 }

@@ -53,18 +53,18 @@ const FAST: u64 = 20_000_000;
 
 impl Side {
     /// `end` follows `start`, both behind all other holes; if there are too many, the oldest is not known any more.
-    pub fn open(&mut self, start: u32, end: u32, now: u32) {
+    pub(super) fn open(&mut self, start: u32, end: u32, now: u32) {
         let hole = Hole { start, end, since: now };
         self.put(self.open as usize, hole);
     }
 
     /// How many of the bytes from `start` to `end` are in holes.
-    pub fn in_holes(&self, start: u32, end: u32) -> u32 {
+    pub(super) fn in_holes(&self, start: u32, end: u32) -> u32 {
         self.known().iter().filter_map(|hole| hole.overlap(start, end)).map(|(start, end)| end - start).sum()
     }
 
     /// Since when there is the oldest hole that has some of the bytes from `start` to `end`; they are not in holes any more.
-    pub fn fill(&mut self, start: u32, end: u32) -> Option<u32> {
+    pub(super) fn fill(&mut self, start: u32, end: u32) -> Option<u32> {
         let mut oldest = None;
         let mut place = 0;
         while place < self.open as usize {
@@ -86,7 +86,7 @@ impl Side {
     }
 
     /// Forgets what of holes is further than `far` below `next`, before it seems to be above.
-    pub fn forget_far(&mut self, next: u32, far: u32) {
+    pub(super) fn forget_far(&mut self, next: u32, far: u32) {
         while self.open > 0 && next.wrapping_sub(self.holes[0].end) > far {
             self.lose();
         }
@@ -99,19 +99,19 @@ impl Side {
     }
 
     /// Forgets all holes.
-    pub fn forget(&mut self) {
+    pub(super) fn forget(&mut self) {
         while self.open > 0 {
             self.lose();
         }
     }
 
     /// Bytes that were never seen.
-    pub fn gap_bytes(&self) -> u64 {
+    pub(super) fn gap_bytes(&self) -> u64 {
         self.lost_bytes + self.known().iter().map(|hole| u64::from(hole.bytes())).sum::<u64>()
     }
 
     /// One more acknowledgement of the same number.
-    pub fn repeat(&mut self, number: u32, time: u64) {
+    pub(super) fn repeat(&mut self, number: u32, time: u64) {
         let is_same = self.repeats > 0 && self.repeated == number;
         self.repeats = if is_same { self.repeats.saturating_add(1) } else { 1 };
         self.repeated = number;
@@ -119,7 +119,7 @@ impl Side {
     }
 
     /// Whether a segment that begins here was asked for by repeated acknowledgements.
-    pub fn is_fast(&self, start: u32, time: u64) -> bool {
+    pub(super) fn is_fast(&self, start: u32, time: u64) -> bool {
         self.repeats >= REPEATS && self.repeated == start && time.saturating_sub(self.repeated_at) <= FAST
     }
 
@@ -190,7 +190,7 @@ const LAST: u32 = u32::MAX;
 
 impl Troubles {
     /// Of a flow that has this number, or has none yet.
-    pub fn of(&mut self, number: &mut u32) -> &mut Trouble {
+    pub(super) fn of(&mut self, number: &mut u32) -> &mut Trouble {
         if *number & TROUBLE == TROUBLE {
             *number = *number & !TROUBLE | self.new_one();
         }
@@ -199,19 +199,19 @@ impl Troubles {
     }
 
     /// Of a flow that has one.
-    pub fn get(&mut self, number: u32) -> Option<&mut Trouble> {
+    pub(super) fn get(&mut self, number: u32) -> Option<&mut Trouble> {
         let place = (number & TROUBLE) as usize;
         self.chunks.get_mut(place / CHUNK)?.get_mut(place % CHUNK)
     }
 
     /// The same, to be looked at.
-    pub fn look(&self, number: u32) -> Option<&Trouble> {
+    pub(super) fn look(&self, number: u32) -> Option<&Trouble> {
         let place = (number & TROUBLE) as usize;
         self.chunks.get(place / CHUNK)?.get(place % CHUNK)
     }
 
     /// What the flow had, which it has no more.
-    pub fn take(&mut self, number: u32) -> Option<Trouble> {
+    pub(super) fn take(&mut self, number: u32) -> Option<Trouble> {
         let before = self.free;
         let trouble = self.get(number)?;
         let taken = *trouble;

@@ -6,7 +6,7 @@ use linerate_wire::Link;
 use std::path::{Path, PathBuf};
 
 /// The capture files of a folder of the corpus; none where there is no corpus, which is said.
-pub fn captures(folder: &str) -> Vec<PathBuf> {
+pub(crate) fn captures(folder: &str) -> Vec<PathBuf> {
     let Some(root) = std::env::var_os("LINERATE_CORPUS") else {
         eprintln!("SKIPPED: LINERATE_CORPUS is not set, no capture was metered");
         return Vec::new();
@@ -29,10 +29,10 @@ pub fn captures(folder: &str) -> Vec<PathBuf> {
     files
 }
 
-pub type Described = (Desc, Vec<u8>);
+pub(crate) type Described = (Desc, Vec<u8>);
 
 /// The frames, and what they begin with; `None` for a file that is damaged, or has several kinds of frames.
-pub fn load(path: &Path) -> Option<(Vec<Described>, Option<Link>)> {
+pub(crate) fn load(path: &Path) -> Option<(Vec<Described>, Option<Link>)> {
     let mut reader = Reader::open(path.to_str()?).ok()?;
     let mut frames = Vec::new();
     loop {

@@ -2,9 +2,9 @@
 
 #![allow(dead_code, reason = "each test uses its part")]
 
-pub mod captures;
-pub mod naive_tcp;
-pub mod segments;
+pub(crate) mod captures;
+pub(crate) mod naive_tcp;
+pub(crate) mod segments;
 
 use linerate_burst::{Burst, Desc, Nanos, TAIL};
 use linerate_meter::{Config, Counts, End, Flow, Meter, Side};
@@ -14,7 +14,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 /// One packet.
 #[derive(Clone, Debug)]
-pub struct Sent {
+pub(crate) struct Sent {
     pub time: u64,
     pub source: (u8, u16),
     pub destination: (u8, u16),
@@ -29,7 +29,7 @@ pub struct Sent {
 }
 
 impl Sent {
-    pub fn udp(time: u64) -> Sent {
+    pub(crate) fn udp(time: u64) -> Sent {
         Sent {
             time,
             source: (1, 1),
@@ -45,11 +45,11 @@ impl Sent {
         }
     }
 
-    pub fn tcp(time: u64, flags: u8) -> Sent {
+    pub(crate) fn tcp(time: u64, flags: u8) -> Sent {
         Sent { protocol: 6, flags, ..Sent::udp(time) }
     }
 
-    pub fn turned(&self) -> Sent {
+    pub(crate) fn turned(&self) -> Sent {
         Sent { source: self.destination, destination: self.source, ..self.clone() }
     }
 
@@ -61,7 +61,7 @@ impl Sent {
         matches!(self.protocol, 6 | 17)
     }
 
-    pub fn protocol_number(&self) -> u8 {
+    pub(crate) fn protocol_number(&self) -> u8 {
         if self.is_icmp() && self.v6 { 58 } else { self.protocol }
     }
 
@@ -74,7 +74,7 @@ impl Sent {
     }
 
     /// Source and destination as records name them: of ICMP, all of which are echo requests, type and code.
-    pub fn ends(&self) -> [End; 2] {
+    pub(crate) fn ends(&self) -> [End; 2] {
         let ports = match (self.is_icmp(), self.v6) {
             (true, true) => [128, 0],
             (true, false) => [8, 0],
@@ -87,18 +87,18 @@ impl Sent {
         ]
     }
 
-    pub fn is_higher(&self) -> bool {
+    pub(crate) fn is_higher(&self) -> bool {
         let [source, destination] = self.ends();
         source > destination
     }
 
     /// Whether the receiver is the higher end; both are the lower one where they are equal and one answers itself.
-    pub fn is_other_higher(&self) -> bool {
+    pub(crate) fn is_other_higher(&self) -> bool {
         !self.is_higher()
     }
 
     /// The ends of the flow, from the higher end on or from the lower one.
-    pub fn ends_from(&self, higher: bool) -> [End; 2] {
+    pub(crate) fn ends_from(&self, higher: bool) -> [End; 2] {
         let mut ends = self.ends();
         // Nobody but who asks is the originator of ICMP.
         if self.is_higher() != higher && !self.is_icmp() {
@@ -107,7 +107,7 @@ impl Sent {
         ends
     }
 
-    pub fn key(&self, vlans: bool) -> (Vec<IpAddr>, Vec<u16>, u8, u16) {
+    pub(crate) fn key(&self, vlans: bool) -> (Vec<IpAddr>, Vec<u16>, u8, u16) {
         let mut ends = self.ends();
         if self.is_higher() {
             ends.swap(0, 1);
@@ -126,7 +126,7 @@ impl Sent {
         [if self.v6 { ipv6::LEN } else { ipv4::LEN }, transport]
     }
 
-    pub fn frame(&self) -> Vec<u8> {
+    pub(crate) fn frame(&self) -> Vec<u8> {
         let link = ethernet::Header { source: MacAddr([2; 6]), destination: MacAddr([4; 6]), ether_type: 0 };
         let tag = vlan::Header { id: self.vlan, priority: 0, drop_eligible: false, ether_type: 0 };
         let (from, to) = (self.address(self.source.0), self.address(self.destination.0));
@@ -177,7 +177,7 @@ impl Sent {
 }
 
 /// What a record says of these packets.
-pub fn side(packets: &[&&Sent]) -> Side {
+pub(crate) fn side(packets: &[&&Sent]) -> Side {
     let Some(first) = packets.first() else { return Side::default() };
     let headers = |one: &Sent| one.headers().iter().sum::<usize>();
     Side {
@@ -197,7 +197,7 @@ pub fn side(packets: &[&&Sent]) -> Side {
 }
 
 /// The records of these frames in bursts of these sizes, one after another and then again from the first; without ids.
-pub fn metered(sent: &[Sent], config: &Config, bursts: &[usize]) -> Vec<Flow> {
+pub(crate) fn metered(sent: &[Sent], config: &Config, bursts: &[usize]) -> Vec<Flow> {
     let frames: Vec<(Desc, Vec<u8>)> = sent
         .iter()
         .map(|one| {
@@ -213,7 +213,7 @@ pub fn metered(sent: &[Sent], config: &Config, bursts: &[usize]) -> Vec<Flow> {
 }
 
 /// The records of any frames.
-pub fn metered_frames(
+pub(crate) fn metered_frames(
     frames: &[(Desc, Vec<u8>)],
     link: Link,
     config: &Config,
@@ -255,14 +255,14 @@ fn metered_with(
     (flows, *meter.counts())
 }
 
-pub fn sorted(mut flows: Vec<Flow>) -> Vec<Flow> {
+pub(crate) fn sorted(mut flows: Vec<Flow>) -> Vec<Flow> {
     let key = |flow: &Flow| (flow.first(), flow.ends, flow.protocol, flow.vlans, flow.last());
     flows.sort_by(|one, other| key(one).cmp(&key(other)).then_with(|| format!("{one:?}").cmp(&format!("{other:?}"))));
     flows
 }
 
 /// Frames of any bytes, with times and lengths that have nothing to do with them; every frame and byte is accounted for.
-pub fn take_bytes(frames: &[(Vec<u8>, u64, u32)], config: &Config) {
+pub(crate) fn take_bytes(frames: &[(Vec<u8>, u64, u32)], config: &Config) {
     for link in Link::ALL {
         let frames: Vec<(Desc, Vec<u8>)> = frames
             .iter()
@@ -277,7 +277,7 @@ pub fn take_bytes(frames: &[(Vec<u8>, u64, u32)], config: &Config) {
 }
 
 /// Packets and bytes of outermost records, with what is in no record, are all there are.
-pub fn accounted(flows: &[Flow], counts: &Counts, frames: &[(Desc, Vec<u8>)], config: &Config) {
+pub(crate) fn accounted(flows: &[Flow], counts: &Counts, frames: &[(Desc, Vec<u8>)], config: &Config) {
     let inner = config.tunnels == linerate_meter::Tunnels::Inner;
     let outermost = || flows.iter().filter(|flow| inner || flow.tunnel.is_none());
     let bytes: u64 = frames.iter().map(|(desc, _)| u64::from(desc.wire)).sum();
@@ -288,7 +288,7 @@ pub fn accounted(flows: &[Flow], counts: &Counts, frames: &[(Desc, Vec<u8>)], co
 }
 
 /// The records of a part of the frames there are, of which the last has the time `now`; without ids.
-pub fn metered_until(sent: &[Sent], config: &Config, now: Nanos) -> Vec<Flow> {
+pub(crate) fn metered_until(sent: &[Sent], config: &Config, now: Nanos) -> Vec<Flow> {
     let mut flows = Vec::new();
     let mut meter = Meter::new(config);
     for one in sent {

@@ -43,7 +43,7 @@ enum Timed {
 
 /// One record.
 #[derive(Default)]
-pub struct Naive {
+pub(crate) struct Naive {
     sides: [Bytes; 2],
     handshake: [Option<u64>; 2],
     history: Vec<(usize, char)>,
@@ -79,7 +79,7 @@ impl Naive {
         }
     }
 
-    pub fn take(&mut self, one: &Segment) {
+    pub(crate) fn take(&mut self, one: &Segment) {
         let has = |flag: u8| one.flags & flag != 0;
         if one.is_bad {
             self.sides[one.side].bad += 1;
@@ -167,7 +167,7 @@ impl Naive {
     }
 
     /// Whether a FIN or RST is no further than a window from what its side sends next, or acknowledges.
-    pub fn believes_end(&self, one: &Segment) -> bool {
+    pub(crate) fn believes_end(&self, one: &Segment) -> bool {
         let (me, peer) = (&self.sides[one.side], &self.sides[1 - one.side]);
         let scales = [me, peer].map(|side| side.found.window_scale);
         let shift = match scales {
@@ -187,7 +187,7 @@ impl Naive {
     }
 
     /// Whether this is a SYN that was captured after what follows it.
-    pub fn is_late_syn(&self, one: &Segment) -> bool {
+    pub(crate) fn is_late_syn(&self, one: &Segment) -> bool {
         self.sides[one.side].is_late_syn(one)
     }
 
@@ -326,7 +326,7 @@ impl Naive {
     }
 
     /// What it says; `originator` is 0 or 1 as sides are.
-    pub fn tcp(&self, originator: usize) -> Tcp {
+    pub(crate) fn tcp(&self, originator: usize) -> Tcp {
         let order = [originator, 1 - originator];
         let letter = |(side, letter): &(usize, char)| {
             if *side == originator { letter.to_ascii_uppercase() } else { *letter }

@@ -8,20 +8,20 @@ use linerate_wire::options::Options;
 use linerate_wire::{Link, MacAddr, ethernet, ipv4, tcp};
 use std::net::Ipv4Addr;
 
-pub const FIN: u8 = 1;
-pub const SYN: u8 = 2;
-pub const RST: u8 = 4;
-pub const ACK: u8 = 16;
-pub const MS: u64 = 1_000_000;
+pub(crate) const FIN: u8 = 1;
+pub(crate) const SYN: u8 = 2;
+pub(crate) const RST: u8 = 4;
+pub(crate) const ACK: u8 = 16;
+pub(crate) const MS: u64 = 1_000_000;
 /// A multiple of 1,024 ns.
-pub const START: u64 = 1_700_000_000 * 1_024_000_000;
+pub(crate) const START: u64 = 1_700_000_000 * 1_024_000_000;
 /// Ports of both ends.
-pub const CLIENT: u16 = 1000;
-pub const SERVER: u16 = 80;
+pub(crate) const CLIENT: u16 = 1000;
+pub(crate) const SERVER: u16 = 80;
 
 /// One packet.
 #[derive(Clone, Debug)]
-pub struct Segment {
+pub(crate) struct Segment {
     pub time: u64,
     /// 0 the client, 1 the server.
     pub side: usize,
@@ -38,7 +38,7 @@ pub struct Segment {
 
 impl Segment {
     /// An acknowledgement alone, milliseconds after the start.
-    pub fn at(millis: u64, side: usize, sequence: u32, acknowledgement: u32) -> Segment {
+    pub(crate) fn at(millis: u64, side: usize, sequence: u32, acknowledgement: u32) -> Segment {
         Segment {
             time: START + millis * MS,
             side,
@@ -53,23 +53,23 @@ impl Segment {
         }
     }
 
-    pub fn flags(self, flags: u8) -> Segment {
+    pub(crate) fn flags(self, flags: u8) -> Segment {
         Segment { flags, ..self }
     }
 
-    pub fn payload(self, payload: usize) -> Segment {
+    pub(crate) fn payload(self, payload: usize) -> Segment {
         Segment { payload, ..self }
     }
 
-    pub fn window(self, window: u16) -> Segment {
+    pub(crate) fn window(self, window: u16) -> Segment {
         Segment { window, ..self }
     }
 
-    pub fn identification(self, identification: u16) -> Segment {
+    pub(crate) fn identification(self, identification: u16) -> Segment {
         Segment { identification, ..self }
     }
 
-    pub fn options(self, options: &[u8]) -> Segment {
+    pub(crate) fn options(self, options: &[u8]) -> Segment {
         Segment { options: options.to_vec(), ..self }
     }
 
@@ -101,17 +101,17 @@ impl Segment {
 }
 
 /// All of level `tcp`, with checksums.
-pub fn config() -> Config {
+pub(crate) fn config() -> Config {
     Config { max_flows: 64, level: Level::Tcp, checksums: true, ..Config::default() }
 }
 
 /// The records, in the order in which they end, of these segments in bursts of these sizes.
-pub fn flows(segments: &[Segment], config: &Config, bursts: &[usize], turned: bool) -> Vec<Flow> {
+pub(crate) fn flows(segments: &[Segment], config: &Config, bursts: &[usize], turned: bool) -> Vec<Flow> {
     flows_with(segments, config, bursts, turned, |_, _, _| {})
 }
 
 /// The same of frames that were changed.
-pub fn flows_with(
+pub(crate) fn flows_with(
     segments: &[Segment],
     config: &Config,
     bursts: &[usize],
@@ -131,7 +131,7 @@ pub fn flows_with(
 }
 
 /// The only record.
-pub fn told(segments: &[Segment]) -> Tcp {
+pub(crate) fn told(segments: &[Segment]) -> Tcp {
     let flows = flows(segments, &config(), &[32], false);
     assert_eq!(flows.len(), 1);
     flows.into_iter().next().and_then(|flow| flow.tcp).expect("level tcp")

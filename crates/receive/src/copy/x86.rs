@@ -16,7 +16,7 @@ const BLOCK: usize = LINES * LINE;
 
 /// What of this there is on the processor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Set {
+pub(super) enum Set {
     /// Bytes one by one, which the processor makes lines of.
     Repeat,
     /// Vectors of 32 bytes past the cache.
@@ -26,7 +26,7 @@ pub enum Set {
 }
 
 impl Set {
-    pub fn is_there(self) -> bool {
+    pub(super) fn is_there(self) -> bool {
         match self {
             Set::Repeat => true,
             Set::Avx2 => is_x86_feature_detected!("avx2"),
@@ -40,7 +40,7 @@ impl Set {
 /// # Panics
 /// If the lengths differ.
 #[inline]
-pub fn copy(set: Set, to: &mut [u8], from: &[u8]) {
+pub(super) fn copy(set: Set, to: &mut [u8], from: &[u8]) {
     assert_eq!(to.len(), from.len());
     match set {
         Set::Repeat => repeat(to, from),
@@ -54,7 +54,7 @@ pub fn copy(set: Set, to: &mut [u8], from: &[u8]) {
 
 /// What was stored before, past the cache as well, is seen before anything that is stored behind this.
 #[inline]
-pub fn fence() {
+pub(super) fn fence() {
     // SAFETY: SSE is part of x86-64.
     unsafe { _mm_sfence() }
 }
@@ -102,14 +102,14 @@ fn past_the_cache_avx2(to: &mut [u8], from: &[u8]) {
 }
 
 /// Whether there are instructions for the checksum, and whether they fold lines.
-pub fn sums() -> (bool, bool) {
+pub(super) fn sums() -> (bool, bool) {
     let words = is_x86_feature_detected!("sse4.2");
     (words, words && is_x86_feature_detected!("avx512f") && is_x86_feature_detected!("vpclmulqdq"))
 }
 
 /// Goes on with a remainder over `bytes`, if the processor can.
 #[inline]
-pub fn sum(remainder: u32, bytes: &[u8]) -> Option<u32> {
+pub(super) fn sum(remainder: u32, bytes: &[u8]) -> Option<u32> {
     match sums() {
         // SAFETY: the processor has what the function needs.
         (_, true) if bytes.len() >= LINE => Some(unsafe { fold::<false>(remainder, &mut [], bytes) }),
@@ -121,7 +121,7 @@ pub fn sum(remainder: u32, bytes: &[u8]) -> Option<u32> {
 
 /// Copies whole lines past the cache and goes on with a remainder, in one pass, if the processor can.
 #[inline]
-pub fn copy_summed(remainder: u32, to: &mut [u8], from: &[u8]) -> Option<u32> {
+pub(super) fn copy_summed(remainder: u32, to: &mut [u8], from: &[u8]) -> Option<u32> {
     assert_eq!(to.len(), from.len());
     if !sums().1 {
         return None;

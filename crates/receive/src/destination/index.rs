@@ -8,11 +8,11 @@ use std::net::SocketAddr;
 use std::ops::Range;
 
 /// What the columns are.
-pub const COLUMNS: &str =
+pub(super) const COLUMNS: &str =
     "id,stream,from,to,frame,offset,length,missing,crc32c,first,last,repeated,late,ending,file,gaps\n";
 
 /// The line of a frame.
-pub fn line(meta: &Meta, missing: &[Range<u64>], file: &str) -> String {
+pub(super) fn line(meta: &Meta, missing: &[Range<u64>], file: &str) -> String {
     let Meta { id, stream, ends, number, offset, len, repeated, late, .. } = meta;
     let crc = meta.crc32c.map(|crc| format!("{crc:08x}")).unwrap_or_default();
     let (first, last) = (seconds(meta.first), seconds(meta.last));
@@ -29,7 +29,7 @@ pub fn line(meta: &Meta, missing: &[Range<u64>], file: &str) -> String {
 }
 
 /// What a file of a stream is called: the stream, and between whom.
-pub fn file_name(stream: StreamId, ends: &Ends) -> String {
+pub(super) fn file_name(stream: StreamId, ends: &Ends) -> String {
     // No colon, which means something to other programs.
     let end = |end: &SocketAddr| format!("{}_{}", end.ip().to_string().replace(':', "-"), end.port());
     format!("stream-{:06}_{}_{}", stream.0, end(&ends.from), end(&ends.to))

@@ -36,23 +36,23 @@ pub(super) struct Correction {
 
 impl Clock {
     /// For spans.
-    pub fn now(&self) -> Nanos {
+    pub(super) fn now(&self) -> Nanos {
         self.now
     }
 
     /// What state is stamped with: the time of the latest frame, later than `now` if that is in doubt.
-    pub fn own(&self) -> Nanos {
+    pub(super) fn own(&self) -> Nanos {
         self.own
     }
 
     /// For whoever compares it with stamps of frames.
-    pub fn stamp(&self) -> Nanos {
+    pub(super) fn stamp(&self) -> Nanos {
         self.stamp
     }
 
     /// A frame came.
     #[inline]
-    pub fn advance(&mut self, time: Nanos) -> Option<Correction> {
+    pub(super) fn advance(&mut self, time: Nanos) -> Option<Correction> {
         let gone = time.0.saturating_sub(self.stamp.0);
         if gone > STEP || self.stamp.0 - time.0.min(self.stamp.0) > STEP {
             return self.leap(time);
@@ -63,7 +63,7 @@ impl Clock {
     }
 
     /// No frame comes, and none that will is older than `time`.
-    pub fn pause(&mut self, time: Nanos) {
+    pub(super) fn pause(&mut self, time: Nanos) {
         self.go_on(time.0.saturating_sub(self.stamp.0));
     }
 

@@ -12,7 +12,7 @@ use linerate_wire::tcp;
 impl Table {
     /// The connection of a segment; `None` if it belongs to none that is known.
     #[inline]
-    pub fn choose(&mut self, segment: &Segment<'_>) -> Option<u32> {
+    pub(super) fn choose(&mut self, segment: &Segment<'_>) -> Option<u32> {
         let latest = self.find(&segment.key)?;
         let is_syn = segment.has(tcp::Flags::SYN) && !segment.has(tcp::Flags::RST);
         let predecessor = self.get(latest)?.predecessor;
@@ -30,7 +30,7 @@ impl Table {
     }
 
     /// Where there are two connections of these ends, the one that gives way to a third: one that is over, else the one that less speaks for.
-    pub fn least_of(&mut self, key: &Key) -> Option<u32> {
+    pub(super) fn least_of(&mut self, key: &Key) -> Option<u32> {
         let latest = self.find(key)?;
         let before = self.get(latest)?.predecessor?;
         let evidence = |place: u32| {

@@ -35,13 +35,13 @@ pub(super) struct Again {
 
 impl Held {
     /// Memory that it takes.
-    pub fn charge(&self) -> usize {
+    pub(super) fn charge(&self) -> usize {
         self.charge
     }
 
     /// Lays the bytes of a segment where there are none yet, or where those that are there give way to them. `cut` bytes behind them
     /// will not come.
-    pub fn lay(&mut self, segment: &Range<u64>, start: u64, bytes: &[u8], cut: u64, overlap: Overlap) -> Again {
+    pub(super) fn lay(&mut self, segment: &Range<u64>, start: u64, bytes: &[u8], cut: u64, overlap: Overlap) -> Again {
         let end = start + bytes.len() as u64;
         let again = self.lay_part(segment, start..end, Some(bytes), overlap);
         if cut > 0 {
@@ -51,7 +51,7 @@ impl Held {
     }
 
     /// Takes the first piece if it begins there.
-    pub fn take(&mut self, at: u64) -> Option<(u64, Option<Box<[u8]>>)> {
+    pub(super) fn take(&mut self, at: u64) -> Option<(u64, Option<Box<[u8]>>)> {
         let entry = self.pieces.first_entry().filter(|entry| *entry.key() == at)?;
         let piece = entry.remove();
         self.charge -= charge(&piece);

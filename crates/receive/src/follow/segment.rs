@@ -49,7 +49,7 @@ impl Hash for Key {
 
 impl Key {
     /// One of the two ends.
-    pub fn end(&self, side: usize) -> SocketAddr {
+    pub(super) fn end(&self, side: usize) -> SocketAddr {
         let (address, port) = self.ends[side];
         let address = match self.version {
             4 => IpAddr::V4(Ipv4Addr::from(address as u32)),
@@ -59,7 +59,7 @@ impl Key {
     }
 
     /// Whether it lies in a tunnel.
-    pub fn is_inner(&self) -> bool {
+    pub(super) fn is_inner(&self) -> bool {
         self.tunnel.kind != 0
     }
 }
@@ -81,12 +81,12 @@ pub(super) struct Segment<'a> {
 }
 
 impl Segment<'_> {
-    pub fn has(&self, flag: tcp::Flags) -> bool {
+    pub(super) fn has(&self, flag: tcp::Flags) -> bool {
         self.flags.contains(flag)
     }
 
     /// Bytes of the stream that it brought to its receiver.
-    pub fn len(&self) -> usize {
+    pub(super) fn len(&self) -> usize {
         self.payload.len() + self.cut
     }
 }

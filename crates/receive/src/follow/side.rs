@@ -73,43 +73,43 @@ pub struct Tally {
 
 impl Side {
     /// A SYN: the stream begins behind it.
-    pub fn begin(&mut self, sequence: u32) {
+    pub(super) fn begin(&mut self, sequence: u32) {
         self.base = Some(sequence.wrapping_add(1));
         self.began = Began::Start;
     }
 
     /// The other side has acknowledged the SYN.
-    pub fn begin_by_answer(&mut self, acknowledged: u32) {
+    pub(super) fn begin_by_answer(&mut self, acknowledged: u32) {
         if self.base.is_none() {
             self.begin(acknowledged.wrapping_sub(1));
         }
     }
 
     /// Whether it is known where it begins.
-    pub fn is_begun(&self) -> bool {
+    pub(super) fn is_begun(&self) -> bool {
         self.base.is_some()
     }
 
     /// Whether the other side has acknowledged anything.
-    pub fn is_heard(&self) -> bool {
+    pub(super) fn is_heard(&self) -> bool {
         self.heard.is_some()
     }
 
     /// Whether a SYN with this sequence number is that of this stream, or could be.
-    pub fn agrees(&self, sequence: u32) -> bool {
+    pub(super) fn agrees(&self, sequence: u32) -> bool {
         let first = sequence.wrapping_add(1);
         self.base.map_or_else(|| self.is_near(first), |base| base == first)
     }
 
     /// Whether a sequence number is near to where the stream is, and neither before its first byte nor after its end, as far as that is known.
-    pub fn is_near(&self, sequence: u32) -> bool {
+    pub(super) fn is_near(&self, sequence: u32) -> bool {
         // A keep-alive repeats the byte before the first one.
         let is_within = |at: i64| at >= -1 && self.fin.is_none_or(|fin| at <= fin as i64 + 1);
         self.distance(sequence) <= NEAR && (self.base.is_none() || is_within(self.at(sequence)))
     }
 
     /// How far a sequence number is from where the stream is; 0 if that is not known.
-    pub fn distance(&self, sequence: u32) -> u64 {
+    pub(super) fn distance(&self, sequence: u32) -> u64 {
         if self.base.is_some() {
             let (at, first) = (self.at(sequence), self.ranges.edge().min(self.acked) as i64);
             let last = self.ranges.end().max(self.acked) as i64;
@@ -119,37 +119,37 @@ impl Side {
     }
 
     /// Whether a byte was seen.
-    pub fn has_data(&self) -> bool {
+    pub(super) fn has_data(&self) -> bool {
         self.ranges.end() > 0
     }
 
     /// Whether its sender has said that this is all, and all before is there or given up.
-    pub fn is_over(&self) -> bool {
+    pub(super) fn is_over(&self) -> bool {
         self.fin.is_some_and(|fin| self.ranges.edge() >= fin)
     }
 
     /// Whether its sender has said that this is all.
-    pub fn has_fin(&self) -> bool {
+    pub(super) fn has_fin(&self) -> bool {
         self.fin.is_some()
     }
 
     /// Whether bytes wait for others.
-    pub fn is_waiting(&self) -> bool {
+    pub(super) fn is_waiting(&self) -> bool {
         !self.ranges.beyond().is_empty()
     }
 
     /// Where the first gap ends, if there is one.
-    pub fn gap_end(&self) -> Option<u64> {
+    pub(super) fn gap_end(&self) -> Option<u64> {
         self.ranges.gap_end()
     }
 
     /// How far the receiver has all.
-    pub fn acked(&self) -> u64 {
+    pub(super) fn acked(&self) -> u64 {
         self.acked
     }
 
     /// Bytes at its end that were sent, by what either side said, and not seen.
-    pub fn missing_at_end(&self, is_over: bool) -> u64 {
+    pub(super) fn missing_at_end(&self, is_over: bool) -> u64 {
         let end = self.fin.unwrap_or(self.acked);
         let missing = if self.base.is_some() { end.saturating_sub(self.ranges.end()) } else { 0 };
         // A FIN has a number too, which is acknowledged as a byte is.
@@ -157,7 +157,7 @@ impl Side {
     }
 
     /// The other side has everything before this, unless that is further than it can have come.
-    pub fn acknowledge(&mut self, acknowledgement: u32) {
+    pub(super) fn acknowledge(&mut self, acknowledgement: u32) {
         self.heard = Some(acknowledgement);
         if self.base.is_some()
             && let Ok(acked) = u64::try_from(self.at(acknowledgement))
@@ -170,13 +170,13 @@ impl Side {
     }
 
     /// Whether a reset with this sequence number is one that the receiver can have taken.
-    pub fn may_reset(&self, sequence: u32) -> bool {
+    pub(super) fn may_reset(&self, sequence: u32) -> bool {
         let (at, edge, acked) = (self.at(sequence), self.ranges.edge() as i64, self.acked as i64);
         self.base.is_none() || (at >= edge.min(acked) && at <= edge.max(acked) + WINDOW)
     }
 
     /// The sender says that it ends there.
-    pub fn finish(&mut self, sequence: u32) {
+    pub(super) fn finish(&mut self, sequence: u32) {
         self.base.get_or_insert(sequence);
         if self.fin.is_none()
             && let Ok(fin) = u64::try_from(self.at(sequence))
@@ -189,7 +189,7 @@ impl Side {
 
     /// Bytes of a segment, and how many behind them were sent and not captured.
     #[inline]
-    pub fn receive(&mut self, sequence: u32, bytes: &[u8], cut: usize, context: &mut Context<'_, impl Output>) {
+    pub(super) fn receive(&mut self, sequence: u32, bytes: &[u8], cut: usize, context: &mut Context<'_, impl Output>) {
         self.base.get_or_insert(sequence);
         let time = context.time;
         let (first, last) = *self.times.get_or_insert((time, time));
@@ -300,7 +300,7 @@ impl Side {
     }
 
     /// Gives up the first gap.
-    pub fn give_up(&mut self, context: &mut Context<'_, impl Output>) {
+    pub(super) fn give_up(&mut self, context: &mut Context<'_, impl Output>) {
         let Some(end) = self.ranges.gap_end() else { return };
         let gap = self.ranges.edge()..end;
         self.ranges.skip_to(end);
@@ -309,7 +309,7 @@ impl Side {
     }
 
     /// Gives up all gaps: nothing comes any more.
-    pub fn give_up_all(&mut self, context: &mut Context<'_, impl Output>) {
+    pub(super) fn give_up_all(&mut self, context: &mut Context<'_, impl Output>) {
         while self.is_waiting() {
             self.give_up(context);
         }

@@ -41,7 +41,7 @@ pub(super) struct Connection {
 
 impl Connection {
     /// The list where it belongs.
-    pub fn state(&self) -> List {
+    pub(super) fn state(&self) -> List {
         match &self.sides {
             _ if self.reset_by.is_some() => List::Closed,
             [one, other] if one.is_over() && other.is_over() => List::Closed,
@@ -66,17 +66,17 @@ pub(super) struct Table {
 }
 
 impl Table {
-    pub fn len(&self) -> usize {
+    pub(super) fn len(&self) -> usize {
         self.connections.len() - self.free.len()
     }
 
     /// How many there were.
-    pub fn begun(&self) -> u64 {
+    pub(super) fn begun(&self) -> u64 {
         self.begun
     }
 
     #[inline]
-    pub fn find(&mut self, key: &Key) -> Option<u32> {
+    pub(super) fn find(&mut self, key: &Key) -> Option<u32> {
         if let Some((last, place)) = &self.last
             && last == key
         {
@@ -87,17 +87,17 @@ impl Table {
         Some(place)
     }
 
-    pub fn get(&self, place: u32) -> Option<&Connection> {
+    pub(super) fn get(&self, place: u32) -> Option<&Connection> {
         self.connections.get(place as usize)?.as_deref()
     }
 
     #[inline]
-    pub fn get_mut(&mut self, place: u32) -> Option<&mut Connection> {
+    pub(super) fn get_mut(&mut self, place: u32) -> Option<&mut Connection> {
         self.connections.get_mut(place as usize)?.as_deref_mut()
     }
 
     /// Adds one; there is one of this key at the most.
-    pub fn add(&mut self, key: Key, now: Nanos) -> u32 {
+    pub(super) fn add(&mut self, key: Key, now: Nanos) -> u32 {
         let predecessor = self.find(&key);
         self.last = None;
         let place = self.free.pop().unwrap_or_else(|| {
@@ -128,7 +128,7 @@ impl Table {
     }
 
     /// Removes one; says too whether it had a successor.
-    pub fn remove(&mut self, place: u32) -> Option<(Box<Connection>, bool)> {
+    pub(super) fn remove(&mut self, place: u32) -> Option<(Box<Connection>, bool)> {
         self.unlink(place);
         let connection = self.connections.get_mut(place as usize)?.take()?;
         let Connection { predecessor, successor, .. } = *connection;
@@ -148,7 +148,7 @@ impl Table {
     }
 
     /// Of those of each list that were seen after `above`, which are the last, none was seen after `most`.
-    pub fn correct(&mut self, above: Nanos, most: Nanos) {
+    pub(super) fn correct(&mut self, above: Nanos, most: Nanos) {
         for mut place in self.ends.map(|ends| ends.map_or(NONE, |(_, last)| last)) {
             while let Some(connection) = self.get_mut(place).filter(|connection| connection.seen > above) {
                 connection.seen = connection.seen.min(most);
@@ -159,7 +159,7 @@ impl Table {
 
     /// It was heard of now.
     #[inline]
-    pub fn touch(&mut self, place: u32, list: List, now: Nanos) {
+    pub(super) fn touch(&mut self, place: u32, list: List, now: Nanos) {
         let Some(connection) = self.get_mut(place) else { return };
         connection.seen = now;
         let is_last = connection.list == list && connection.later == NONE;
@@ -170,12 +170,12 @@ impl Table {
     }
 
     /// The one of a list that was not heard of for longest.
-    pub fn oldest(&self, list: List) -> Option<u32> {
+    pub(super) fn oldest(&self, list: List) -> Option<u32> {
         self.ends[list as usize].map(|(first, _)| first)
     }
 
     /// All places, by the number of their connections.
-    pub fn all(&self) -> Vec<u32> {
+    pub(super) fn all(&self) -> Vec<u32> {
         let is_there = |place: &u32| self.get(*place).is_some();
         let mut places: Vec<u32> = (0..self.connections.len() as u32).filter(is_there).collect();
         places.sort_unstable_by_key(|place| self.get(*place).map(|connection| connection.number));

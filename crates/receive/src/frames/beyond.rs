@@ -103,23 +103,23 @@ struct Noting {
 }
 
 impl Way {
-    pub fn of(kernel: Kernel) -> Way {
+    pub(crate) fn of(kernel: Kernel) -> Way {
         Way { kernel, noting: None }
     }
 
-    pub fn beyond(mut beyond: Box<dyn Beyond>) -> Way {
+    pub(crate) fn beyond(mut beyond: Box<dyn Beyond>) -> Way {
         let batch = beyond.exchange(Batch::default());
         let noting = Noting { beyond, batch, lent: 0..0, list: Vec::new(), is_due: false };
         Way { kernel: Kernel::default(), noting: Some(Box::new(noting)) }
     }
 
-    pub fn is_beyond(&self) -> bool {
+    pub(crate) fn is_beyond(&self) -> bool {
         self.noting.is_some()
     }
 
     /// Notes bytes for a frame; false where they are to be copied.
     #[inline]
-    pub fn note(&mut self, frame: Option<u32>, at: u64, bytes: &[u8]) -> bool {
+    pub(crate) fn note(&mut self, frame: Option<u32>, at: u64, bytes: &[u8]) -> bool {
         match (&mut self.noting, frame) {
             (Some(noting), Some(frame)) => {
                 noting.note(frame, at, bytes);
@@ -129,12 +129,12 @@ impl Way {
         }
     }
 
-    pub fn finished(&mut self) {
+    pub(crate) fn finished(&mut self) {
         self.noting.iter_mut().for_each(|noting| noting.is_due = true);
     }
 
     /// Hands over what is noted, if a frame waits for it, or in any case.
-    pub fn flush(&mut self, any: bool) {
+    pub(crate) fn flush(&mut self, any: bool) {
         if let Some(noting) = &mut self.noting
             && (noting.is_due || any)
         {
@@ -143,21 +143,21 @@ impl Way {
         }
     }
 
-    pub fn forget(&mut self, frame: Option<u32>) {
+    pub(crate) fn forget(&mut self, frame: Option<u32>) {
         self.flush(true);
         if let (Some(noting), Some(frame)) = (&mut self.noting, frame) {
             noting.beyond.forget(frame);
         }
     }
 
-    pub fn lend(&mut self, bytes: &[u8]) {
+    pub(crate) fn lend(&mut self, bytes: &[u8]) {
         let start = bytes.as_ptr() as usize;
         self.noting
             .iter_mut()
             .for_each(|noting| noting.lent = start..start + u32::try_from(bytes.len()).map_or(0, |len| len as usize));
     }
 
-    pub fn lent(&mut self) -> Vec<Entry> {
+    pub(crate) fn lent(&mut self) -> Vec<Entry> {
         self.noting.as_mut().map_or_else(Vec::new, |noting| {
             noting.lent = 0..0;
             take(&mut noting.list)

@@ -21,7 +21,7 @@ pub(crate) struct Filling {
 
 impl Filling {
     /// To be the frame `number` of a stream.
-    pub fn new(mut frame: Frame, stream: StreamId, ends: &Ends, number: u64, config: &Config) -> Self {
+    pub(crate) fn new(mut frame: Frame, stream: StreamId, ends: &Ends, number: u64, config: &Config) -> Self {
         let meta = &mut frame.meta;
         (meta.stream, meta.ends, meta.number, meta.offset) = (stream, *ends, number, number * config.size as u64);
         (meta.first, meta.last, meta.repeated, meta.late, meta.ending) = (Nanos::ZERO, Nanos::ZERO, 0, 0, None);
@@ -31,19 +31,19 @@ impl Filling {
 
     /// Which bytes are there, from the first of the frame on.
     #[inline]
-    pub fn there(&self) -> &Ranges {
+    pub(crate) fn there(&self) -> &Ranges {
         &self.there
     }
 
     /// Puts those of these bytes to `at` that are not there yet, and says how many. They end in the frame.
     #[inline]
-    pub fn put(&mut self, at: usize, bytes: &[u8], way: &mut Way, now: Nanos) -> usize {
+    pub(crate) fn put(&mut self, at: usize, bytes: &[u8], way: &mut Way, now: Nanos) -> usize {
         self.put_within(at, bytes, usize::MAX, way, now).unwrap_or_default()
     }
 
     /// The same, or nothing if there would be more than so many gaps.
     #[inline]
-    pub fn put_within(
+    pub(crate) fn put_within(
         &mut self,
         at: usize,
         bytes: &[u8],
@@ -72,22 +72,22 @@ impl Filling {
         Ok(count)
     }
 
-    pub fn count_repeated(&mut self) {
+    pub(crate) fn count_repeated(&mut self) {
         self.frame.meta.repeated = self.frame.meta.repeated.saturating_add(1);
     }
 
-    pub fn count_late(&mut self) {
+    pub(crate) fn count_late(&mut self) {
         self.frame.meta.late = self.frame.meta.late.saturating_add(1);
     }
 
     /// When a byte came last.
-    pub fn last(&self) -> Nanos {
+    pub(crate) fn last(&self) -> Nanos {
         self.frame.meta.last
     }
 
     /// As many bytes are at `at` already.
     #[inline]
-    pub fn put_in_place(&mut self, at: usize, len: usize, now: Nanos) {
+    pub(crate) fn put_in_place(&mut self, at: usize, len: usize, now: Nanos) {
         let _ = self.there.insert(at as u64..(at + len) as u64, usize::MAX, |_| {});
         self.came(now);
     }
@@ -111,7 +111,7 @@ impl Filling {
 
     /// The room from `at` on up to the next byte that is there; none if `at` is.
     #[inline]
-    pub fn gap(&mut self, at: usize, most: usize) -> &mut [u8] {
+    pub(crate) fn gap(&mut self, at: usize, most: usize) -> &mut [u8] {
         let (from, size) = (at as u64, self.frame.memory.len());
         if !self.frame.memory.is_here() {
             return Default::default();
@@ -126,12 +126,12 @@ impl Filling {
     }
 
     /// The bytes from `at` on, there or not.
-    pub fn bytes(&self, range: Range<usize>) -> &[u8] {
+    pub(crate) fn bytes(&self, range: Range<usize>) -> &[u8] {
         &self.frame.memory.bytes()[range]
     }
 
     /// The frame, which ends with byte `len`.
-    pub fn finish(mut self, config: &Config, len: usize, ending: Option<Ending>, id: u64) -> Frame {
+    pub(crate) fn finish(mut self, config: &Config, len: usize, ending: Option<Ending>, id: u64) -> Frame {
         let frame = &mut self.frame;
         let mut at = self.there.edge();
         frame.missing.clear();
@@ -157,7 +157,7 @@ impl Filling {
     }
 
     /// What it was made from, with nothing in it.
-    pub fn give_up(self) -> Frame {
+    pub(crate) fn give_up(self) -> Frame {
         self.frame
     }
 }

@@ -18,7 +18,7 @@ pub(crate) struct Memory {
 
 impl Memory {
     /// None if the system has not as much; it may still promise more than it has.
-    pub fn new(bytes: usize) -> Option<Self> {
+    pub(super) fn new(bytes: usize) -> Option<Self> {
         // To ask for what is not there would end the program.
         Vec::<u8>::new().try_reserve_exact(bytes + ALIGNMENT).ok()?;
         let mut room = resident(bytes + ALIGNMENT);
@@ -28,31 +28,31 @@ impl Memory {
     }
 
     /// Of somebody else.
-    pub fn over(piece: Piece, place: Option<u32>) -> Self {
+    pub(super) fn over(piece: Piece, place: Option<u32>) -> Self {
         Memory { piece, place, beyond: 0 }
     }
 
     /// Elsewhere.
-    pub fn beyond(bytes: usize, place: u32) -> Self {
+    pub(super) fn beyond(bytes: usize, place: u32) -> Self {
         Memory { piece: Piece::default(), place: Some(place), beyond: bytes }
     }
 
     /// Whether its bytes are here.
-    pub fn is_here(&self) -> bool {
+    pub(super) fn is_here(&self) -> bool {
         self.beyond == 0
     }
 
-    pub fn len(&self) -> usize {
+    pub(super) fn len(&self) -> usize {
         self.piece.len() + self.beyond
     }
 
     #[inline]
-    pub fn bytes(&self) -> &[u8] {
+    pub(super) fn bytes(&self) -> &[u8] {
         self.piece.bytes()
     }
 
     #[inline]
-    pub fn bytes_mut(&mut self) -> &mut [u8] {
+    pub(super) fn bytes_mut(&mut self) -> &mut [u8] {
         self.piece.bytes_mut()
     }
 }

@@ -24,7 +24,7 @@ pub(crate) struct Pool {
 }
 
 impl Pool {
-    pub fn new(config: &Config) -> Result<Self, FramesError> {
+    pub(crate) fn new(config: &Config) -> Result<Self, FramesError> {
         config.check()?;
         let none = FramesError::Memory(config.frames, config.size);
         let frame = |_| Some(Frame::new(Memory::new(config.size)?, config.granule));
@@ -33,7 +33,7 @@ impl Pool {
     }
 
     /// The same over memory of somebody else.
-    pub fn over(config: &Config, pieces: Vec<Piece>) -> Result<Self, FramesError> {
+    pub(crate) fn over(config: &Config, pieces: Vec<Piece>) -> Result<Self, FramesError> {
         config.check()?;
         if pieces.len() != config.frames || pieces.iter().any(|piece| piece.len() != config.size) {
             return Err(FramesError::Pieces(config.frames, config.size));
@@ -44,7 +44,7 @@ impl Pool {
     }
 
     /// The same with no memory here: `beyond` takes bytes in blocks.
-    pub fn beyond(config: &Config, beyond: Box<dyn Beyond>) -> Result<Self, FramesError> {
+    pub(crate) fn beyond(config: &Config, beyond: Box<dyn Beyond>) -> Result<Self, FramesError> {
         config.check()?;
         let count = u32::try_from(config.frames).map_err(|_| FramesError::Frames(config.frames, config.size))?;
         let frame = |place| Frame::new(Memory::beyond(config.size, place), config.granule);
@@ -55,31 +55,31 @@ impl Pool {
         Pool { config: *config, way, free, full: VecDeque::new(), next: 0, missing: 0 }
     }
 
-    pub fn config(&self) -> &Config {
+    pub(crate) fn config(&self) -> &Config {
         &self.config
     }
 
     /// How many frames are free.
     #[inline]
-    pub fn free(&self) -> usize {
+    pub(crate) fn free(&self) -> usize {
         self.free.len()
     }
 
     /// How many are finished, and have not been fetched.
-    pub fn waiting(&self) -> usize {
+    pub(crate) fn waiting(&self) -> usize {
         self.full.len()
     }
 
-    pub fn finished(&self) -> u64 {
+    pub(crate) fn finished(&self) -> u64 {
         self.next
     }
 
-    pub fn missing(&self) -> u64 {
+    pub(crate) fn missing(&self) -> u64 {
         self.missing
     }
 
     /// Finds the fastest copy to free frames, and uses it from here on.
-    pub fn calibrate(&mut self, piece: usize, clock: &dyn Fn() -> u64) -> Vec<Measured> {
+    pub(crate) fn calibrate(&mut self, piece: usize, clock: &dyn Fn() -> u64) -> Vec<Measured> {
         if self.way.is_beyond() {
             return Vec::new();
         }
@@ -94,12 +94,12 @@ impl Pool {
     }
 
     /// A free frame, to be filled.
-    pub fn begin(&mut self, stream: StreamId, ends: &Ends, number: u64) -> Option<Filling> {
+    pub(crate) fn begin(&mut self, stream: StreamId, ends: &Ends, number: u64) -> Option<Filling> {
         Some(Filling::new(self.free.pop()?, stream, ends, number, &self.config))
     }
 
     /// The frame is finished with byte `len`.
-    pub fn finish(&mut self, filling: Filling, len: usize, ending: Option<Ending>) {
+    pub(crate) fn finish(&mut self, filling: Filling, len: usize, ending: Option<Ending>) {
         let frame = filling.finish(&self.config, len, ending, self.next);
         self.next += 1;
         self.missing += frame.meta.missing;
@@ -108,25 +108,25 @@ impl Pool {
     }
 
     /// A stream ended where no frame begins: one without memory says so.
-    pub fn finish_without(&mut self, stream: StreamId, ends: &Ends, number: u64, ending: Ending) {
+    pub(crate) fn finish_without(&mut self, stream: StreamId, ends: &Ends, number: u64, ending: Ending) {
         let frame = Frame::new(Memory::default(), self.config.granule);
         let filling = Filling::new(frame, stream, ends, number, &self.config);
         self.finish(filling, 0, Some(ending));
     }
 
     /// Nothing came to this frame.
-    pub fn give_up(&mut self, filling: Filling) {
+    pub(crate) fn give_up(&mut self, filling: Filling) {
         self.free.push(filling.give_up());
     }
 
     /// The next finished frame.
     #[inline]
-    pub fn full(&mut self) -> Option<Frame> {
+    pub(crate) fn full(&mut self) -> Option<Frame> {
         self.full.pop_front()
     }
 
     /// Takes the oldest finished frame that nobody has fetched for free again; says how many bytes of streams are lost so.
-    pub fn reclaim(&mut self) -> Option<u64> {
+    pub(crate) fn reclaim(&mut self) -> Option<u64> {
         let oldest = self.full.iter().position(|frame| frame.memory.len() > 0 && frame.meta.ending.is_none())?;
         let frame = self.full.remove(oldest)?;
         let bytes = frame.meta.len as u64 - frame.meta.missing;
@@ -136,7 +136,7 @@ impl Pool {
     }
 
     /// Takes a frame back that was fetched; those without memory, and those of another size, are none of this pool.
-    pub fn give_back(&mut self, frame: Frame) {
+    pub(crate) fn give_back(&mut self, frame: Frame) {
         if frame.memory.len() == self.config.size && self.config.size > 0 {
             self.free.push(frame);
         }
@@ -146,7 +146,7 @@ impl Pool {
 #[cfg(test)]
 impl Pool {
     /// Finished frames that are not just the news of an end.
-    pub fn waiting_with_memory(&self) -> usize {
+    pub(crate) fn waiting_with_memory(&self) -> usize {
         self.full.iter().filter(|frame| frame.memory.len() > 0).count()
     }
 }

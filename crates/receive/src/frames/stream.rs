@@ -22,26 +22,26 @@ pub(super) struct Stream {
 }
 
 impl Stream {
-    pub fn new(id: StreamId, ends: &Ends) -> Self {
+    pub(super) fn new(id: StreamId, ends: &Ends) -> Self {
         Stream { id, ends: *ends, first: 0, held: VecDeque::new(), edge: 0, waits: false }
     }
 
     /// The first byte that there is no room for.
     #[inline]
-    pub fn room(&self, size: u64) -> u64 {
+    pub(super) fn room(&self, size: u64) -> u64 {
         (self.first + self.held.len() as u64) * size
     }
 
     /// Whether there is less room behind the edge than there is to be, or none. Nobody gets more than he has brought so far: of many
     /// that begin at once, none takes the frames of all.
     #[inline]
-    pub fn wants(&self, size: u64, ahead: u64) -> bool {
+    pub(super) fn wants(&self, size: u64, ahead: u64) -> bool {
         self.room(size) < self.edge + ahead.min(self.edge).max(1)
     }
 
     /// Puts bytes to their place, as far as there is room, and says for how many there is none.
     #[inline]
-    pub fn put(&mut self, mut offset: u64, mut bytes: &[u8], size: u64, way: &mut Way, now: Nanos) -> usize {
+    pub(super) fn put(&mut self, mut offset: u64, mut bytes: &[u8], size: u64, way: &mut Way, now: Nanos) -> usize {
         while let Some((frame, at)) = self.frame_of(offset, size) {
             let count = bytes.len().min(size as usize - at);
             frame.put(at, &bytes[..count], way, now);
@@ -55,7 +55,7 @@ impl Stream {
 
     /// As many bytes are at their place already.
     #[inline]
-    pub fn put_in_place(&mut self, mut offset: u64, mut len: usize, size: u64, now: Nanos) {
+    pub(super) fn put_in_place(&mut self, mut offset: u64, mut len: usize, size: u64, now: Nanos) {
         while let Some((frame, at)) = self.frame_of(offset, size) {
             let count = len.min(size as usize - at);
             frame.put_in_place(at, count, now);
@@ -83,7 +83,7 @@ impl Stream {
     }
 
     /// The room from `offset` on up to the next byte that is there, in two pieces: they may be in two frames.
-    pub fn gap(&mut self, offset: u64, size: u64) -> (&mut [u8], &mut [u8]) {
+    pub(super) fn gap(&mut self, offset: u64, size: u64) -> (&mut [u8], &mut [u8]) {
         let Some((index, at)) = self.index_of(offset, size) else { return Default::default() };
         let mut frames = self.held.iter_mut().skip(index);
         let front = frames.next().map_or(Default::default(), |frame| frame.gap(at, LONGEST));
@@ -97,7 +97,7 @@ impl Stream {
     }
 
     /// The bytes of a range, whether they count as there or not, as far as the stream holds their frames.
-    pub fn bytes(&self, range: Range<u64>, size: u64) -> impl Iterator<Item = &[u8]> {
+    pub(super) fn bytes(&self, range: Range<u64>, size: u64) -> impl Iterator<Item = &[u8]> {
         let begin = self.index_of(range.start, size).unwrap_or((self.held.len(), 0));
         let mut left = (range.end - range.start) as usize;
         self.held.iter().skip(begin.0).enumerate().map_while(move |(index, frame)| {

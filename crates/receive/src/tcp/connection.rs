@@ -12,7 +12,7 @@ use linerate_burst::Nanos;
 use std::time::Duration;
 
 /// No FIN has come.
-pub const NEVER: u64 = u64::MAX;
+pub(super) const NEVER: u64 = u64::MAX;
 /// For how long a timestamp says how old a segment is (RFC 7323 section 5.5).
 const STAMP_LIFE: Duration = Duration::from_secs(24 * 24 * 60 * 60);
 /// The most blocks that are remembered for selective acknowledgements.
@@ -22,7 +22,7 @@ const YOUNG: u8 = 16;
 
 /// How far a connection has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum State {
+pub(super) enum State {
     /// Its beginning was answered.
     SynReceived,
     /// Data comes.
@@ -33,7 +33,7 @@ pub enum State {
 
 /// Whether an acknowledgement is due.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Due {
+pub(super) enum Due {
     /// When the policy says so.
     Later,
     /// At the end of the burst.
@@ -44,7 +44,7 @@ pub enum Due {
 
 /// A connection.
 #[derive(Clone, Debug)]
-pub struct Connection {
+pub(super) struct Connection {
     pub key: Key,
     pub state: State,
     pub stream: StreamId,
@@ -108,7 +108,7 @@ const _: () = assert!(size_of::<Connection>() <= 512);
 
 impl Connection {
     /// One whose SYN has come.
-    pub fn new(key: Key, template: Template, (irs, iss): (u32, u32), agreed: Agreed, now: Nanos) -> Self {
+    pub(super) fn new(key: Key, template: Template, (irs, iss): (u32, u32), agreed: Agreed, now: Nanos) -> Self {
         Connection {
             key,
             state: State::SynReceived,
@@ -151,44 +151,44 @@ impl Connection {
 
     /// Whether all of the stream is there.
     #[inline]
-    pub fn is_complete(&self) -> bool {
+    pub(super) fn is_complete(&self) -> bool {
         self.ranges.edge() == self.fin
     }
 
     /// What is expected next (RCV.NXT), a FIN counted as a byte.
     #[inline]
-    pub fn next(&self) -> u64 {
+    pub(super) fn next(&self) -> u64 {
         self.ranges.edge() + u64::from(self.is_complete())
     }
 
     /// Our next sequence number (SND.NXT).
     #[inline]
-    pub fn sequence(&self) -> u32 {
+    pub(super) fn sequence(&self) -> u32 {
         self.iss.wrapping_add(1 + u32::from(self.state == State::LastAck))
     }
 
     /// The sequence number of an offset.
     #[inline]
-    pub fn sequence_of(&self, offset: u64) -> u32 {
+    pub(super) fn sequence_of(&self, offset: u64) -> u32 {
         self.irs.wrapping_add(1).wrapping_add(offset as u32)
     }
 
     /// The offset of a sequence number, of all it may stand for that nearest to the edge; may be before the beginning.
     #[inline]
-    pub fn offset_of(&self, sequence: u32) -> i64 {
+    pub(super) fn offset_of(&self, sequence: u32) -> i64 {
         let edge = self.ranges.edge();
         edge as i64 + i64::from(sequence.wrapping_sub(self.sequence_of(edge)) as i32)
     }
 
     /// An acknowledgement is due then, if not sooner.
     #[inline]
-    pub fn ask(&mut self, due: Due) {
+    pub(super) fn ask(&mut self, due: Due) {
         self.due = self.due.max(due);
     }
 
     /// Puts its number into the list of those that the burst has touched.
     #[inline]
-    pub fn touch(&mut self, slot: u32, touched: &mut Vec<u32>) {
+    pub(super) fn touch(&mut self, slot: u32, touched: &mut Vec<u32>) {
         if !self.is_touched {
             self.is_touched = true;
             touched.push(slot);
@@ -197,7 +197,7 @@ impl Connection {
 
     /// Tells the place how far all bytes are there.
     #[inline]
-    pub fn advance(&mut self, now: Nanos, place: &mut impl Place) {
+    pub(super) fn advance(&mut self, now: Nanos, place: &mut impl Place) {
         let edge = self.ranges.edge();
         if edge != self.advanced {
             self.advanced = edge;
@@ -208,7 +208,7 @@ impl Connection {
     /// Promises room as far as there is, unless it is so little that it would make small segments (RFC 9293 section
     /// 3.8.6.2.2). Never takes a promise back.
     #[inline]
-    pub fn open(&mut self, room: u64, segment: u64) {
+    pub(super) fn open(&mut self, room: u64, segment: u64) {
         let edge = self.ranges.edge();
         self.capacity = self.capacity.max(room.saturating_sub(edge));
         let limit = room.min(edge + self.agreed.window);
@@ -219,7 +219,7 @@ impl Connection {
     }
 
     /// The window as the header says it, and how many bytes these are: what is promised, without the bits that are shifted out.
-    pub fn window(&self) -> (u16, u64) {
+    pub(super) fn window(&self) -> (u16, u64) {
         let shift = self.agreed.shift.unwrap_or(0);
         let promised = self.promise.saturating_sub(self.next());
         let field = (promised >> shift).min(u16::MAX.into());
@@ -233,31 +233,31 @@ impl Connection {
     }
 
     /// The most that a window can be, as far as is known.
-    pub fn usual_window(&self) -> u64 {
+    pub(super) fn usual_window(&self) -> u64 {
         self.capacity.min(self.agreed.window)
     }
 
     /// How much of the window that the other end knows of it has not used.
-    pub fn known_window(&self) -> u64 {
+    pub(super) fn known_window(&self) -> u64 {
         (self.told + self.told_window).saturating_sub(self.next())
     }
 
     /// Whether a timestamp is older than the last one, of those that are compared.
     #[inline]
-    pub fn is_stale(&self, value: u32, now: Nanos) -> bool {
+    pub(super) fn is_stale(&self, value: u32, now: Nanos) -> bool {
         (value.wrapping_sub(self.ts_recent) as i32) < 0 && now.since(self.ts_recent_at) < STAMP_LIFE
     }
 
     /// Keeps a timestamp that is to be echoed: that of the segment which the last acknowledgement waits for (RFC 7323 section 4.3).
     #[inline]
-    pub fn stamp(&mut self, value: u32, start: i64, now: Nanos) {
+    pub(super) fn stamp(&mut self, value: u32, start: i64, now: Nanos) {
         if start <= self.told as i64 {
             (self.ts_recent, self.ts_recent_at) = (value, now);
         }
     }
 
     /// Data came here, behind a gap.
-    pub fn note_recent(&mut self, offset: u64) {
+    pub(super) fn note_recent(&mut self, offset: u64) {
         let kept = self.recents.min(BLOCKS - 1);
         self.recent.copy_within(..kept, 1);
         self.recent[0] = offset;
@@ -275,7 +275,7 @@ impl Connection {
     }
 
     /// An acknowledgement of all that is there.
-    pub fn said(&self, now: Nanos) -> Said {
+    pub(super) fn said(&self, now: Nanos) -> Said {
         let mut options = Options::NONE;
         if self.agreed.stamps {
             put_stamps(self.stamp_at(now), self.ts_recent, &mut options);
@@ -288,12 +288,12 @@ impl Connection {
     }
 
     /// Our clock in timestamps: milliseconds.
-    pub fn stamp_at(&self, now: Nanos) -> u32 {
+    pub(super) fn stamp_at(&self, now: Nanos) -> u32 {
         self.ts_offset.wrapping_add((now.0 / 1_000_000) as u32)
     }
 
     /// When something is due next.
-    pub fn deadline(&self, idle: Option<Duration>) -> Nanos {
+    pub(super) fn deadline(&self, idle: Option<Duration>) -> Nanos {
         let idle = idle.filter(|_| self.state == State::Established).map_or(Nanos::MAX, |idle| self.heard.after(idle));
         self.retry_at.min(self.ack_at).min(self.look_at).min(idle)
     }

@@ -8,16 +8,16 @@ const COUNTERS: usize = Count::TcpUnsent as usize - FIRST + 1;
 
 /// The counters of stage `tcp`.
 #[derive(Clone, Debug)]
-pub struct Counts([u64; COUNTERS]);
+pub(super) struct Counts([u64; COUNTERS]);
 
 impl Counts {
     /// Nothing.
-    pub fn new() -> Self {
+    pub(super) fn new() -> Self {
         Counts([0; COUNTERS])
     }
 
     /// Adds what was counted; of those that hold nothing only what everybody wants to know.
-    pub fn add_to(&self, account: &mut Account) {
+    pub(super) fn add_to(&self, account: &mut Account) {
         for (number, frames) in self.0.iter().enumerate() {
             let count = Count::ALL[FIRST + number];
             if *frames > 0 || matches!(count, Count::TcpReceived | Count::TcpTaken) {

@@ -6,7 +6,7 @@ use linerate_wire::tcp_option::{Iter, TcpOption};
 
 /// What was agreed on.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Agreed {
+pub(super) struct Agreed {
     /// By how many bits our window is shifted.
     pub shift: Option<u8>,
     /// Selective acknowledgements.
@@ -18,7 +18,7 @@ pub struct Agreed {
 }
 
 /// What a SYN offers; of options that contradict themselves what stands in front of these.
-pub fn offered(bytes: &[u8], shift: u8, window: u64) -> (Agreed, u32) {
+pub(super) fn offered(bytes: &[u8], shift: u8, window: u64) -> (Agreed, u32) {
     let (mut agreed, mut stamp) = (Agreed::default(), 0);
     for option in Iter::over(options::Iter::over(bytes)).map_while(Result::ok) {
         match option {
@@ -33,7 +33,7 @@ pub fn offered(bytes: &[u8], shift: u8, window: u64) -> (Agreed, u32) {
 
 /// The timestamp of a segment.
 #[inline]
-pub fn stamp(bytes: &[u8]) -> Option<u32> {
+pub(super) fn stamp(bytes: &[u8]) -> Option<u32> {
     match bytes {
         // As everybody writes it.
         [1, 1, 8, 10, a, b, c, d, _, _, _, _] => Some(u32::from_be_bytes([*a, *b, *c, *d])),
@@ -47,18 +47,18 @@ pub fn stamp(bytes: &[u8]) -> Option<u32> {
 
 impl Agreed {
     /// As bits, for a cookie.
-    pub fn bits(&self) -> u32 {
+    pub(super) fn bits(&self) -> u32 {
         u32::from(self.shift.is_some()) | u32::from(self.sack) << 1 | u32::from(self.stamps) << 2
     }
 
     /// From these bits.
-    pub fn from_bits(bits: u32, shift: u8, window: u64) -> Self {
+    pub(super) fn from_bits(bits: u32, shift: u8, window: u64) -> Self {
         let shift = (bits & 1 != 0).then_some(shift);
         Agreed { shift, sack: bits & 2 != 0, stamps: bits & 4 != 0, window: 0 }.with_window(window)
     }
 
     /// The options of our SYN.
-    pub fn answer(&self, segment: u16, value: u32, echo: u32) -> Options {
+    pub(super) fn answer(&self, segment: u16, value: u32, echo: u32) -> Options {
         let mut options = Options::NONE;
         let [high, low] = segment.to_be_bytes();
         options.put(&[2, 4, high, low]);
@@ -80,7 +80,7 @@ impl Agreed {
 }
 
 /// Timestamps as everybody writes them.
-pub fn put_stamps(value: u32, echo: u32, options: &mut Options) {
+pub(super) fn put_stamps(value: u32, echo: u32, options: &mut Options) {
     options.put(&[1, 1, 8, 10]);
     options.put(&value.to_be_bytes());
     options.put(&echo.to_be_bytes());

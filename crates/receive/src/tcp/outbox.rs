@@ -4,14 +4,14 @@ use super::template::{MOST_FRAME, Said, Template};
 use linerate_burst::{Block, Burst, Desc, Nanos};
 
 /// The most frames that wait.
-pub const MOST_FRAMES: usize = 1024;
+pub(super) const MOST_FRAMES: usize = 1024;
 const MOST_BYTES: usize = 512 << 10;
 /// Of these, what answers to strangers may take: a flood of them leaves room for those who are known.
 const FOR_STRANGERS: usize = MOST_FRAMES / 2;
 
 /// Frames for the port.
 #[derive(Debug)]
-pub struct Outbox {
+pub(super) struct Outbox {
     block: Block,
     frame: [u8; MOST_FRAME],
     /// Whose each frame is: the number of a connection.
@@ -19,13 +19,13 @@ pub struct Outbox {
 }
 
 impl Outbox {
-    pub fn new() -> Self {
+    pub(super) fn new() -> Self {
         let owners = Vec::with_capacity(MOST_FRAMES);
         Outbox { block: Block::new(MOST_BYTES, MOST_FRAMES), frame: [0; MOST_FRAME], owners }
     }
 
     /// Puts a frame of a connection in, or of a stranger (`None`); false where there is no room.
-    pub fn put(&mut self, template: &Template, said: &Said, owner: Option<u32>, now: Nanos) -> bool {
+    pub(super) fn put(&mut self, template: &Template, said: &Said, owner: Option<u32>, now: Nanos) -> bool {
         if owner.is_none() && self.block.len() >= FOR_STRANGERS {
             return false;
         }
@@ -39,17 +39,17 @@ impl Outbox {
     }
 
     /// Whether there is no room for one more.
-    pub fn is_full(&self) -> bool {
+    pub(super) fn is_full(&self) -> bool {
         self.block.len() >= MOST_FRAMES
     }
 
     /// All that waits.
-    pub fn frames(&self) -> Burst<'_> {
+    pub(super) fn frames(&self) -> Burst<'_> {
         self.block.burst()
     }
 
     /// Nothing waits any more; whose the last `unsent` frames were.
-    pub fn clear(&mut self, unsent: usize) -> impl Iterator<Item = Option<u32>> + '_ {
+    pub(super) fn clear(&mut self, unsent: usize) -> impl Iterator<Item = Option<u32>> + '_ {
         self.block.clear();
         let first = self.owners.len().saturating_sub(unsent);
         self.owners.drain(..).skip(first)

@@ -2,22 +2,22 @@
 
 /// A key.
 #[derive(Clone, Copy, Debug)]
-pub struct Secret([u64; 2]);
+pub(super) struct Secret([u64; 2]);
 
 impl Secret {
     /// From random words.
-    pub fn new(words: [u64; 2]) -> Self {
+    pub(super) fn new(words: [u64; 2]) -> Self {
         Secret(words)
     }
 
     /// For tables: SipHash-1-3 of the words' bytes.
     #[inline]
-    pub fn spread(&self, words: [u64; 5]) -> u64 {
+    pub(super) fn spread(&self, words: [u64; 5]) -> u64 {
         self.hash::<1, 3>(&words)
     }
 
     /// For what must not be guessed: SipHash-2-4 of the words' bytes.
-    pub fn seal(&self, words: &[u64]) -> u64 {
+    pub(super) fn seal(&self, words: &[u64]) -> u64 {
         self.hash::<2, 4>(words)
     }
 

@@ -8,13 +8,13 @@ use linerate_wire::{Link, MacAddr, Pseudo, Sum, ethernet, registry, vlan};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 /// A link header with two tags.
-pub const MOST_LINK: usize = 22;
+pub(super) const MOST_LINK: usize = 22;
 const MOST_EXTENSIONS: usize = 8;
 const MOST_LENGTH: usize = 65_535;
 
 /// Whose connection: addresses of IPv4 as those of IPv6 that stand for them, which no packet of IPv6 may have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Key {
+pub(super) struct Key {
     pub from: u128,
     pub to: u128,
     /// Of the source, and of the destination.
@@ -22,24 +22,24 @@ pub struct Key {
 }
 
 impl Key {
-    pub fn source_port(&self) -> u16 {
+    pub(super) fn source_port(&self) -> u16 {
         (self.ports >> 16) as u16
     }
 
-    pub fn destination_port(&self) -> u16 {
+    pub(super) fn destination_port(&self) -> u16 {
         self.ports as u16
     }
 
-    pub fn is_v6(&self) -> bool {
+    pub(super) fn is_v6(&self) -> bool {
         self.to >> 32 != 0xffff
     }
 
-    pub fn ends(&self) -> Ends {
+    pub(super) fn ends(&self) -> Ends {
         let end = |bits, port| SocketAddr::new(Ipv6Addr::from_bits(bits).to_canonical(), port);
         Ends { from: end(self.from, self.source_port()), to: end(self.to, self.destination_port()) }
     }
 
-    pub fn words(&self) -> [u64; 5] {
+    pub(super) fn words(&self) -> [u64; 5] {
         let halves = |bits: u128| [(bits >> 64) as u64, bits as u64];
         let ([a, b], [c, d]) = (halves(self.from), halves(self.to));
         [a, b, c, d, self.ports.into()]
@@ -47,7 +47,7 @@ impl Key {
 }
 
 /// Bits of an address, those of IPv4 mapped.
-pub fn bits(ip: IpAddr) -> u128 {
+pub(super) fn bits(ip: IpAddr) -> u128 {
     match ip {
         IpAddr::V4(ip) => mapped(ip.to_bits()),
         IpAddr::V6(ip) => ip.to_bits(),
@@ -60,7 +60,7 @@ fn mapped(bits: u32) -> u128 {
 
 /// Whom frames are to be for.
 #[derive(Debug)]
-pub struct Own {
+pub(super) struct Own {
     /// Ascending.
     ips: Vec<u128>,
     listen: Vec<Local>,
@@ -68,7 +68,7 @@ pub struct Own {
 }
 
 impl Own {
-    pub fn new(config: &Config) -> Self {
+    pub(super) fn new(config: &Config) -> Self {
         let mut ips: Vec<u128> = config.listen.iter().map(|local| bits(local.ip)).collect();
         ips.sort_unstable();
         ips.dedup();
@@ -76,7 +76,7 @@ impl Own {
     }
 
     /// Whether connections to these are taken.
-    pub fn listens(&self, key: &Key) -> bool {
+    pub(super) fn listens(&self, key: &Key) -> bool {
         self.listen.iter().any(|local| bits(local.ip) == key.to && local.ports.contains(&key.destination_port()))
     }
 
@@ -88,7 +88,7 @@ impl Own {
 
 /// What became of a frame that is no segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Refusal {
+pub(super) enum Refusal {
     NotMine,
     Gather,
     Drop(Count),
@@ -98,7 +98,7 @@ const MALFORMED: Refusal = Refusal::Drop(Count::TcpMalformed);
 
 /// A TCP segment.
 #[derive(Clone, Copy, Debug)]
-pub struct Segment<'a> {
+pub(super) struct Segment<'a> {
     /// The link header, with tags.
     pub link: &'a [u8],
     pub key: Key,
@@ -121,7 +121,7 @@ struct Found {
 
 /// Reads a frame.
 #[inline]
-pub fn read<'a>(arrival: &Arrival<'a>, own: &Own) -> Result<Segment<'a>, Refusal> {
+pub(super) fn read<'a>(arrival: &Arrival<'a>, own: &Own) -> Result<Segment<'a>, Refusal> {
     let frame = arrival.headers;
     // Nobody knows what a frame is whose headers are not all there.
     let unknown = if arrival.rest > 0 { Refusal::Gather } else { Refusal::NotMine };
@@ -274,7 +274,7 @@ fn verify(arrival: &Arrival<'_>, found: &Found, packet: &[u8], payload: usize) -
 
 /// What the checksum covers beside the segment.
 #[inline]
-pub fn pseudo(source: u128, destination: u128) -> Pseudo {
+pub(super) fn pseudo(source: u128, destination: u128) -> Pseudo {
     if destination >> 32 == 0xffff {
         Pseudo::V4 { source: Ipv4Addr::from_bits(source as u32), destination: Ipv4Addr::from_bits(destination as u32) }
     } else {

@@ -9,7 +9,7 @@ const FREE: u32 = u32::MAX;
 
 /// Connections.
 #[derive(Debug)]
-pub struct Table {
+pub(super) struct Table {
     secret: Secret,
     slots: Vec<Option<Connection>>,
     free: Vec<u32>,
@@ -19,32 +19,32 @@ pub struct Table {
 }
 
 impl Table {
-    pub fn new(secret: Secret) -> Self {
+    pub(super) fn new(secret: Secret) -> Self {
         Table { secret, slots: Vec::new(), free: Vec::new(), index: vec![(0, FREE); 64], len: 0 }
     }
 
     #[inline]
-    pub fn len(&self) -> usize {
+    pub(super) fn len(&self) -> usize {
         self.len
     }
 
     #[inline]
-    pub fn get(&self, slot: u32) -> Option<&Connection> {
+    pub(super) fn get(&self, slot: u32) -> Option<&Connection> {
         self.slots.get(slot as usize)?.as_ref()
     }
 
     #[inline]
-    pub fn get_mut(&mut self, slot: u32) -> Option<&mut Connection> {
+    pub(super) fn get_mut(&mut self, slot: u32) -> Option<&mut Connection> {
         self.slots.get_mut(slot as usize)?.as_mut()
     }
 
     /// The numbers of all.
-    pub fn slots(&self) -> Vec<u32> {
+    pub(super) fn slots(&self) -> Vec<u32> {
         (0..self.slots.len() as u32).filter(|slot| self.get(*slot).is_some()).collect()
     }
 
     /// The connection of these ends.
-    pub fn find(&self, key: &Key) -> Option<u32> {
+    pub(super) fn find(&self, key: &Key) -> Option<u32> {
         let spread = self.spread(key);
         let mask = self.index.len() - 1;
         let mut at = spread as usize & mask;
@@ -61,7 +61,7 @@ impl Table {
     }
 
     /// Adds one of ends that no other has.
-    pub fn insert(&mut self, connection: Connection) -> u32 {
+    pub(super) fn insert(&mut self, connection: Connection) -> u32 {
         if (self.len + 1) * 2 > self.index.len() {
             self.grow();
         }
@@ -77,7 +77,7 @@ impl Table {
     }
 
     /// Takes one out.
-    pub fn remove(&mut self, slot: u32) -> Option<Connection> {
+    pub(super) fn remove(&mut self, slot: u32) -> Option<Connection> {
         let connection = self.slots.get_mut(slot as usize)?.take()?;
         self.free.push(slot);
         self.len -= 1;

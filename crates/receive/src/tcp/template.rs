@@ -4,45 +4,45 @@ use super::segment::{Key, MOST_LINK, Segment, pseudo};
 use linerate_wire::{Sum, registry};
 
 /// Control bits.
-pub const FIN: u8 = 1;
-pub const SYN: u8 = 2;
-pub const RST: u8 = 4;
-pub const PSH: u8 = 8;
-pub const ACK: u8 = 16;
-pub const URG: u8 = 32;
+pub(super) const FIN: u8 = 1;
+pub(super) const SYN: u8 = 2;
+pub(super) const RST: u8 = 4;
+pub(super) const PSH: u8 = 8;
+pub(super) const ACK: u8 = 16;
+pub(super) const URG: u8 = 32;
 
 /// Link header, IPv6, TCP with all options.
-pub const MOST_FRAME: usize = MOST_LINK + 40 + 60;
+pub(super) const MOST_FRAME: usize = MOST_LINK + 40 + 60;
 /// Ethernet's least frame, without FCS (IEEE 802.3, clause 3.2.8).
 const LEAST_FRAME: usize = 60;
 const HOPS: u8 = 64;
 
 /// Options of a segment.
 #[derive(Clone, Copy, Debug)]
-pub struct Options {
+pub(super) struct Options {
     bytes: [u8; 40],
     len: usize,
 }
 
 impl Options {
-    pub const NONE: Options = Options { bytes: [0; 40], len: 0 };
+    pub(super) const NONE: Options = Options { bytes: [0; 40], len: 0 };
 
     /// Adds bytes, a multiple of 4 of them for all that are added together; what does not fit is left out.
-    pub fn put(&mut self, bytes: &[u8]) {
+    pub(super) fn put(&mut self, bytes: &[u8]) {
         if let Some(to) = self.bytes.get_mut(self.len..self.len + bytes.len()) {
             to.copy_from_slice(bytes);
             self.len += bytes.len();
         }
     }
 
-    pub fn as_bytes(&self) -> &[u8] {
+    pub(super) fn as_bytes(&self) -> &[u8] {
         &self.bytes[..self.len]
     }
 }
 
 /// What differs from one segment to the next.
 #[derive(Clone, Copy, Debug)]
-pub struct Said {
+pub(super) struct Said {
     pub flags: u8,
     pub sequence: u32,
     pub ack: u32,
@@ -52,7 +52,7 @@ pub struct Said {
 
 impl Said {
     /// A reset at this place.
-    pub fn reset(sequence: u32, ack: Option<u32>) -> Self {
+    pub(super) fn reset(sequence: u32, ack: Option<u32>) -> Self {
         let flags = RST | if ack.is_some() { ACK } else { 0 };
         Said { flags, sequence, ack: ack.unwrap_or(0), window: 0, options: Options::NONE }
     }
@@ -60,7 +60,7 @@ impl Said {
 
 /// The headers of all segments to one peer, as far as they are the same.
 #[derive(Clone, Debug)]
-pub struct Template {
+pub(super) struct Template {
     /// Link header, IP header, and the ports.
     bytes: [u8; MOST_LINK + 44],
     link: u8,
@@ -72,7 +72,7 @@ pub struct Template {
 
 impl Template {
     /// For answers to a segment: the way back.
-    pub fn back(segment: &Segment<'_>) -> Self {
+    pub(super) fn back(segment: &Segment<'_>) -> Self {
         let mut template = Template {
             bytes: [0; MOST_LINK + 44],
             link: 0,
@@ -86,14 +86,14 @@ impl Template {
 
     /// Whether frames with this link header come from where these go.
     #[inline]
-    pub fn is_way_of(&self, link: &[u8]) -> bool {
+    pub(super) fn is_way_of(&self, link: &[u8]) -> bool {
         let own = &self.bytes[..self.link.into()];
         link.len() == own.len()
             && (own.len() < 12 || (own[..6] == link[6..12] && own[6..12] == link[..6] && own[12..] == link[12..]))
     }
 
     /// Another way back to the same peer.
-    pub fn go(&mut self, link: &[u8], key: &Key) {
+    pub(super) fn go(&mut self, link: &[u8], key: &Key) {
         let at = link.len();
         self.link = at as u8;
         self.bytes[..at].copy_from_slice(link);
@@ -122,7 +122,7 @@ impl Template {
     }
 
     /// Writes a frame to the front of `out`, and returns how long it is.
-    pub fn write(&self, said: &Said, out: &mut [u8; MOST_FRAME]) -> usize {
+    pub(super) fn write(&self, said: &Said, out: &mut [u8; MOST_FRAME]) -> usize {
         let at = usize::from(self.link);
         let network = if self.is_v6 { 40 } else { 20 };
         let tcp = at + network;

@@ -6,7 +6,7 @@ const NOWHERE: u32 = u32::MAX;
 
 /// Times of numbered things.
 #[derive(Debug, Default)]
-pub struct Timers {
+pub(super) struct Timers {
     heap: Vec<(Nanos, u32)>,
     /// Where in the heap each number is.
     places: Vec<u32>,
@@ -15,12 +15,12 @@ pub struct Timers {
 impl Timers {
     /// The first time, and whose it is.
     #[inline]
-    pub fn first(&self) -> Option<(Nanos, u32)> {
+    pub(super) fn first(&self) -> Option<(Nanos, u32)> {
         self.heap.first().copied()
     }
 
     /// Something is due for `who` at this time, and not at another; never at [`Nanos::MAX`].
-    pub fn set(&mut self, who: u32, when: Nanos) {
+    pub(super) fn set(&mut self, who: u32, when: Nanos) {
         if who as usize >= self.places.len() {
             self.places.resize(who as usize + 1, NOWHERE);
         }

@@ -7,14 +7,14 @@ use linerate_wire::{Link, Pseudo, ipv4, registry, tcp};
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-pub const SYN: u16 = 2;
-pub const FIN: u16 = 1;
-pub const RST: u16 = 4;
-pub const ACK: u16 = 16;
+pub(super) const SYN: u16 = 2;
+pub(super) const FIN: u16 = 1;
+pub(super) const RST: u16 = 4;
+pub(super) const ACK: u16 = 16;
 
 /// A segment, from client to server unless it is an answer.
 #[derive(Clone, Debug, Default)]
-pub struct Sent {
+pub(super) struct Sent {
     pub is_answer: bool,
     pub port: u16,
     pub seq: u32,
@@ -26,17 +26,17 @@ pub struct Sent {
     pub has_wrong_checksum: bool,
 }
 
-pub fn sent(seq: u32, flags: u16, data: &[u8]) -> Sent {
+pub(super) fn sent(seq: u32, flags: u16, data: &[u8]) -> Sent {
     Sent { port: 1000, seq, flags, data: data.to_vec(), ..Sent::default() }
 }
 
-pub fn answer(seq: u32, ack: u32, flags: u16, data: &[u8]) -> Sent {
+pub(super) fn answer(seq: u32, ack: u32, flags: u16, data: &[u8]) -> Sent {
     Sent { is_answer: true, ack: Some(ack), ..sent(seq, flags | ACK, data) }
 }
 
 impl Sent {
     /// As an IPv4 packet.
-    pub fn packet(&self) -> Vec<u8> {
+    pub(super) fn packet(&self) -> Vec<u8> {
         let (client, server) = ([10, 0, 0, 1].into(), [10, 0, 0, 2].into());
         let (source, destination) = if self.is_answer { (server, client) } else { (client, server) };
         let (source_port, destination_port) = if self.is_answer { (80, self.port) } else { (self.port, 80) };
@@ -67,7 +67,7 @@ impl Sent {
 
 /// A stream as it came out.
 #[derive(Clone, Debug, Default)]
-pub struct Stream {
+pub(super) struct Stream {
     pub bytes: Vec<(u64, Vec<u8>)>,
     pub gaps: Vec<Range<u64>>,
     /// How far it has come.
@@ -77,7 +77,7 @@ pub struct Stream {
 
 impl Stream {
     /// All bytes, with zeros for those that are missing.
-    pub fn whole(&self) -> Vec<u8> {
+    pub(super) fn whole(&self) -> Vec<u8> {
         let mut all = vec![0; self.edge as usize];
         for (at, bytes) in &self.bytes {
             all[*at as usize..][..bytes.len()].copy_from_slice(bytes);
@@ -85,14 +85,14 @@ impl Stream {
         all
     }
 
-    pub fn summary(&self) -> &Summary {
+    pub(super) fn summary(&self) -> &Summary {
         self.summary.as_ref().expect("it is over")
     }
 }
 
 /// Takes streams, and looks whether they come in order.
 #[derive(Default)]
-pub struct Collected {
+pub(super) struct Collected {
     pub streams: BTreeMap<StreamId, (About, Stream)>,
 }
 
@@ -138,7 +138,7 @@ impl Output for Collected {
 }
 
 /// Somebody who follows.
-pub struct Watcher {
+pub(super) struct Watcher {
     pub follow: Follow,
     pub out: Collected,
     /// Milliseconds.
@@ -146,18 +146,18 @@ pub struct Watcher {
 }
 
 impl Watcher {
-    pub fn new(config: Config) -> Self {
+    pub(super) fn new(config: Config) -> Self {
         Watcher { follow: Follow::new(config), out: Collected::default(), time: 1_000_000 }
     }
 
     /// A millisecond later a segment comes.
-    pub fn see(&mut self, sent: &Sent) -> Taken {
+    pub(super) fn see(&mut self, sent: &Sent) -> Taken {
         let packet = sent.packet();
         let captured = &packet[..packet.len() - sent.cut];
         self.see_frame(captured, packet.len())
     }
 
-    pub fn see_frame(&mut self, captured: &[u8], wire: usize) -> Taken {
+    pub(super) fn see_frame(&mut self, captured: &[u8], wire: usize) -> Taken {
         self.time += 1;
         let time = Nanos(self.time * 1_000_000);
         let desc = Desc { wire: wire as u32, ..Desc::new(time, 0, captured.len() as u32) };
@@ -165,7 +165,7 @@ impl Watcher {
     }
 
     /// The end: all streams, in the order in which they began.
-    pub fn done(mut self) -> Vec<Stream> {
+    pub(super) fn done(mut self) -> Vec<Stream> {
         self.follow.finish(&mut self.out);
         let streams: Vec<Stream> = self.out.streams.into_values().map(|(_, stream)| stream).collect();
         let bytes: u64 = streams.iter().map(|stream| stream.summary().tally.bytes).sum();
@@ -176,7 +176,7 @@ impl Watcher {
 }
 
 /// What came of these segments.
-pub fn followed(config: Config, segments: &[Sent]) -> Vec<Stream> {
+pub(super) fn followed(config: Config, segments: &[Sent]) -> Vec<Stream> {
     let mut watcher = Watcher::new(config);
     for sent in segments {
         watcher.see(sent);

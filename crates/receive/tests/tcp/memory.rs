@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 
 /// One stream, as it came.
 #[derive(Debug)]
-pub struct Stream {
+pub(super) struct Stream {
     pub ends: Ends,
     pub bytes: Vec<u8>,
     pub is_there: Vec<bool>,
@@ -17,7 +17,7 @@ pub struct Stream {
 
 /// Memory for streams.
 #[derive(Debug, Default)]
-pub struct Memory {
+pub(super) struct Memory {
     pub streams: BTreeMap<StreamId, Stream>,
     /// Room for each behind its beginning.
     pub room: u64,
@@ -27,17 +27,17 @@ pub struct Memory {
 }
 
 impl Memory {
-    pub fn new(room: u64) -> Self {
+    pub(super) fn new(room: u64) -> Self {
         Memory { room, ..Memory::default() }
     }
 
     /// The only stream.
-    pub fn one(&self) -> &Stream {
+    pub(super) fn one(&self) -> &Stream {
         assert_eq!(self.streams.len(), 1);
         self.streams.values().next().unwrap()
     }
 
-    pub fn one_mut(&mut self) -> &mut Stream {
+    pub(super) fn one_mut(&mut self) -> &mut Stream {
         assert_eq!(self.streams.len(), 1);
         self.streams.values_mut().next().unwrap()
     }

@@ -10,10 +10,10 @@ use std::collections::BinaryHeap;
 use std::time::Duration;
 
 /// Numbers from a seed (SplitMix64).
-pub struct Chance(pub u64);
+pub(super) struct Chance(pub u64);
 
 impl Chance {
-    pub fn next(&mut self) -> u64 {
+    pub(super) fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut bits = self.0;
         bits = (bits ^ bits >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -21,28 +21,28 @@ impl Chance {
         bits ^ bits >> 31
     }
 
-    pub fn below(&mut self, end: u64) -> u64 {
+    pub(super) fn below(&mut self, end: u64) -> u64 {
         self.next() % end.max(1)
     }
 
     /// So many times in a thousand.
-    pub fn hits(&mut self, per_mille: u64) -> bool {
+    pub(super) fn hits(&mut self, per_mille: u64) -> bool {
         self.below(1000) < per_mille
     }
 
-    pub fn one<T: Copy>(&mut self, of: &[T]) -> T {
+    pub(super) fn one<T: Copy>(&mut self, of: &[T]) -> T {
         of[self.below(of.len() as u64) as usize]
     }
 }
 
 /// The byte at an offset.
-pub fn byte(seed: u64, offset: u64) -> u8 {
+pub(super) fn byte(seed: u64, offset: u64) -> u8 {
     (((offset >> 3) ^ seed).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (8 * (offset & 7))) as u8
 }
 
 /// What a wire does, per thousand frames each.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Faults {
+pub(super) struct Faults {
     pub drop: u64,
     pub burst: u64,
     pub repeat: u64,
@@ -87,7 +87,7 @@ struct World {
 }
 
 /// Runs a connection of `total` bytes to its end.
-pub fn run(seed: u64, total: u64, faults: Faults, config: Config, sizes: &'static [u64]) -> Rig {
+pub(super) fn run(seed: u64, total: u64, faults: Faults, config: Config, sizes: &'static [u64]) -> Rig {
     let mut chance = Chance(seed);
     let mut rig = Rig::new(config);
     if faults.room > 0 {

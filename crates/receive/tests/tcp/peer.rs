@@ -9,27 +9,27 @@ use linerate_wire::{Link, MacAddr, ethernet, ipv4, ipv6, registry, tcp, vlan};
 use std::net::IpAddr;
 use std::time::Duration;
 
-pub const OWN_MAC: MacAddr = MacAddr([2, 0, 0, 0, 0, 1]);
-pub const PEER_MAC: MacAddr = MacAddr([2, 0, 0, 0, 0, 2]);
-pub const START: Nanos = Nanos(1_700_000_000_000_000_000);
-pub const PORT: u16 = 5001;
+pub(super) const OWN_MAC: MacAddr = MacAddr([2, 0, 0, 0, 0, 1]);
+pub(super) const PEER_MAC: MacAddr = MacAddr([2, 0, 0, 0, 0, 2]);
+pub(super) const START: Nanos = Nanos(1_700_000_000_000_000_000);
+pub(super) const PORT: u16 = 5001;
 
-pub fn v4(last: u8) -> IpAddr {
+pub(super) fn v4(last: u8) -> IpAddr {
     IpAddr::from([10, 0, 0, last])
 }
 
-pub fn v6(last: u16) -> IpAddr {
+pub(super) fn v6(last: u16) -> IpAddr {
     IpAddr::from([0xfd00, 0, 0, 0, 0, 0, 0, last])
 }
 
-pub fn config() -> Config {
+pub(super) fn config() -> Config {
     let local = |ip| Local { ip, ports: PORT..=PORT + 9 };
     Config { listen: vec![local(v4(1)), local(v6(1))], secret: [7, 8], ..Config::default() }
 }
 
 /// A segment to be.
 #[derive(Clone, Debug)]
-pub struct Seg {
+pub(super) struct Seg {
     pub from: (IpAddr, u16),
     pub to: (IpAddr, u16),
     pub flags: Flags,
@@ -43,7 +43,7 @@ pub struct Seg {
 }
 
 impl Seg {
-    pub fn new(flags: Flags, seq: u32, ack: u32, payload: &[u8]) -> Self {
+    pub(super) fn new(flags: Flags, seq: u32, ack: u32, payload: &[u8]) -> Self {
         Seg {
             from: (v4(2), 40000),
             to: (v4(1), PORT),
@@ -59,13 +59,13 @@ impl Seg {
     }
 
     /// The frame.
-    pub fn frame(&self) -> Vec<u8> {
+    pub(super) fn frame(&self) -> Vec<u8> {
         let mut frame = self.link();
         frame.extend(self.packet());
         frame
     }
 
-    pub fn link(&self) -> Vec<u8> {
+    pub(super) fn link(&self) -> Vec<u8> {
         let mut frame = vec![0; 14];
         let network = if self.to.0.is_ipv4() { ethernet::IPV4 } else { ethernet::IPV6 };
         let kind = if self.tags.is_empty() { network } else { vlan::CUSTOMER };
@@ -80,7 +80,7 @@ impl Seg {
         frame
     }
 
-    pub fn packet(&self) -> Vec<u8> {
+    pub(super) fn packet(&self) -> Vec<u8> {
         let header = Header {
             source_port: self.from.1,
             destination_port: self.to.1,
@@ -125,7 +125,7 @@ impl Seg {
 
 /// What came back.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Reply {
+pub(super) struct Reply {
     pub to: (IpAddr, u16),
     pub from: (IpAddr, u16),
     pub flags: Flags,
@@ -141,13 +141,13 @@ pub struct Reply {
 }
 
 impl Reply {
-    pub fn is(&self, flags: Flags) -> bool {
+    pub(super) fn is(&self, flags: Flags) -> bool {
         self.flags == flags
     }
 }
 
 /// Reads a reply; everything in it must be right.
-pub fn read(frame: &[u8]) -> Reply {
+pub(super) fn read(frame: &[u8]) -> Reply {
     let mut at = 12;
     while frame[at..at + 2] == [0x81, 0] {
         at += 4;
@@ -156,7 +156,7 @@ pub fn read(frame: &[u8]) -> Reply {
     read_packet(link, packet)
 }
 
-pub fn read_packet(link: &[u8], packet: &[u8]) -> Reply {
+pub(super) fn read_packet(link: &[u8], packet: &[u8]) -> Reply {
     let (from, to, pseudo, payload) = if packet[0] >> 4 == 4 {
         let view = ipv4::View::parse(packet).unwrap();
         assert!(view.is_checksum_right() && view.dont_fragment() && view.ttl() == 64);
@@ -195,7 +195,7 @@ pub fn read_packet(link: &[u8], packet: &[u8]) -> Reply {
     reply
 }
 
-pub fn syn_options() -> Vec<u8> {
+pub(super) fn syn_options() -> Vec<u8> {
     let all = [
         TcpOption::MaximumSegmentSize(1460),
         TcpOption::SackPermitted,
@@ -205,53 +205,53 @@ pub fn syn_options() -> Vec<u8> {
     encode(&all).unwrap().as_bytes().to_vec()
 }
 
-pub fn stamps(value: u32, echo: u32) -> Vec<u8> {
+pub(super) fn stamps(value: u32, echo: u32) -> Vec<u8> {
     [&[1, 1, 8, 10][..], &value.to_be_bytes(), &echo.to_be_bytes()].concat()
 }
 
 /// An endpoint, its memory, and the time.
-pub struct Rig {
+pub(super) struct Rig {
     pub endpoint: Endpoint,
     pub memory: Memory,
     pub now: Nanos,
 }
 
 impl Rig {
-    pub fn new(config: Config) -> Self {
+    pub(super) fn new(config: Config) -> Self {
         Rig { endpoint: Endpoint::new(config).unwrap(), memory: Memory::new(1 << 40), now: START }
     }
 
-    pub fn hear(&mut self, frame: &[u8]) -> Heard {
+    pub(super) fn hear(&mut self, frame: &[u8]) -> Heard {
         self.hear_as(frame, Link::Ethernet, Checksum::Verify)
     }
 
-    pub fn hear_as(&mut self, frame: &[u8], link: Link, checksum: Checksum) -> Heard {
+    pub(super) fn hear_as(&mut self, frame: &[u8], link: Link, checksum: Checksum) -> Heard {
         let arrival = Arrival { headers: frame, rest: 0, link, checksum, now: self.now };
         self.endpoint.receive(&arrival, &mut self.memory)
     }
 
     /// What waits to be sent.
-    pub fn replies(&mut self) -> Vec<Reply> {
+    pub(super) fn replies(&mut self) -> Vec<Reply> {
         let replies = self.endpoint.frames().iter().map(|(_, frame)| read(frame)).collect();
         self.endpoint.clear(0);
         replies
     }
 
     /// One segment, and what comes back before the burst ends.
-    pub fn at_once(&mut self, segment: &Seg) -> Vec<Reply> {
+    pub(super) fn at_once(&mut self, segment: &Seg) -> Vec<Reply> {
         self.hear(&segment.frame());
         self.replies()
     }
 
     /// One segment as a burst of its own.
-    pub fn send(&mut self, segment: &Seg) -> Vec<Reply> {
+    pub(super) fn send(&mut self, segment: &Seg) -> Vec<Reply> {
         self.hear(&segment.frame());
         self.endpoint.burst_end(true, self.now, &mut self.memory);
         self.replies()
     }
 
     /// Time goes by.
-    pub fn pass(&mut self, time: Duration) -> Vec<Reply> {
+    pub(super) fn pass(&mut self, time: Duration) -> Vec<Reply> {
         let end = self.now.after(time);
         let mut replies = Vec::new();
         while let Some(next) = self.endpoint.deadline().filter(|next| *next <= end) {
@@ -265,7 +265,7 @@ impl Rig {
         replies
     }
 
-    pub fn count(&self, count: Count) -> u64 {
+    pub(super) fn count(&self, count: Count) -> u64 {
         let mut ledger = Ledger::new();
         let account = ledger.account(Stage::Tcp, "x");
         self.endpoint.counters(account);
@@ -275,7 +275,7 @@ impl Rig {
     }
 
     /// Shakes hands; timestamps and all else are offered, or nothing is.
-    pub fn connect(&mut self, isn: u32, is_plain: bool) -> Conn {
+    pub(super) fn connect(&mut self, isn: u32, is_plain: bool) -> Conn {
         let mut first = Seg::new(Flags::SYN, isn, 0, &[]);
         if !is_plain {
             first.options = syn_options();
@@ -283,7 +283,7 @@ impl Rig {
         self.connect_as(&first)
     }
 
-    pub fn connect_as(&mut self, first: &Seg) -> Conn {
+    pub(super) fn connect_as(&mut self, first: &Seg) -> Conn {
         let replies = self.send(first);
         assert_eq!(replies.len(), 1, "{replies:?}");
         let answer = &replies[0];
@@ -306,7 +306,7 @@ impl Rig {
 
 /// A connection as its sender sees it.
 #[derive(Clone, Debug)]
-pub struct Conn {
+pub(super) struct Conn {
     pub base: Seg,
     pub isn: u32,
     /// What is acknowledged.
@@ -317,16 +317,16 @@ pub struct Conn {
 
 impl Conn {
     /// A segment at this offset of the stream.
-    pub fn seg(&self, flags: Flags, offset: u64, payload: &[u8]) -> Seg {
+    pub(super) fn seg(&self, flags: Flags, offset: u64, payload: &[u8]) -> Seg {
         let options = self.stamp.map(|(value, echo)| stamps(value, echo)).unwrap_or_default();
         Seg { flags, seq: self.seq(offset), ack: self.peer, options, payload: payload.to_vec(), ..self.base.clone() }
     }
 
-    pub fn data(&self, offset: u64, payload: &[u8]) -> Seg {
+    pub(super) fn data(&self, offset: u64, payload: &[u8]) -> Seg {
         self.seg(Flags::ACK, offset, payload)
     }
 
-    pub fn seq(&self, offset: u64) -> u32 {
+    pub(super) fn seq(&self, offset: u64) -> u32 {
         self.isn.wrapping_add(1).wrapping_add(offset as u32)
     }
 }

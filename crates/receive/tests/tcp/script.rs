@@ -13,7 +13,7 @@ fn byte(offset: u64) -> u8 {
 }
 
 /// Runs a script; panics where something is wrong.
-pub fn run(bytes: &[u8]) {
+pub(super) fn run(bytes: &[u8]) {
     let mut bytes = bytes.iter().copied();
     let mut next = || bytes.next();
     let setting = next().unwrap_or(0);

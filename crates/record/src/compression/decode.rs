@@ -84,7 +84,7 @@ pub(super) struct Progress {
 
 impl Decoder {
     /// Decompresses `source`, of which `begin` has been read already.
-    pub fn new(compression: Compression, begin: &[u8], source: Box<dyn Read + Send>) -> Result<Self> {
+    pub(crate) fn new(compression: Compression, begin: &[u8], source: Box<dyn Read + Send>) -> Result<Self> {
         let codec = match compression {
             Compression::Gzip => Codec::Gzip { member: None, members: 0 },
             Compression::Zstd => {

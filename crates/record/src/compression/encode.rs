@@ -48,7 +48,7 @@ enum Codec {
 }
 
 impl Encoder {
-    pub fn new(compression: Compression) -> Result<Self> {
+    pub(crate) fn new(compression: Compression) -> Result<Self> {
         let codec = match compression {
             Compression::Gzip => {
                 let deflate = Box::new(Compress::new(flate2::Compression::new(GZIP_LEVEL), false));
@@ -65,7 +65,7 @@ impl Encoder {
     }
 
     /// The same with so many threads, which zstd alone can use.
-    pub fn with_threads(compression: Compression, threads: usize) -> Result<Self> {
+    pub(crate) fn with_threads(compression: Compression, threads: usize) -> Result<Self> {
         let mut encoder = Encoder::new(compression)?;
         if compression == Compression::Zstd && threads > 1 {
             encoder.codec = Codec::ZstdParallel(Parallel::new(threads, ZSTD_LEVEL)?);
@@ -74,12 +74,12 @@ impl Encoder {
     }
 
     /// How many threads it uses.
-    pub fn threads(&self) -> usize {
+    pub(crate) fn threads(&self) -> usize {
         if let Codec::ZstdParallel(parallel) = &self.codec { parallel.threads() } else { 1 }
     }
 
     /// What it compresses by.
-    pub fn compression(&self) -> Compression {
+    pub(crate) fn compression(&self) -> Compression {
         match self.codec {
             Codec::Gzip { .. } => Compression::Gzip,
             Codec::Zstd(_) | Codec::ZstdParallel(_) => Compression::Zstd,
@@ -88,7 +88,7 @@ impl Encoder {
     }
 
     /// The bytes that stand for `piece` in the file.
-    pub fn compress(&mut self, piece: &[u8]) -> Result<&[u8]> {
+    pub(crate) fn compress(&mut self, piece: &[u8]) -> Result<&[u8]> {
         self.out.clear();
         std::mem::swap(&mut self.tail, &mut self.tail_before);
         match &mut self.codec {
@@ -120,17 +120,17 @@ impl Encoder {
     }
 
     /// Whether what follows cannot be read without what is there.
-    pub fn is_joined(&self) -> bool {
+    pub(crate) fn is_joined(&self) -> bool {
         !self.tail.is_empty() && !matches!(self.codec, Codec::Lz4)
     }
 
     /// What ends the file behind all pieces; nothing where there was none.
-    pub fn tail(&self) -> &[u8] {
+    pub(crate) fn tail(&self) -> &[u8] {
         &self.tail
     }
 
     /// What ends the file without the last piece; nothing where there was no other.
-    pub fn tail_before(&self) -> &[u8] {
+    pub(crate) fn tail_before(&self) -> &[u8] {
         &self.tail_before
     }
 }

@@ -84,13 +84,13 @@ struct Frame {
 
 impl Frames {
     /// Whether the end of the file would be in the middle of something.
-    pub fn is_inside(&self) -> bool {
+    pub(super) fn is_inside(&self) -> bool {
         self.inside || self.frame.is_some() || self.skip > 0
     }
 
     /// Goes on by a part of the head, a block, or what is left to be handed out. Nothing happens where more bytes are needed, of
     /// which a block and what stands around it have to be there together.
-    pub fn step(&mut self, from: &[u8], into: &mut [u8]) -> Progress {
+    pub(super) fn step(&mut self, from: &[u8], into: &mut [u8]) -> Progress {
         if self.given < self.block.len() {
             let written = into.len().min(self.block.len() - self.given);
             into[..written].copy_from_slice(&self.block[self.given..][..written]);

@@ -25,7 +25,7 @@ struct Worker {
 
 impl Parallel {
     /// So many, this thread among them.
-    pub fn new(threads: usize, level: i32) -> Result<Self> {
+    pub(super) fn new(threads: usize, level: i32) -> Result<Self> {
         let worker = |_| {
             let mut context = CCtx::try_create().ok_or(ErrorKind::OutOfMemory)?;
             context.set_parameter(CParameter::CompressionLevel(level)).map_err(zstd_error)?;
@@ -35,12 +35,12 @@ impl Parallel {
     }
 
     /// How many.
-    pub fn threads(&self) -> usize {
+    pub(super) fn threads(&self) -> usize {
         self.workers.len()
     }
 
     /// Adds what stands for `piece` to `out`.
-    pub fn compress(&mut self, piece: &[u8], out: &mut Vec<u8>) -> Result<()> {
+    pub(super) fn compress(&mut self, piece: &[u8], out: &mut Vec<u8>) -> Result<()> {
         let share = piece.len().div_ceil(self.workers.len()).max(LEAST);
         let shares: Vec<&[u8]> = if piece.is_empty() { vec![piece] } else { piece.chunks(share).collect() };
         // Those that no thread could be had for.

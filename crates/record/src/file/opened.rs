@@ -90,7 +90,7 @@ pub(super) struct Opened {
 }
 
 impl Opened {
-    pub fn new(file: File) -> io::Result<Self> {
+    pub(super) fn new(file: File) -> io::Result<Self> {
         let data = file.metadata()?;
         let regular = data.is_file();
         let file = if regular { Replaced::new(file)? } else { Replaced { file, is_older: false } };
@@ -98,7 +98,7 @@ impl Opened {
     }
 
     /// Standard output: what it leads to is written on.
-    pub fn output(file: File) -> io::Result<Self> {
+    pub(super) fn output(file: File) -> io::Result<Self> {
         let mut opened = Opened::new(file)?;
         (opened.file.is_older, opened.has_name) = (false, false);
         Ok(opened)

@@ -28,32 +28,32 @@ pub(super) struct Order {
 
 impl Order {
     #[inline]
-    pub fn u16(self, bytes: [u8; 2]) -> u16 {
+    pub(super) fn u16(self, bytes: [u8; 2]) -> u16 {
         let value = u16::from_ne_bytes(bytes);
         if self.swapped { value.swap_bytes() } else { value }
     }
 
     #[inline]
-    pub fn u32(self, bytes: [u8; 4]) -> u32 {
+    pub(super) fn u32(self, bytes: [u8; 4]) -> u32 {
         let value = u32::from_ne_bytes(bytes);
         if self.swapped { value.swap_bytes() } else { value }
     }
 
     #[inline]
-    pub fn u64(self, bytes: [u8; 8]) -> u64 {
+    pub(super) fn u64(self, bytes: [u8; 8]) -> u64 {
         let value = u64::from_ne_bytes(bytes);
         if self.swapped { value.swap_bytes() } else { value }
     }
 
     /// The 32-bit words of a fixed part of a body.
     #[inline]
-    pub fn words<const N: usize>(self, body: &[u8]) -> Option<[u32; N]> {
+    pub(super) fn words<const N: usize>(self, body: &[u8]) -> Option<[u32; N]> {
         let (chunks, _) = body.as_chunks::<4>();
         chunks.first_chunk::<N>().map(|chunks| chunks.map(|chunk| self.u32(chunk)))
     }
 
     /// The order of the section that `head` (type, length, magic) begins, if it begins one.
-    pub fn of_section(head: &[u8; 12]) -> Option<Self> {
+    pub(super) fn of_section(head: &[u8; 12]) -> Option<Self> {
         let magic = [head[8], head[9], head[10], head[11]];
         [Order { swapped: false }, Order { swapped: true }].into_iter().find(|order| order.u32(magic) == ORDER_MAGIC)
     }

@@ -18,7 +18,7 @@ pub(super) struct Budget {
 impl Budget {
     /// Whether there is room for a thing of so many bytes, which is then taken up by it; else it is counted as left
     /// out.
-    pub fn take(&mut self, bytes: usize) -> bool {
+    pub(super) fn take(&mut self, bytes: usize) -> bool {
         let fits = self.used + bytes + EACH <= MOST_KEPT;
         if fits {
             self.used += bytes + EACH;
@@ -29,22 +29,22 @@ impl Budget {
     }
 
     /// As [`take`](Budget::take) for what is needed and bounded elsewhere: it leaves less room for other things.
-    pub fn charge(&mut self, bytes: usize) {
+    pub(super) fn charge(&mut self, bytes: usize) {
         self.used += bytes;
     }
 
     /// A thing that was taken up is kept no longer.
-    pub fn give_back(&mut self, bytes: usize) {
+    pub(super) fn give_back(&mut self, bytes: usize) {
         self.used = self.used.saturating_sub(bytes + EACH);
     }
 
     /// So many things cannot be kept.
-    pub fn leave_out(&mut self, things: u64) {
+    pub(super) fn leave_out(&mut self, things: u64) {
         self.left_out += things;
     }
 
     /// Things left out so far.
-    pub fn left_out(&self) -> u64 {
+    pub(super) fn left_out(&self) -> u64 {
         self.left_out
     }
 }

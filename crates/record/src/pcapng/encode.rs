@@ -23,23 +23,23 @@ pub(crate) struct Encoder {
 }
 
 impl Encoder {
-    pub fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Encoder { bytes: Vec::new(), os: system() }
     }
 
     /// The blocks appended since the last [`clear`](Encoder::clear).
-    pub fn bytes(&self) -> &[u8] {
+    pub(crate) fn bytes(&self) -> &[u8] {
         &self.bytes
     }
 
-    pub fn clear(&mut self) {
+    pub(crate) fn clear(&mut self) {
         self.bytes.clear();
     }
 
     /// The header of the one section; its length is left open, as for a pipe. `kept` are the options of the
     /// section that the frames come from, where there is one such; else the header says where it is written.
     /// `encoded` are comments in the form of options, `comments` are others.
-    pub fn section_header(&mut self, kept: Option<&[u8]>, encoded: &[u8], comments: &[String]) {
+    pub(crate) fn section_header(&mut self, kept: Option<&[u8]>, encoded: &[u8], comments: &[String]) {
         let start = self.begin(SECTION_HEADER);
         self.bytes.extend(ORDER_MAGIC.to_ne_bytes());
         self.bytes.extend(1u16.to_ne_bytes());
@@ -64,13 +64,13 @@ impl Encoder {
     }
 
     /// Appends the comments among encoded options to others.
-    pub fn comments(&self, options: &[u8], to: &mut Vec<u8>) {
+    pub(crate) fn comments(&self, options: &[u8], to: &mut Vec<u8>) {
         copy(options, NATIVE, &[], to);
     }
 
     /// An interface: what its origin says of it, else what is known here. `comments` are more of them,
     /// encoded.
-    pub fn interface(&mut self, interface: &Interface, origin: Option<&Origin>, comments: &[u8]) {
+    pub(crate) fn interface(&mut self, interface: &Interface, origin: Option<&Origin>, comments: &[u8]) {
         let start = self.begin(block::INTERFACE);
         self.bytes.extend(interface.link.0.to_ne_bytes());
         self.bytes.extend(0u16.to_ne_bytes());
@@ -96,7 +96,7 @@ impl Encoder {
     /// One frame of interface `id` with its FCS; `fcs` is how long that is, where the interface does not tell, `note` are options
     /// about the frame, encoded.
     #[inline]
-    pub fn frame(&mut self, id: u32, desc: &Desc, frame: &[u8], fcs: u32, note: &[u8]) {
+    pub(crate) fn frame(&mut self, id: u32, desc: &Desc, frame: &[u8], fcs: u32, note: &[u8]) {
         let start = self.bytes.len();
         let padded = frame.len().next_multiple_of(4);
         let mut head = [0; ENHANCED_FRAME];
@@ -137,7 +137,7 @@ impl Encoder {
     }
 
     /// The statistics of interface `id`, told at `time`, with one more comment unless it is empty.
-    pub fn statistics(&mut self, id: u32, time: Nanos, statistics: &Statistics, comment: &str) {
+    pub(crate) fn statistics(&mut self, id: u32, time: Nanos, statistics: &Statistics, comment: &str) {
         let start = self.begin(block::STATISTICS);
         self.bytes.extend(id.to_ne_bytes());
         self.bytes.extend(statistics::words(time));
@@ -148,7 +148,7 @@ impl Encoder {
     }
 
     /// A block that was encoded elsewhere.
-    pub fn whole(&mut self, block: &[u8]) {
+    pub(crate) fn whole(&mut self, block: &[u8]) {
         self.bytes.extend_from_slice(block);
     }
 

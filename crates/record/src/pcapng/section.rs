@@ -87,7 +87,7 @@ const COPIES_OF_NAMES: usize = 5;
 
 impl Section {
     /// Before the first section header.
-    pub fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let order = Order { swapped: false };
         Section {
             order,
@@ -104,12 +104,12 @@ impl Section {
     }
 
     /// Things that the file says beyond frames, and that are not kept.
-    pub fn left_out(&self) -> u64 {
+    pub(crate) fn left_out(&self) -> u64 {
         self.budget.left_out()
     }
 
     /// Appends a desc for each frame from `at` on that is all there, until `descs` is at its capacity.
-    pub fn parse_blocks(&mut self, bytes: &[u8], at: &mut usize, descs: &mut Vec<Desc>) -> Step {
+    pub(crate) fn parse_blocks(&mut self, bytes: &[u8], at: &mut usize, descs: &mut Vec<Desc>) -> Step {
         loop {
             let order = self.order;
             // One copy of the loop for each byte order: the order is then known in all of it.

@@ -22,7 +22,7 @@ enum Unit {
 
 impl Clock {
     /// A clock of the resolution that `if_tsresol` encodes: a power of ten, or of two where bit 7 is set.
-    pub fn new(resolution: u8, offset: i64) -> Self {
+    pub(super) fn new(resolution: u8, offset: i64) -> Self {
         let exponent = u32::from(resolution & 0x7f);
         let unit = match resolution {
             0..=9 => Unit::Nanos(10u64.pow(9 - exponent)),
@@ -35,7 +35,7 @@ impl Clock {
 
     /// The time of a count of ticks; before the epoch and after the year 2554 the nearest that can be told.
     #[inline]
-    pub fn time(&self, ticks: u64) -> Nanos {
+    pub(super) fn time(&self, ticks: u64) -> Nanos {
         match self.unit {
             Unit::Nanos(nanos) if self.offset == 0 => Nanos(ticks.saturating_mul(nanos)),
             _ => Nanos(self.nanos(ticks).clamp(0, u64::MAX.into()) as u64),
@@ -43,7 +43,7 @@ impl Clock {
     }
 
     /// Whether the time of a count of ticks cannot be told.
-    pub fn is_beyond(&self, ticks: u64) -> bool {
+    pub(super) fn is_beyond(&self, ticks: u64) -> bool {
         u64::try_from(self.nanos(ticks)).is_err()
     }
 

@@ -30,13 +30,13 @@ pub(super) struct Direct {
 
 impl Direct {
     /// `direct` and `plain` are the same file, empty, opened with `O_DIRECT` and without.
-    pub fn new(direct: File, plain: File) -> Self {
+    pub(super) fn new(direct: File, plain: File) -> Self {
         let block = Aligned::new(BLOCK);
         Direct { direct: Some(direct), plain, block, filled: 0, flushed: 0, at: 0, has_room: false }
     }
 
     /// Takes some of `bytes`.
-    pub fn write(&mut self, bytes: &[u8]) -> Result<usize> {
+    pub(super) fn write(&mut self, bytes: &[u8]) -> Result<usize> {
         let Some(direct) = &self.direct else {
             let count = self.plain.write_at(bytes, self.at)?;
             self.at += count as u64;
@@ -60,7 +60,7 @@ impl Direct {
     }
 
     /// Brings what is in the block into the file.
-    pub fn flush(&mut self) -> Result<()> {
+    pub(super) fn flush(&mut self) -> Result<()> {
         if self.direct.is_some() && self.flushed < self.filled {
             self.plain.write_all_at(&self.block[self.flushed..self.filled], self.at + self.flushed as u64)?;
             self.flushed = self.filled;
@@ -69,14 +69,14 @@ impl Direct {
     }
 
     /// The same, and gives back the room that was asked for and not used.
-    pub fn finish(&mut self) -> Result<()> {
+    pub(super) fn finish(&mut self) -> Result<()> {
         self.flush()?;
         let end = if self.direct.is_some() { self.at + self.filled as u64 } else { self.at };
         self.plain.set_len(end)
     }
 
     /// Makes `end` the end of what was written.
-    pub fn cut(&mut self, end: u64) -> Result<()> {
+    pub(super) fn cut(&mut self, end: u64) -> Result<()> {
         if self.direct.is_some() && end >= self.at {
             self.filled = (end - self.at) as usize;
             self.flush()?;

@@ -26,7 +26,7 @@ pub(super) struct Pattern {
 impl Pattern {
     /// Of a path as the user gave it. Behind `DIR/` names are dates and times with this ending; so it is with what has no
     /// conversion in its last part, behind that and before its ending. Folders are taken as they are.
-    pub fn new(path: &str, ending: &str) -> Result<Self> {
+    pub(super) fn new(path: &str, ending: &str) -> Result<Self> {
         let (folder, name) = path.rsplit_once('/').map_or(("", path), |(folder, name)| (folder, name));
         let folder = if folder.is_empty() && path.starts_with('/') { "/" } else { folder };
         let name = match name {
@@ -48,7 +48,7 @@ impl Pattern {
     }
 
     /// Names for a file that begins at a time, one of which will be free; each is given once.
-    pub fn next(&mut self, time: Nanos) -> String {
+    pub(super) fn next(&mut self, time: Nanos) -> String {
         let plain = self.expand(time).unwrap_or_default();
         if self.last.0 != plain {
             self.last = (plain, 1);

@@ -40,7 +40,7 @@ pub(super) struct Kept {
 }
 
 impl Id {
-    pub fn of(file: &File) -> Result<Self> {
+    pub(super) fn of(file: &File) -> Result<Self> {
         Ok(Id::from(statx(file, "", AtFlags::EMPTY_PATH, ASKED)?))
     }
 }
@@ -56,28 +56,28 @@ impl From<Statx> for Id {
 }
 
 impl Retained {
-    pub fn new(folder: OwnedFd) -> Self {
+    pub(super) fn new(folder: OwnedFd) -> Self {
         Retained { folder, kept: VecDeque::new(), bytes: 0, removed: 0, stuck: None }
     }
 
     /// How many files there are.
-    pub fn len(&self) -> usize {
+    pub(super) fn len(&self) -> usize {
         self.kept.len()
     }
 
-    pub fn push(&mut self, kept: Kept) {
+    pub(super) fn push(&mut self, kept: Kept) {
         self.bytes += kept.bytes;
         self.kept.push_back(kept);
     }
 
     /// Whether a name in the folder is that of this file.
-    pub fn has(&self, name: &str, id: Id) -> bool {
+    pub(super) fn has(&self, name: &str, id: Id) -> bool {
         statx(&self.folder, name, AtFlags::SYMLINK_NOFOLLOW, ASKED).is_ok_and(|there| Id::from(there) == id)
     }
 
     /// Removes the oldest file, and says whether there was one. What was moved away, or has another file's name by now, is no
     /// business of this recording any more.
-    pub fn remove_oldest(&mut self) -> bool {
+    pub(super) fn remove_oldest(&mut self) -> bool {
         let Some(Kept { names, bytes }) = self.kept.pop_front() else { return false };
         self.bytes -= bytes;
         // A run that is killed in between leaves no index without its file.
@@ -94,7 +94,7 @@ impl Retained {
     }
 
     /// Brings its names to the disk.
-    pub fn sync(&self) -> Result<()> {
+    pub(super) fn sync(&self) -> Result<()> {
         // The folder is open by its path alone.
         let folder = openat(&self.folder, ".", OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
         Ok(fsync(folder)?)

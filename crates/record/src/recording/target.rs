@@ -20,7 +20,7 @@ pub(super) struct Slot {
 }
 
 impl Slot {
-    pub fn new(
+    pub(super) fn new(
         file: File,
         direct: Option<Direct>,
         size: Arc<AtomicU64>,

@@ -46,7 +46,7 @@ struct Seen {
 }
 
 impl Blocks {
-    pub fn new() -> Self {
+    pub(super) fn new() -> Self {
         Blocks {
             encoder: Encoder::new(),
             comments: Vec::new(),
@@ -62,19 +62,24 @@ impl Blocks {
     }
 
     /// The same for a new file: with the comments that the user gave, and nothing written.
-    pub fn anew(&self) -> Self {
+    pub(super) fn anew(&self) -> Self {
         Blocks { comments: self.comments.clone(), ..Blocks::new() }
     }
 
     /// How many blocks without frames are written.
-    pub fn described(&self) -> u64 {
+    pub(super) fn described(&self) -> u64 {
         let tables: usize = self.files.iter().map(|(_, written)| written).sum();
         u64::from(self.begun) + (self.seen.len() + tables) as u64
     }
 
     /// Writes the section header, unless that was done. Where all `interfaces` come from one pcapng file, the
     /// header says what that of its first section said; from several, it has the comments of all of those.
-    pub fn begin(&mut self, output: &mut Output, counts: &mut Counts, interfaces: &[Interface]) -> Result<(), Failure> {
+    pub(super) fn begin(
+        &mut self,
+        output: &mut Output,
+        counts: &mut Counts,
+        interfaces: &[Interface],
+    ) -> Result<(), Failure> {
         if self.begun {
             return Ok(());
         }
@@ -103,7 +108,7 @@ impl Blocks {
         }
     }
 
-    pub fn write(&mut self, output: &mut Output, counts: &mut Counts, view: View<'_>) -> Result<(), Failure> {
+    pub(super) fn write(&mut self, output: &mut Output, counts: &mut Counts, view: View<'_>) -> Result<(), Failure> {
         if !self.begun {
             self.push_section(view.interfaces);
         }
@@ -157,7 +162,7 @@ impl Blocks {
     }
 
     /// Writes these interfaces where there is none in the file: programs refuse files without.
-    pub fn push_interfaces(
+    pub(super) fn push_interfaces(
         &mut self,
         output: &mut Output,
         counts: &mut Counts,
@@ -232,7 +237,13 @@ impl Blocks {
 
     /// Writes the statistics of all interfaces: those of the file that an interface was read from, else what the ledger of this
     /// file knows; and the ledger of the `run` as a comment.
-    pub fn end(&mut self, output: &mut Output, counts: &mut Counts, run: &Ledger, own: &Ledger) -> Result<(), Failure> {
+    pub(super) fn end(
+        &mut self,
+        output: &mut Output,
+        counts: &mut Counts,
+        run: &Ledger,
+        own: &Ledger,
+    ) -> Result<(), Failure> {
         self.push_tables(output, counts)?;
         let mut comment = statistics::text(run);
         let mut uses: HashMap<&str, usize> = HashMap::new();

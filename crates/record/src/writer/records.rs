@@ -21,12 +21,12 @@ pub(super) struct Kind {
 }
 
 impl Kind {
-    pub fn of(interface: &Interface) -> Self {
+    pub(super) fn of(interface: &Interface) -> Self {
         let fcs = Origin::of(interface).map_or(0, |origin| origin.fcs);
         Kind { link: interface.link, fcs }
     }
 
-    pub fn is_held(self) -> bool {
+    pub(super) fn is_held(self) -> bool {
         pcap::holds(self.link) && self.fcs.is_multiple_of(2)
     }
 }
@@ -54,30 +54,30 @@ pub(super) struct Records {
 }
 
 impl Records {
-    pub fn new(micros: bool) -> Self {
+    pub(super) fn new(micros: bool) -> Self {
         Records { micros, kind: None, begun: false, scratch: Vec::new(), kinds: Vec::new() }
     }
 
     /// The same for a new file, with frames of the same kind.
-    pub fn anew(&self) -> Self {
+    pub(super) fn anew(&self) -> Self {
         Records { kind: self.kind, kinds: self.kinds.clone(), ..Records::new(self.micros) }
     }
 
     /// How many headers are written.
-    pub fn described(&self) -> u64 {
+    pub(super) fn described(&self) -> u64 {
         u64::from(self.begun)
     }
 
-    pub fn format(&self) -> Format {
+    pub(super) fn format(&self) -> Format {
         if self.micros { Format::PcapMicros } else { Format::Pcap }
     }
 
-    pub fn is_begun(&self) -> bool {
+    pub(super) fn is_begun(&self) -> bool {
         self.begun
     }
 
     /// Writes the header, unless that was done.
-    pub fn begin(&mut self, output: &mut Output, counts: &mut Counts, kind: Kind) -> Result<(), Failure> {
+    pub(super) fn begin(&mut self, output: &mut Output, counts: &mut Counts, kind: Kind) -> Result<(), Failure> {
         if std::mem::replace(&mut self.begun, true) {
             return Ok(());
         }
@@ -91,7 +91,7 @@ impl Records {
 
     /// Writes the frames of the kind that the file has, which is that of the first one; in one piece where all are. Those
     /// before one of another kind are written, but nothing is where there is no file yet: it is then left as it was.
-    pub fn write(&mut self, output: &mut Output, counts: &mut Counts, view: View<'_>) -> Result<(), Failure> {
+    pub(super) fn write(&mut self, output: &mut Output, counts: &mut Counts, view: View<'_>) -> Result<(), Failure> {
         let descs = view.burst().descs();
         self.kinds.extend(view.interfaces.iter().skip(self.kinds.len()).map(Kind::of));
         let Some(kind) = self.kind.or_else(|| descs.first().map(|desc| self.kind_of(desc))) else { return Ok(()) };

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 
 /// A frame with everything a file says about it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Frame {
+pub(crate) struct Frame {
     pub time: Nanos,
     pub wire: u32,
     pub interface: u16,
@@ -18,14 +18,14 @@ pub struct Frame {
 
 /// What reading a file to its end gave.
 #[derive(Debug)]
-pub struct Content {
+pub(crate) struct Content {
     pub frames: Vec<Frame>,
     pub interfaces: Vec<Interface>,
     pub error: Option<ReadError>,
 }
 
 /// Reads to the end, consuming at most `step` frames at a time.
-pub fn read(source: impl Read + Send + 'static, step: usize) -> Content {
+pub(crate) fn read(source: impl Read + Send + 'static, step: usize) -> Content {
     let mut content = Content { frames: Vec::new(), interfaces: Vec::new(), error: None };
     let mut reader = match Reader::new(Box::new(source), "x") {
         Ok(reader) => reader,
@@ -56,12 +56,12 @@ pub fn read(source: impl Read + Send + 'static, step: usize) -> Content {
 }
 
 /// Reads bytes in memory to their end.
-pub fn read_bytes(bytes: &[u8]) -> Content {
+pub(crate) fn read_bytes(bytes: &[u8]) -> Content {
     read(io::Cursor::new(bytes.to_vec()), usize::MAX)
 }
 
 /// A source that gives at most `step` bytes at a time.
-pub struct Slow {
+pub(crate) struct Slow {
     pub bytes: io::Cursor<Vec<u8>>,
     pub step: usize,
 }
@@ -74,7 +74,7 @@ impl Read for Slow {
 }
 
 #[derive(Clone, Default)]
-pub struct Memory(pub Arc<Mutex<Vec<u8>>>);
+pub(crate) struct Memory(pub Arc<Mutex<Vec<u8>>>);
 
 impl Write for Memory {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
@@ -88,14 +88,14 @@ impl Write for Memory {
 }
 
 /// Writes frames in blocks of at most `most` frames.
-pub fn write(frames: &[Frame], interfaces: &[Interface], format: Format, most: usize) -> Vec<u8> {
+pub(crate) fn write(frames: &[Frame], interfaces: &[Interface], format: Format, most: usize) -> Vec<u8> {
     let memory = Memory::default();
     write_to(Output::to(Box::new(memory.clone()), "memory"), frames, interfaces, format, most);
     memory.0.lock().unwrap().clone()
 }
 
 /// As [`write`], to any output.
-pub fn write_to(output: Output, frames: &[Frame], interfaces: &[Interface], format: Format, most: usize) {
+pub(crate) fn write_to(output: Output, frames: &[Frame], interfaces: &[Interface], format: Format, most: usize) {
     let mut writer = Writer::new(output, format);
     let mut block = Block::new(1 << 20, most);
     for frame in frames {

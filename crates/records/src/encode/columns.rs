@@ -47,12 +47,12 @@ pub(super) fn columns() -> Vec<Column> {
 
 impl Column {
     /// Whether it holds times.
-    pub fn is_of_times(&self) -> bool {
+    pub(super) fn is_of_times(&self) -> bool {
         matches!(self.of.get, Get::Time(_))
     }
 
     /// Its values for these flows, which have no more than this; `None`: they have none.
-    pub fn array(&self, flows: &[&Flow], has: Has) -> Option<ArrayRef> {
+    pub(super) fn array(&self, flows: &[&Flow], has: Has) -> Option<ArrayRef> {
         has.covers(self.of.needs()).then(|| self.values(flows, has))
     }
 

@@ -77,27 +77,27 @@ pub(super) enum Source {
 
 impl Source {
     /// The value that a field has of a direction.
-    pub fn of(field: &Field, side: usize) -> Source {
+    pub(super) fn of(field: &Field, side: usize) -> Source {
         Source::Value { get: field.get, side, absence: field.absence }
     }
 }
 
 impl Document {
-    pub fn new(begin: &'static str) -> Self {
+    pub(super) fn new(begin: &'static str) -> Self {
         Document { begin, members: Vec::new() }
     }
 
     /// Adds a member at a path, whose parts are divided by dots.
-    pub fn add(&mut self, path: &str, needs: Has, source: Source) {
+    pub(super) fn add(&mut self, path: &str, needs: Has, source: Source) {
         add(&mut self.members, path.split('.'), needs, source);
     }
 
     /// Adds a member to the document itself, whatever its name.
-    pub fn add_flat(&mut self, name: &str, source: Source) {
+    pub(super) fn add_flat(&mut self, name: &str, source: Source) {
         self.members.push(Member::new(name, Has::NOTHING, source));
     }
 
-    pub fn write(&self, flow: &Flow, text: &mut Vec<u8>) {
+    pub(super) fn write(&self, flow: &Flow, text: &mut Vec<u8>) {
         text.extend_from_slice(self.begin.as_bytes());
         write_members(&self.members, flow, Has::of(flow), text);
         close(text, b'}');

@@ -17,7 +17,7 @@ pub(super) struct Lines {
 
 impl Lines {
     /// Begins a file with `head`, which may be nothing.
-    pub fn start(mut out: Box<dyn Write + Send>, head: &str, line: Line) -> io::Result<Box<dyn Encoder>> {
+    pub(super) fn start(mut out: Box<dyn Write + Send>, head: &str, line: Line) -> io::Result<Box<dyn Encoder>> {
         if !head.is_empty() {
             out.write_all(head.as_bytes())?;
             out.flush()?;

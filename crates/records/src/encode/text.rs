@@ -9,7 +9,7 @@ pub(super) struct Dotted {
 }
 
 impl Dotted {
-    pub fn of(address: Ipv4Addr) -> Self {
+    pub(super) fn of(address: Ipv4Addr) -> Self {
         let mut dotted = Dotted { bytes: [0; 16], used: 0 };
         for octet in address.octets() {
             let (digits, count) = OCTETS[usize::from(octet)];
@@ -24,7 +24,7 @@ impl Dotted {
     }
 
     #[cfg(feature = "parquet")]
-    pub fn as_str(&self) -> &str {
+    pub(super) fn as_str(&self) -> &str {
         str::from_utf8(self.as_bytes()).unwrap_or_default()
     }
 }

@@ -22,20 +22,20 @@ pub(super) struct Directory {
 
 impl Directory {
     /// Opens one that is there.
-    pub fn open(path: &Path) -> io::Result<Self> {
+    pub(super) fn open(path: &Path) -> io::Result<Self> {
         let open = openat(CWD, path, FOLDER, Mode::empty())?;
         Ok(Directory { open, path: path.to_path_buf() })
     }
 
     /// Makes one, and those it is in, as far as they are not there. Each new one is in its parent on the disk before this
     /// returns: else a file in it, itself on the disk, could be found by nobody.
-    pub fn make(path: &Path) -> io::Result<Self> {
+    pub(super) fn make(path: &Path) -> io::Result<Self> {
         make_with(path, &mut |folder| File::open(folder)?.sync_all())?;
         Directory::open(path)
     }
 
     /// The folder of this name in it, which is made if it is not there.
-    pub fn within(&self, name: &str) -> io::Result<Self> {
+    pub(super) fn within(&self, name: &str) -> io::Result<Self> {
         match mkdirat(&self.open, name, Mode::RWXU) {
             Ok(()) => self.sync()?,
             Err(Errno::EXIST) => {}
@@ -46,18 +46,18 @@ impl Directory {
     }
 
     /// What there is of a name.
-    pub fn look(&self, name: &OsStr) -> io::Result<Stat> {
+    pub(super) fn look(&self, name: &OsStr) -> io::Result<Stat> {
         Ok(statat(&self.open, name, AtFlags::SYMLINK_NOFOLLOW)?)
     }
 
     /// Makes a file; an error if there is anything of its name.
-    pub fn new_file(&self, name: &OsStr) -> io::Result<File> {
+    pub(super) fn new_file(&self, name: &OsStr) -> io::Result<File> {
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         Ok(openat(&self.open, name, flags, OWNER)?.into())
     }
 
     /// Opens a file. No link is followed, and a FIFO or a device, which could be waited for without end, is refused.
-    pub fn file(&self, name: impl AsRef<OsStr>, how: OFlags) -> io::Result<File> {
+    pub(super) fn file(&self, name: impl AsRef<OsStr>, how: OFlags) -> io::Result<File> {
         let flags = how | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
         let file = File::from(openat(&self.open, name.as_ref(), flags, OWNER)?);
         if !file.metadata()?.is_file() {
@@ -68,22 +68,22 @@ impl Directory {
     }
 
     /// Gives a file another name, in place of what has it.
-    pub fn rename(&self, from: &OsStr, to: &OsStr) -> io::Result<()> {
+    pub(super) fn rename(&self, from: &OsStr, to: &OsStr) -> io::Result<()> {
         Ok(renameat(&self.open, from, &self.open, to)?)
     }
 
     /// Removes a file.
-    pub fn remove(&self, name: &OsStr) -> io::Result<()> {
+    pub(super) fn remove(&self, name: &OsStr) -> io::Result<()> {
         Ok(unlinkat(&self.open, name, AtFlags::empty())?)
     }
 
     /// Brings its entries to the disk.
-    pub fn sync(&self) -> io::Result<()> {
+    pub(super) fn sync(&self) -> io::Result<()> {
         Ok(fsync(&self.open)?)
     }
 
     /// Whether files can be made in it.
-    pub fn check(&self) -> io::Result<()> {
+    pub(super) fn check(&self) -> io::Result<()> {
         accessat(&self.open, ".", Access::WRITE_OK | Access::EXEC_OK, AtFlags::EACCESS)
             .map_err(|error| at(&self.path, "files cannot be made here", error.into()))
     }

@@ -76,7 +76,7 @@ pub(super) struct Udp {
 }
 
 impl Udp {
-    pub fn open(host: &str, port: u16) -> Result<Self> {
+    pub(super) fn open(host: &str, port: u16) -> Result<Self> {
         if !is_address(host) {
             will_reconnect();
         }
@@ -151,7 +151,7 @@ pub(super) struct Tcp {
 }
 
 impl Tcp {
-    pub fn open(host: &str, port: u16, secure: Secure) -> Result<Self> {
+    pub(super) fn open(host: &str, port: u16, secure: Secure) -> Result<Self> {
         will_reconnect();
         let (found, asked) = (addresses(host, port)?, Instant::now());
         let mut line = Tcp { host: host.to_owned(), port, addresses: found, asked, secure, stream: None };

@@ -28,7 +28,7 @@ impl Part {
     ///
     /// # Errors
     /// Another run is writing it.
-    pub fn make(folder: Directory, name: &OsStr) -> io::Result<Self> {
+    pub(super) fn make(folder: Directory, name: &OsStr) -> io::Result<Self> {
         let mut part = name.to_owned();
         part.push(".part");
         let told = |error: io::Error| {
@@ -46,7 +46,7 @@ impl Part {
     }
 
     /// Another handle to the same file and the same place in it.
-    pub fn handle(&self) -> io::Result<File> {
+    pub(super) fn handle(&self) -> io::Result<File> {
         self.file.try_clone()
     }
 
@@ -54,7 +54,7 @@ impl Part {
     ///
     /// # Errors
     /// Say where the records are.
-    pub fn complete(&self) -> io::Result<()> {
+    pub(super) fn complete(&self) -> io::Result<()> {
         self.complete_as(&self.name)
     }
 
@@ -63,7 +63,7 @@ impl Part {
     ///
     /// # Errors
     /// As of [`complete`](Part::complete).
-    pub fn complete_beside(&self) -> io::Result<String> {
+    pub(super) fn complete_beside(&self) -> io::Result<String> {
         let file = self.file.metadata()?;
         let is_this = |there: &rustix::fs::Stat| (there.st_dev, there.st_ino) == (file.dev(), file.ino());
         if !self.is_removed() && !self.folder.look(&self.part).is_ok_and(|there| is_this(&there)) {
@@ -102,12 +102,12 @@ impl Part {
     }
 
     /// Whether it has no name any more: what is in it goes with this.
-    pub fn is_removed(&self) -> bool {
+    pub(super) fn is_removed(&self) -> bool {
         self.file.metadata().is_ok_and(|data| data.nlink() == 0)
     }
 
     /// Takes it away, as nobody could read it.
-    pub fn discard(self) {
+    pub(super) fn discard(self) {
         // It was not data; that it stays is told by its name.
         let _ = self.folder.remove(&self.part);
     }

@@ -76,7 +76,7 @@ impl Secure {
     ///
     /// # Errors
     /// A file cannot be read, or is not what it should be.
-    pub fn of(target: &str, tls: &Tls) -> Result<Self> {
+    pub(super) fn of(target: &str, tls: &Tls) -> Result<Self> {
         if !is_secure(target) {
             return Ok(Secure::No);
         }
@@ -90,7 +90,7 @@ impl Secure {
     }
 
     /// Begins to speak over a socket that is connected and has timeouts; after each `goes_on` is asked.
-    pub fn begin(&self, host: &str, socket: TcpStream, goes_on: impl FnMut() -> bool) -> Result<Stream> {
+    pub(super) fn begin(&self, host: &str, socket: TcpStream, goes_on: impl FnMut() -> bool) -> Result<Stream> {
         match self {
             Secure::No => {
                 let _ = (host, goes_on);
@@ -102,7 +102,7 @@ impl Secure {
     }
 
     /// Whether there is TLS.
-    pub fn is_on(&self) -> bool {
+    pub(super) fn is_on(&self) -> bool {
         !matches!(self, Secure::No)
     }
 }
@@ -115,7 +115,7 @@ pub(super) enum Stream {
 }
 
 impl Stream {
-    pub fn socket(&self) -> &TcpStream {
+    pub(super) fn socket(&self) -> &TcpStream {
         match self {
             Stream::Plain(socket) => socket,
             #[cfg(feature = "tls")]
@@ -124,7 +124,7 @@ impl Stream {
     }
 
     /// Whether nothing has come, and the other side has not closed.
-    pub fn is_quiet(&mut self) -> bool {
+    pub(super) fn is_quiet(&mut self) -> bool {
         match self {
             Stream::Plain(socket) => {
                 let looked = recv(socket, &mut [0_u8; 1], RecvFlags::DONTWAIT | RecvFlags::PEEK);
@@ -136,7 +136,7 @@ impl Stream {
     }
 
     /// Whether the other side has closed; what it says, of those who say nothing that matters, is passed over.
-    pub fn is_closed(&mut self) -> bool {
+    pub(super) fn is_closed(&mut self) -> bool {
         match self {
             Stream::Plain(socket) => match recv(socket, &mut [0_u8; 16], RecvFlags::DONTWAIT) {
                 Ok((count, _)) => count == 0,
@@ -148,7 +148,7 @@ impl Stream {
     }
 
     /// Waits a moment for what the other side says against us.
-    pub fn heard(&mut self) -> Result<()> {
+    pub(super) fn heard(&mut self) -> Result<()> {
         #[cfg(feature = "tls")]
         if let Stream::Tls(stream) = self {
             const MOMENT: std::time::Duration = std::time::Duration::from_millis(300);
@@ -159,7 +159,7 @@ impl Stream {
     }
 
     /// Says that nothing more comes.
-    pub fn end(&mut self) {
+    pub(super) fn end(&mut self) {
         #[cfg(feature = "tls")]
         if let Stream::Tls(stream) = self {
             stream.end();

@@ -36,12 +36,12 @@ struct Stream {
 pub(super) struct Shared(Arc<Mutex<Compressed>>);
 
 impl Shared {
-    pub fn over(compression: Compression, out: impl Write + Send + 'static) -> Result<Self> {
+    pub(super) fn over(compression: Compression, out: impl Write + Send + 'static) -> Result<Self> {
         Ok(Shared(Arc::new(Mutex::new(Compressed::new(compression, Box::new(out))?))))
     }
 
     /// Ends it behind the last record.
-    pub fn finish(&self) -> Result<()> {
+    pub(super) fn finish(&self) -> Result<()> {
         self.lock().finish()
     }
 

@@ -34,7 +34,7 @@ pub(super) struct Record {
 }
 
 impl Record {
-    pub fn new(clock: Clock, exporter: ExportedBy) -> Self {
+    pub(super) fn new(clock: Clock, exporter: ExportedBy) -> Self {
         Record {
             clock,
             flow: nothing(),
@@ -49,7 +49,7 @@ impl Record {
     }
 
     /// Takes a value.
-    pub fn set(&mut self, meaning: Meaning, value: &[u8]) {
+    pub(super) fn set(&mut self, meaning: Meaning, value: &[u8]) {
         match meaning {
             Meaning::Unknown => {}
             Meaning::Number { number, rank, side, element } => {
@@ -82,7 +82,7 @@ impl Record {
     }
 
     /// How many packets there are to one that was looked at, where the record says so.
-    pub fn sampling(&self) -> u64 {
+    pub(super) fn sampling(&self) -> u64 {
         let numbers =
             [Number::SamplingInterval, Number::SamplingSize, Number::SamplingSpace, Number::SamplingPopulation];
         let [interval, size, space, population] = numbers.map(|number| self.numbers.of(number));
@@ -91,7 +91,7 @@ impl Record {
     }
 
     /// When its exporter began, in ms since 1970, where that is known.
-    pub fn boot(&self) -> Option<u64> {
+    pub(super) fn boot(&self) -> Option<u64> {
         some(self.numbers.of(Number::Boot)).or(self.clock.boot)
     }
 
@@ -181,7 +181,7 @@ impl Record {
     }
 
     /// The flow; `None` where it has no addresses.
-    pub fn flow(mut self) -> Option<Flow> {
+    pub(super) fn flow(mut self) -> Option<Flow> {
         self.set_ends()?;
         self.set_headers();
         self.set_sides();

@@ -62,7 +62,7 @@ pub(super) struct Kind {
 
 impl Kind {
     /// What kind of record a flow becomes.
-    pub fn of(flow: &Flow, profile: &Profile) -> Kind {
+    pub(super) fn of(flow: &Flow, profile: &Profile) -> Kind {
         Kind {
             ipv6: flow.ends.iter().any(|end| end.address.is_ipv6()),
             biflow: profile.biflow && flow.sides.iter().all(Side::has_time),
@@ -78,7 +78,7 @@ impl Kind {
     }
 
     /// The number of its template: the same layout has the same one in each run.
-    pub fn template(self, profile: &Profile) -> u16 {
+    pub(super) fn template(self, profile: &Profile) -> u16 {
         let Kind { ipv6, biflow, flood, icmp, tcp, stats, resolved, relayed, absolute, .. } = self;
         let bits = [ipv6, biflow, flood, icmp, tcp, stats, profile.full, resolved, relayed, absolute];
         // Names are in templates of their own: some collectors drop all of one that they do not know an element of.
@@ -87,7 +87,7 @@ impl Kind {
     }
 
     /// Its columns, in their order.
-    pub fn columns(self, profile: &Profile) -> Vec<Column> {
+    pub(super) fn columns(self, profile: &Profile) -> Vec<Column> {
         let mut columns = Vec::new();
         if self.biflow {
             let reverse = |column: Column| Column { enterprise: REVERSE, other: 1, ..column };
@@ -253,7 +253,7 @@ fn fixed(element: u16, length: u16, put: fn(&Flow, usize, &mut Vec<u8>)) -> Colu
 impl Column {
     /// Appends the value that a flow has of it, in a record of this direction; of a text so many bytes at most.
     #[inline]
-    pub fn put(&self, flow: &Flow, side: usize, most: usize, to: &mut Vec<u8>) {
+    pub(super) fn put(&self, flow: &Flow, side: usize, most: usize, to: &mut Vec<u8>) {
         let side = side ^ self.other;
         match self.value {
             Source::Fixed(put) => put(flow, side, to),

@@ -101,7 +101,7 @@ impl Default for Numbers {
 
 impl Numbers {
     /// Takes a value. Of two elements of one rank the later one counts; flags are put together.
-    pub fn offer(&mut self, number: Number, side: usize, rank: u8, value: u64) {
+    pub(super) fn offer(&mut self, number: Number, side: usize, rank: u8, value: u64) {
         let (place, side) = (number as usize, side & 1);
         self.seen |= 1 << place;
         let (known, best) = (&mut self.values[side][place], &mut self.ranks[side][place]);
@@ -112,21 +112,21 @@ impl Numbers {
         }
     }
 
-    pub fn of(&self, number: Number) -> u64 {
+    pub(super) fn of(&self, number: Number) -> u64 {
         self.of_side(number, 0)
     }
 
-    pub fn of_side(&self, number: Number, side: usize) -> u64 {
+    pub(super) fn of_side(&self, number: Number, side: usize) -> u64 {
         self.values[side & 1][number as usize]
     }
 
     /// Whether it was there, also as 0.
-    pub fn has(&self, number: Number) -> bool {
+    pub(super) fn has(&self, number: Number) -> bool {
         self.seen & 1 << number as usize != 0
     }
 
     /// A number, or where it was not there what it is behind the exporter.
-    pub fn or_post(&self, number: Number, post: Number, side: usize) -> u64 {
+    pub(super) fn or_post(&self, number: Number, post: Number, side: usize) -> u64 {
         self.of_side(if self.has(number) { number } else { post }, side)
     }
 }
@@ -216,7 +216,7 @@ pub(super) enum Meaning {
 
 impl Meaning {
     /// What an element says; `ours` is the enterprise of our own.
-    pub fn of(Spec { enterprise, element, length }: Spec, ours: u32) -> Meaning {
+    pub(super) fn of(Spec { enterprise, element, length }: Spec, ours: u32) -> Meaning {
         let is_variable = length == u16::MAX;
         let meaning = match enterprise {
             0 => of_iana(element, 0),

@@ -132,13 +132,13 @@ pub(super) struct Sessions {
 }
 
 impl Sessions {
-    pub fn new(limits: Limits) -> Self {
+    pub(super) fn new(limits: Limits) -> Self {
         let (known, hosts, order) = (HashMap::new(), HashMap::new(), BTreeMap::new());
         Sessions { limits, known, hosts, order, size: 0, clock: 0, begun: 0, no_room: 0, walked: 0 }
     }
 
     /// A session says something.
-    pub fn hear(&mut self, session: Session) {
+    pub(super) fn hear(&mut self, session: Session) {
         if self.order.last_key_value().is_some_and(|(_, last)| *last == session) {
             return;
         }
@@ -161,7 +161,7 @@ impl Sessions {
     }
 
     /// A template, if it is known.
-    pub fn template(&mut self, session: Session, domain: u32, id: u16) -> Option<&Template> {
+    pub(super) fn template(&mut self, session: Session, domain: u32, id: u16) -> Option<&Template> {
         let known = self.known.get_mut(&session)?;
         let (used, template) = known.templates.get_mut(&(domain, id))?;
         touch(&mut known.order, &mut self.clock, used, Part::Template(domain, id));
@@ -169,7 +169,7 @@ impl Sessions {
     }
 
     /// Keeps a template; one that is known already is so for longer. Whether it was not.
-    pub fn keep(&mut self, session: Session, domain: u32, id: u16, template: Template) -> bool {
+    pub(super) fn keep(&mut self, session: Session, domain: u32, id: u16, template: Template) -> bool {
         let same = |known: &Template| known.fields == template.fields && known.is_options == template.is_options;
         if self.template(session, domain, id).is_some_and(same) {
             return false;
@@ -185,7 +185,7 @@ impl Sessions {
     }
 
     /// Forgets a template that is withdrawn.
-    pub fn forget(&mut self, session: Session, domain: u32, id: u16) {
+    pub(super) fn forget(&mut self, session: Session, domain: u32, id: u16) {
         let Some(known) = self.known.get_mut(&session) else { return };
         if let Some((used, template)) = known.templates.remove(&(domain, id)) {
             known.order.remove(&used);
@@ -195,7 +195,7 @@ impl Sessions {
     }
 
     /// Forgets all templates of a kind in a domain.
-    pub fn forget_all(&mut self, session: Session, domain: u32, is_options: bool) {
+    pub(super) fn forget_all(&mut self, session: Session, domain: u32, is_options: bool) {
         let Some(known) = self.known.get(&session) else { return };
         let of_kind = known.kinds.range((domain, is_options, 0)..=(domain, is_options, u16::MAX));
         let ids: Vec<u16> = of_kind.inspect(|_| self.walked += 1).map(|(_, _, id)| *id).collect();
@@ -203,7 +203,7 @@ impl Sessions {
     }
 
     /// What is known of a domain of a session that was heard.
-    pub fn domain(&mut self, session: Session, domain: u32) -> Option<&mut Domain> {
+    pub(super) fn domain(&mut self, session: Session, domain: u32) -> Option<&mut Domain> {
         if self.known.get(&session).is_some_and(|known| !known.domains.contains_key(&domain)) {
             self.clock += 1;
             let known = self.known.get_mut(&session)?;
@@ -218,7 +218,7 @@ impl Sessions {
     }
 
     /// A session is over.
-    pub fn end(&mut self, session: Session) {
+    pub(super) fn end(&mut self, session: Session) {
         let Some(known) = self.known.remove(&session) else { return };
         self.order.remove(&known.used);
         self.size -= known.size;

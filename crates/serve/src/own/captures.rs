@@ -15,7 +15,7 @@ const LONGEST_FILTER: usize = 500;
 const AT_ONCE: usize = 2000;
 
 /// What a document says of a port and its frames.
-pub struct Asked {
+pub(super) struct Asked {
     /// The place of the port.
     pub port: usize,
     /// What frames have to be.
@@ -29,7 +29,7 @@ impl Asked {
     ///
     /// # Errors
     /// A port that there is not, a filter that is none.
-    pub fn read(tester: &Tester, document: &Value) -> Result<Self, Faults> {
+    pub(super) fn read(tester: &Tester, document: &Value) -> Result<Self, Faults> {
         let mut faults = Faults::default();
         let name = document["port"].as_str().unwrap_or_default();
         let port = tester.place(name);
@@ -56,7 +56,7 @@ impl Asked {
 ///
 /// # Errors
 /// What is wrong with the document.
-pub fn act(tester: &Tester, document: &Value) -> Result<Value, Faults> {
+pub(super) fn act(tester: &Tester, document: &Value) -> Result<Value, Faults> {
     let asked = Asked::read(tester, document)?;
     let mut heard = tester.port(asked.port).listener.heard();
     let captured = &mut heard.captured;
@@ -82,7 +82,7 @@ pub fn act(tester: &Tester, document: &Value) -> Result<Value, Faults> {
 ///
 /// # Errors
 /// What is wrong with the document.
-pub fn list(tester: &Tester, document: &Value) -> Result<Value, Faults> {
+pub(super) fn list(tester: &Tester, document: &Value) -> Result<Value, Faults> {
     let asked = Asked::read(tester, document)?;
     let most = document["count"].as_u64().unwrap_or(100).clamp(1, MOST_ROWS) as usize;
     let skip = document["skip"].as_u64().unwrap_or(0);
@@ -117,7 +117,7 @@ pub fn list(tester: &Tester, document: &Value) -> Result<Value, Faults> {
 ///
 /// # Errors
 /// If there is none of that number, any more.
-pub fn frame(tester: &Tester, document: &Value) -> Result<Value, Faults> {
+pub(super) fn frame(tester: &Tester, document: &Value) -> Result<Value, Faults> {
     let asked = Asked::read(tester, document)?;
     let number = document["number"].as_u64().unwrap_or(u64::MAX);
     let heard = tester.port(asked.port).listener.heard();
@@ -142,7 +142,7 @@ pub fn frame(tester: &Tester, document: &Value) -> Result<Value, Faults> {
 ///
 /// # Errors
 /// What is wrong with the document.
-pub fn file(tester: &Tester, document: &Value) -> Result<Vec<u8>, Faults> {
+pub(super) fn file(tester: &Tester, document: &Value) -> Result<Vec<u8>, Faults> {
     let asked = Asked::read(tester, document)?;
     let format = if document["format"].as_str() == Some("pcap") { Format::Pcap } else { Format::Pcapng };
     // Frames are shared with the capture, which goes on.

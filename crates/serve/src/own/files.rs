@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 const LONGEST_NAME: usize = 100;
 
 /// All that are kept, and those that the server has itself.
-pub fn list(desk: &Desk) -> Value {
+pub(super) fn list(desk: &Desk) -> Value {
     let folder = desk.reader.as_ref().map(|reader| reader.names()).unwrap_or_default();
     let tester = desk.tester();
     let row = |(name, kept): (&str, &Recording)| json!({"name": name, "frames": kept.len(), "bytes": kept.bytes, "seconds": kept.seconds()});
@@ -21,7 +21,7 @@ pub fn list(desk: &Desk) -> Value {
 ///
 /// # Errors
 /// What is wrong with the document, or why there is none.
-pub fn act(desk: &Desk, document: &Value) -> Result<Value, Faults> {
+pub(super) fn act(desk: &Desk, document: &Value) -> Result<Value, Faults> {
     let mut faults = Faults::default();
     let name = document["name"].as_str().unwrap_or_default().trim();
     if !(1..=LONGEST_NAME).contains(&name.chars().count()) {

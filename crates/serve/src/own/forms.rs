@@ -8,15 +8,15 @@ use serde_json::{Value, json};
 use std::collections::BTreeMap;
 
 /// What is in front of a document within a script, and behind it.
-pub const BEGIN: &str = "CONFIG = r'''";
+pub(crate) const BEGIN: &str = "CONFIG = r'''";
 /// See there.
-pub const END: &str = "'''";
+pub(crate) const END: &str = "'''";
 
 /// Writes streams in a form: the text, and a name for its file.
 ///
 /// # Errors
 /// What cannot be said in that form.
-pub fn write(tester: &Tester, streams: &[Described], form: &str) -> Result<Value, Faults> {
+pub(crate) fn write(tester: &Tester, streams: &[Described], form: &str) -> Result<Value, Faults> {
     let mut faults = Faults::default();
     for (index, name) in streams.iter().enumerate().filter_map(|(index, one)| Some((index, one.replay.as_ref()?))) {
         faults.add(
@@ -120,7 +120,7 @@ fn quoted(text: &str) -> String {
 ///
 /// # Errors
 /// Why it cannot be read.
-pub fn read(tester: &Tester, text: &str) -> Result<Value, Faults> {
+pub(crate) fn read(tester: &Tester, text: &str) -> Result<Value, Faults> {
     let mut faults = Faults::default();
     let streams = if text.contains(BEGIN) || text.trim_start().starts_with('{') {
         snappi::read(tester, text, &mut faults)

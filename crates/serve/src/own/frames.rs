@@ -10,7 +10,7 @@ use linerate_wire::Link;
 use serde_json::{Value, json};
 
 /// Frames of a stream that are shown at most.
-pub const MOST_SHOWN: u64 = 32;
+pub(super) const MOST_SHOWN: u64 = 32;
 /// Bytes of a frame that are shown.
 const MOST_BYTES: usize = 9216;
 
@@ -18,7 +18,12 @@ const MOST_BYTES: usize = 9216;
 ///
 /// # Errors
 /// What is wrong with it.
-pub fn first(one: &Described, line: Option<f64>, recordings: &Recordings, count: u64) -> Result<Vec<Value>, Fault> {
+pub(super) fn first(
+    one: &Described,
+    line: Option<f64>,
+    recordings: &Recordings,
+    count: u64,
+) -> Result<Vec<Value>, Fault> {
     // Of one alone it is not known whom it goes to.
     let mut alone = one.clone();
     alone.sequence = None;
@@ -48,7 +53,7 @@ pub fn first(one: &Described, line: Option<f64>, recordings: &Recordings, count:
 }
 
 /// A frame that came, in layers.
-pub fn layers(frame: &[u8]) -> Value {
+pub(super) fn layers(frame: &[u8]) -> Value {
     let variant = Variant { frame: frame.to_vec(), ..Variant::default() };
     let stream = Stream {
         name: String::new(),
@@ -68,7 +73,7 @@ pub fn layers(frame: &[u8]) -> Value {
 }
 
 /// A frame as one line, without its time.
-pub fn summary(frame: &[u8], wire: u32) -> String {
+pub(super) fn summary(frame: &[u8], wire: u32) -> String {
     let mut line = Vec::new();
     let options = Options { time: Time::None, ..Options::default() };
     Printer::new(options).line(&Frame { time: 0, interface: "", link: ETHERNET, bytes: frame, wire }, &mut line);

@@ -123,6 +123,6 @@ fn stream(tester: &Tester, at: usize, described: Option<&Described>) -> Value {
 }
 
 /// To the nearest.
-pub fn whole(rate: f64) -> u64 {
+pub(super) fn whole(rate: f64) -> u64 {
     rate.round() as u64
 }

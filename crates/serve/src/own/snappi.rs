@@ -23,7 +23,7 @@ const COMPARED: u64 = 300;
 const MOST_VALUES: u64 = 1024;
 
 /// A script that has these streams sent.
-pub fn script(tester: &Tester, all: &[Described], faults: &mut Faults) -> String {
+pub(super) fn script(tester: &Tester, all: &[Described], faults: &mut Faults) -> String {
     let document = document(tester, all, faults);
     let text = literal(&document);
     format!(
@@ -214,7 +214,7 @@ fn is_same(flow: &Value, one: &Described, stream: &Stream) -> bool {
 }
 
 /// Streams of a script or of a configuration.
-pub fn read(tester: &Tester, text: &str, faults: &mut Faults) -> Vec<Value> {
+pub(super) fn read(tester: &Tester, text: &str, faults: &mut Faults) -> Vec<Value> {
     let inner = text.split_once(BEGIN).and_then(|(_, rest)| rest.split_once(END)).map_or(text, |(inner, _)| inner);
     let document: Value = match serde_json::from_str(inner) {
         Ok(document) => document,

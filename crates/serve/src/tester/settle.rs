@@ -32,12 +32,12 @@ pub(super) struct Quiet {
 }
 
 impl Quiet {
-    pub fn new(ports: &[Port], now: Instant) -> Self {
+    pub(super) fn new(ports: &[Port], now: Instant) -> Self {
         Quiet { began: now, changed: now, came: 0, looks: looks(ports) }
     }
 
     /// Whether nothing has come for so long, where so much had come by now.
-    pub fn is_over(&mut self, ports: &[Port], came: u64, quiet: Duration, now: Instant) -> bool {
+    pub(super) fn is_over(&mut self, ports: &[Port], came: u64, quiet: Duration, now: Instant) -> bool {
         if came != self.came {
             (self.came, self.changed, self.looks) = (came, now, looks(ports));
         }

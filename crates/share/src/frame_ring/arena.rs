@@ -50,7 +50,7 @@ pub(super) struct Arena {
 
 impl Arena {
     /// Makes it, with every page there.
-    pub fn create(options: &Options, now: Nanos) -> Result<Created, Error> {
+    pub(super) fn create(options: &Options, now: Nanos) -> Result<Created, Error> {
         let shape = Shape::of(options)?;
         let memory = crate::Options { huge: options.huge, ..crate::Options::default() };
         let Pages { mapping, fd, page, notes } = pages::make(&memory, shape.bytes)?;
@@ -73,7 +73,7 @@ impl Arena {
     }
 
     /// Maps what a writer handed over. Nothing in it is believed but what fits together.
-    pub fn open(fd: BorrowedFd<'_>) -> Result<Arena, String> {
+    pub(super) fn open(fd: BorrowedFd<'_>) -> Result<Arena, String> {
         let wrong = |error: rustix::io::Errno| format!("its memory cannot be used: {error}");
         let size = fstat(fd).map_err(wrong)?.st_size;
         let bytes = usize::try_from(size).ok().filter(|bytes| *bytes >= 2 * HUGE && bytes.is_multiple_of(HUGE));
@@ -110,32 +110,32 @@ impl Arena {
     }
 
     /// How large its parts are.
-    pub fn shape(&self) -> &Shape {
+    pub(super) fn shape(&self) -> &Shape {
         &self.shape
     }
 
     /// A number that no other memory has.
-    pub fn generation(&self) -> u64 {
+    pub(super) fn generation(&self) -> u64 {
         self.generation
     }
 
     /// Says that the writer lives.
-    pub fn beat(&self, now: Nanos) {
+    pub(super) fn beat(&self, now: Nanos) {
         self.mapping.long(offset_of!(Header, heartbeat)).store(now.0, Relaxed);
     }
 
     /// When the writer last did something, by its clock.
-    pub fn heartbeat(&self) -> Nanos {
+    pub(super) fn heartbeat(&self) -> Nanos {
         Nanos(self.mapping.load_long(offset_of!(Header, heartbeat), Relaxed))
     }
 
     /// The writer's process.
-    pub fn writer(&self) -> u32 {
+    pub(super) fn writer(&self) -> u32 {
         self.mapping.load_word(offset_of!(Header, writer), Relaxed)
     }
 
     /// Fills an entry of the table; those below the number of frames have memory, the others none.
-    pub fn write(&self, entry: u32, about: &About, gaps: &[Range<u64>], bitmap: &[u64]) {
+    pub(super) fn write(&self, entry: u32, about: &About, gaps: &[Range<u64>], bitmap: &[u64]) {
         let base = self.shape.entry(entry);
         let has_memory = entry < self.shape.frames;
         let listed = if has_memory { self.write_gaps(entry, gaps, bitmap) } else { 0 };
@@ -172,17 +172,17 @@ impl Arena {
     }
 
     /// A frame is handed to one more reader.
-    pub fn set_offered(&self, entry: u32, offered: u32) {
+    pub(super) fn set_offered(&self, entry: u32, offered: u32) {
         self.mapping.word(self.shape.entry(entry) + offset_of!(Entry, offered)).store(offered, Relaxed);
     }
 
     /// A frame is the writer's again.
-    pub fn set_free(&self, entry: u32) {
+    pub(super) fn set_free(&self, entry: u32) {
         self.mapping.word(self.shape.entry(entry) + offset_of!(Entry, state)).store(state::FREE, Relaxed);
     }
 
     /// What the table has of an entry, and its gaps, each number copied out once and checked.
-    pub fn read(&self, entry: u32) -> Result<(About, Vec<Range<u64>>), &'static str> {
+    pub(super) fn read(&self, entry: u32) -> Result<(About, Vec<Range<u64>>), &'static str> {
         let base = self.shape.entry(entry);
         let long = |at: usize| self.mapping.load_long(base + at, Relaxed);
         let word = |at: usize| self.mapping.load_word(base + at, Relaxed);
@@ -232,7 +232,7 @@ impl Arena {
     }
 
     /// The memory of an entry, which stays the reader's until `lent` is dropped.
-    pub fn lend(&self, entry: u32, lent: Arc<dyn Any + Send + Sync>) -> Piece {
+    pub(super) fn lend(&self, entry: u32, lent: Arc<dyn Any + Send + Sync>) -> Piece {
         let has_memory = entry < self.shape.frames;
         let (at, bytes) = if has_memory { (self.shape.frame(entry), self.shape.frame_bytes) } else { (0, 0) };
         self.mapping.lend(at, bytes, lent)

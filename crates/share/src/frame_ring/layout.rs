@@ -6,12 +6,12 @@ use crate::error::Error;
 use crate::layout::{HUGE, PAGE};
 
 /// What the memory begins with.
-pub const MAGIC: u64 = u64::from_ne_bytes(*b"LRFRAMES");
+pub(super) const MAGIC: u64 = u64::from_ne_bytes(*b"LRFRAMES");
 
 /// Most frames: each has an entry of the table, and some are for news without memory.
-pub const MOST_FRAMES: u32 = 1 << 15;
+pub(super) const MOST_FRAMES: u32 = 1 << 15;
 /// Most bytes of a frame.
-pub const MOST_BYTES: u64 = 64 << 30;
+pub(super) const MOST_BYTES: u64 = 64 << 30;
 /// Gaps that the list of a frame has room for: one for so many bytes, within these limits.
 const GAP_EVERY: u64 = 1024;
 const GAPS: (u64, u64) = (64, 4096);
@@ -20,7 +20,7 @@ const NEWS: u32 = 16;
 
 /// The first page.
 #[repr(C)]
-pub struct Header {
+pub(super) struct Header {
     pub magic: u64,
     pub byte_order: u32,
     pub major: u32,
@@ -51,7 +51,7 @@ pub struct Header {
 
 /// An entry of the table.
 #[repr(C)]
-pub struct Entry {
+pub(super) struct Entry {
     pub id: u64,
     pub stream: u32,
     pub ending: u32,
@@ -79,19 +79,19 @@ pub struct Entry {
 }
 
 /// Values of [`Entry::flags`], to be added.
-pub mod flag {
+pub(super) mod flag {
     /// There is a CRC-32C.
-    pub const CRC: u32 = 1;
+    pub(crate) const CRC: u32 = 1;
     /// There are more gaps than are listed.
-    pub const COARSE: u32 = 2;
+    pub(crate) const COARSE: u32 = 2;
 }
 
 /// Values of [`Entry::state`].
-pub mod state {
+pub(super) mod state {
     /// The writer's.
-    pub const FREE: u32 = 0;
+    pub(crate) const FREE: u32 = 0;
     /// Finished: it waits for a reader, or has one.
-    pub const FINISHED: u32 = 1;
+    pub(crate) const FINISHED: u32 = 1;
 }
 
 const _: () = {
@@ -106,7 +106,7 @@ const _: () = {
 
 /// How large the parts are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Shape {
+pub(super) struct Shape {
     pub frames: u32,
     pub entries: u32,
     pub frame_bytes: usize,
@@ -122,10 +122,10 @@ pub struct Shape {
 
 impl Shape {
     /// Where the table begins.
-    pub const ENTRIES: usize = PAGE;
+    pub(super) const ENTRIES: usize = PAGE;
 
     /// Of so many frames.
-    pub fn of(options: &Options) -> Result<Shape, Error> {
+    pub(super) fn of(options: &Options) -> Result<Shape, Error> {
         let Options { frames, frame_bytes, granule, .. } = *options;
         if !(1..=MOST_FRAMES).contains(&frames) {
             return Err(Error::Invalid(format!("{frames} frames: 1 to {MOST_FRAMES} can be shared")));
@@ -161,22 +161,22 @@ impl Shape {
     }
 
     /// Where an entry of the table begins.
-    pub fn entry(&self, entry: u32) -> usize {
+    pub(super) fn entry(&self, entry: u32) -> usize {
         Shape::ENTRIES + entry as usize * size_of::<Entry>()
     }
 
     /// Where a frame begins.
-    pub fn frame(&self, frame: u32) -> usize {
+    pub(super) fn frame(&self, frame: u32) -> usize {
         self.frames_offset + frame as usize * self.stride
     }
 
     /// Where its bitmap begins.
-    pub fn bitmap(&self, frame: u32) -> usize {
+    pub(super) fn bitmap(&self, frame: u32) -> usize {
         self.bitmaps_offset + frame as usize * self.bitmap_bytes
     }
 
     /// Where its list of gaps begins.
-    pub fn gaps(&self, frame: u32) -> usize {
+    pub(super) fn gaps(&self, frame: u32) -> usize {
         self.gaps_offset + frame as usize * self.gap_room * 16
     }
 }

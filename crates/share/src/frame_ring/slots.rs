@@ -24,7 +24,7 @@ pub(super) enum Violation {
 
 impl Violation {
     /// For reports.
-    pub fn words(self) -> &'static str {
+    pub(super) fn words(self) -> &'static str {
         match self {
             Violation::NoSuch => "it gave back a frame that there is not",
             Violation::NotHeld => "it gave back a frame that it does not have",
@@ -43,12 +43,12 @@ pub(super) struct Slots {
 }
 
 impl Slots {
-    pub fn new(entries: u32) -> Self {
+    pub(super) fn new(entries: u32) -> Self {
         Slots { states: vec![State::Free; entries as usize], waiting: VecDeque::new(), handed: 0, held: 0 }
     }
 
     /// A free entry of these is to be handed over; false if it is not free.
-    pub fn offer(&mut self, entry: u32) -> bool {
+    pub(super) fn offer(&mut self, entry: u32) -> bool {
         let is_free = self.states.get(entry as usize) == Some(&State::Free);
         if is_free {
             self.states[entry as usize] = State::Waiting;
@@ -58,13 +58,13 @@ impl Slots {
     }
 
     /// The first free one from here on.
-    pub fn free_from(&self, first: u32) -> Option<u32> {
+    pub(super) fn free_from(&self, first: u32) -> Option<u32> {
         let free = self.states.iter().skip(first as usize).position(|state| *state == State::Free)?;
         Some(first + free as u32)
     }
 
     /// Hands the next one to the reader.
-    pub fn next(&mut self) -> Option<u32> {
+    pub(super) fn next(&mut self) -> Option<u32> {
         let entry = self.waiting.pop_front()?;
         self.states[entry as usize] = State::Held(self.handed);
         (self.handed, self.held) = (self.handed + 1, self.held + 1);
@@ -72,7 +72,7 @@ impl Slots {
     }
 
     /// The reader gives one back.
-    pub fn give_back(&mut self, entry: u64) -> Result<u32, Violation> {
+    pub(super) fn give_back(&mut self, entry: u64) -> Result<u32, Violation> {
         let place = usize::try_from(entry).ok().filter(|place| *place < self.states.len()).ok_or(Violation::NoSuch)?;
         if !matches!(self.states[place], State::Held(_)) {
             return Err(Violation::NotHeld);
@@ -83,7 +83,7 @@ impl Slots {
     }
 
     /// The reader is gone: what it had waits again, in front of the others, as it was handed over. Which ones.
-    pub fn leave(&mut self) -> Vec<u32> {
+    pub(super) fn leave(&mut self) -> Vec<u32> {
         let held = |(place, state): (usize, &State)| match state {
             State::Held(number) => Some((*number, place as u32)),
             _ => None,
@@ -99,12 +99,12 @@ impl Slots {
     }
 
     /// How many the reader has.
-    pub fn held(&self) -> usize {
+    pub(super) fn held(&self) -> usize {
         self.held
     }
 
     /// How many wait.
-    pub fn waiting(&self) -> usize {
+    pub(super) fn waiting(&self) -> usize {
         self.waiting.len()
     }
 }

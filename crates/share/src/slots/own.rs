@@ -9,12 +9,12 @@ fn engine_quota(slots: u32) -> u32 {
 
 impl Slots {
     /// From now on each block is the writer's own too, until it releases it.
-    pub fn keep(&mut self) {
+    pub(crate) fn keep(&mut self) {
         self.keep = true;
     }
 
     /// The writer needs a block no more.
-    pub fn release(&mut self, slot: u32) {
+    pub(crate) fn release(&mut self, slot: u32) {
         let state = &mut self.slots[slot as usize];
         if std::mem::take(&mut state.own) && state.holders == 0 && self.open != Some(slot) {
             self.free.push_back(slot);
@@ -22,13 +22,13 @@ impl Slots {
     }
 
     /// A reader comes that decides: it holds so many blocks and no more, whatever others hold.
-    pub fn join_engine(&mut self, number: u32) {
+    pub(crate) fn join_engine(&mut self, number: u32) {
         self.join(number, true, engine_quota(self.slots.len() as u32));
         self.engine |= bit(number);
     }
 
     /// The first frame of a block that a reader was shown, if it holds the block.
-    pub fn from(&self, number: u32, slot: u32) -> Option<u32> {
+    pub(crate) fn from(&self, number: u32, slot: u32) -> Option<u32> {
         let holds = self.slots[slot as usize].holders & bit(number) != 0;
         self.readers[number as usize].as_ref().filter(|_| holds).map(|reader| reader.from[slot as usize])
     }

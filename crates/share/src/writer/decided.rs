@@ -35,7 +35,7 @@ pub enum Deciding {
 }
 
 impl Engine {
-    pub fn new(number: u32, control: Arc<Control>, who: Who) -> Self {
+    pub(super) fn new(number: u32, control: Arc<Control>, who: Who) -> Self {
         Engine { number, control, answers: Taken::default(), who, is_gone: false, evict: None }
     }
 }

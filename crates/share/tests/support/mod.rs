@@ -7,18 +7,18 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 /// The smallest ring there can be, unless told otherwise.
-pub fn options(slots: u32) -> Options {
+pub(crate) fn options(slots: u32) -> Options {
     Options { slots, slot_bytes: 512 << 10, huge: false, ..Options::default() }
 }
 
 /// A name that no other test has.
-pub fn unique() -> String {
+pub(crate) fn unique() -> String {
     static USED: AtomicU32 = AtomicU32::new(0);
     format!("test-{}-{}", std::process::id(), USED.fetch_add(1, Ordering::Relaxed))
 }
 
 /// A writer with its acceptor, both run by the test itself.
-pub struct Ring {
+pub(crate) struct Ring {
     pub name: String,
     pub writer: Writer,
     pub acceptor: Acceptor,
@@ -27,11 +27,11 @@ pub struct Ring {
 }
 
 impl Ring {
-    pub fn new(slots: u32) -> Ring {
+    pub(crate) fn new(slots: u32) -> Ring {
         Ring::with(&unique(), Access::default(), slots).unwrap()
     }
 
-    pub fn with(name: &str, access: Access, slots: u32) -> Result<Ring, Error> {
+    pub(crate) fn with(name: &str, access: Access, slots: u32) -> Result<Ring, Error> {
         let now = Nanos::from_parts(1_700_000_000, 0);
         let access = Access { lossless: true, ..access };
         let (mut writer, acceptor) = Writer::create(name, access, &options(slots), now)?;
@@ -40,7 +40,7 @@ impl Ring {
     }
 
     /// Attaches a reader and admits it.
-    pub fn attach(&mut self, attach: &Attach) -> Result<Reader, Error> {
+    pub(crate) fn attach(&mut self, attach: &Attach) -> Result<Reader, Error> {
         let attaching = attach.begin(&self.name)?;
         self.let_in();
         // A lossless one for whom there is no room is refused a moment later.
@@ -50,30 +50,30 @@ impl Ring {
         attaching.finish()
     }
 
-    pub fn lossless(&mut self) -> Reader {
+    pub(crate) fn lossless(&mut self) -> Reader {
         self.attach(&Attach { lossless: true, ..Attach::default() }).unwrap()
     }
 
-    pub fn lossy(&mut self, quota: u32) -> Reader {
+    pub(crate) fn lossy(&mut self, quota: u32) -> Reader {
         self.attach(&Attach { quota, ..Attach::default() }).unwrap()
     }
 
     /// Admits whoever is at the acceptor.
-    pub fn let_in(&mut self) {
+    pub(crate) fn let_in(&mut self) {
         for client in self.acceptor.step(self.now) {
             self.writer.admit(client);
         }
     }
 
     /// Time passes: long enough for the writer to look for readers that have gone.
-    pub fn tick(&mut self) {
+    pub(crate) fn tick(&mut self) {
         self.now = Nanos(self.now.0 + 20_000_000);
         self.writer.tick(self.now);
     }
 
     /// Time passes until so many readers are left: a process that another test has just begun may hold a socket open for
     /// a moment.
-    pub fn wait_for(&mut self, readers: usize) {
+    pub(crate) fn wait_for(&mut self, readers: usize) {
         let deadline = Instant::now() + Duration::from_secs(10);
         while self.writer.readers().len() != readers {
             assert!(Instant::now() < deadline, "{} readers instead of {readers}", self.writer.readers().len());
@@ -84,7 +84,7 @@ impl Ring {
     }
 
     /// Writes and commits as many of `frames` frames as there is room for; how many.
-    pub fn write(&mut self, frames: u64) -> u64 {
+    pub(crate) fn write(&mut self, frames: u64) -> u64 {
         let first = self.writer.committed();
         let mut pushed = 0;
         while pushed < frames {
@@ -102,34 +102,34 @@ impl Ring {
     }
 
     /// Commits all frames in front of this one.
-    pub fn commit(&mut self, next: u64) {
+    pub(crate) fn commit(&mut self, next: u64) {
         let horizon = time(next);
         self.writer.commit(&Committed { last_time: horizon, horizon, ..Committed::default() });
     }
 
     /// What holds at any time.
-    pub fn check(&self) {
+    pub(crate) fn check(&self) {
         for report in self.writer.readers() {
             assert_balanced(&report.tally);
         }
     }
 }
 
-pub fn assert_balanced(tally: &linerate_share::Tally) {
+pub(crate) fn assert_balanced(tally: &linerate_share::Tally) {
     let sum = tally.finished + tally.reclaimed + tally.outstanding + tally.skipped_frames;
     assert_eq!(tally.committed, sum, "{tally:?}");
 }
 
-pub fn time(id: u64) -> Nanos {
+pub(crate) fn time(id: u64) -> Nanos {
     Nanos(1_700_000_000_000_000_000 + id * 1000)
 }
 
-pub fn desc(id: u64) -> Desc {
+pub(crate) fn desc(id: u64) -> Desc {
     Desc { hash: id as u32, ..Desc::new(time(id), 0, 0) }
 }
 
 /// A frame that says which it is, of many lengths.
-pub fn frame(id: u64) -> Vec<u8> {
+pub(crate) fn frame(id: u64) -> Vec<u8> {
     let length = 8 + (id * 7919 % 1500) as usize;
     let mut bytes = id.to_le_bytes().to_vec();
     bytes.extend((8..length).map(|at| (id as usize * 31 + at) as u8));
@@ -137,7 +137,7 @@ pub fn frame(id: u64) -> Vec<u8> {
 }
 
 /// Which frames a burst holds; checks every byte of them.
-pub fn ids(burst: Burst<'_>) -> Vec<u64> {
+pub(crate) fn ids(burst: Burst<'_>) -> Vec<u64> {
     burst
         .iter()
         .map(|(found, bytes)| {
@@ -151,7 +151,7 @@ pub fn ids(burst: Burst<'_>) -> Vec<u64> {
 }
 
 /// Takes all there is.
-pub fn drain(reader: &mut Reader) -> Vec<u64> {
+pub(crate) fn drain(reader: &mut Reader) -> Vec<u64> {
     let mut all = Vec::new();
     loop {
         let got = ids(reader.fill(100));

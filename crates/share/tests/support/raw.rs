@@ -15,27 +15,27 @@ use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64};
 use std::time::Duration;
 
 /// Offsets of the arena.
-pub mod arena {
-    pub const SLOTS: usize = 36;
-    pub const SLOTS_OFFSET: usize = 40;
-    pub const SLOT_BYTES: usize = 48;
-    pub const HORIZON: usize = 264;
-    pub const STATE: usize = 280;
-    pub const INTERFACES: usize = 284;
-    pub const TABLE: usize = 4096;
+pub(crate) mod arena {
+    pub(crate) const SLOTS: usize = 36;
+    pub(crate) const SLOTS_OFFSET: usize = 40;
+    pub(crate) const SLOT_BYTES: usize = 48;
+    pub(crate) const HORIZON: usize = 264;
+    pub(crate) const STATE: usize = 280;
+    pub(crate) const INTERFACES: usize = 284;
+    pub(crate) const TABLE: usize = 4096;
 }
 
 /// Offsets of the control memory.
-pub mod control {
-    pub const CAPACITY: usize = 24;
-    pub const PUBLISHED: usize = 128;
-    pub const RETURNED: usize = 256;
-    pub const SLEEPING: usize = 384;
-    pub const RINGS: usize = 512;
+pub(crate) mod control {
+    pub(crate) const CAPACITY: usize = 24;
+    pub(crate) const PUBLISHED: usize = 128;
+    pub(crate) const RETURNED: usize = 256;
+    pub(crate) const SLEEPING: usize = 384;
+    pub(crate) const RINGS: usize = 512;
 }
 
 /// A mapping of a whole file.
-pub struct Map {
+pub(crate) struct Map {
     base: *mut u8,
     pub bytes: usize,
 }
@@ -46,7 +46,7 @@ unsafe impl Send for Map {}
 unsafe impl Sync for Map {}
 
 impl Map {
-    pub fn new(fd: BorrowedFd<'_>, write: bool) -> rustix::io::Result<Map> {
+    pub(crate) fn new(fd: BorrowedFd<'_>, write: bool) -> rustix::io::Result<Map> {
         let bytes = fstat(fd)?.st_size as usize;
         let access = if write { ProtFlags::READ | ProtFlags::WRITE } else { ProtFlags::READ };
         // SAFETY: a new mapping at a place of the kernel's choice.
@@ -54,33 +54,33 @@ impl Map {
         Ok(Map { base: base.cast(), bytes })
     }
 
-    pub fn address(&self) -> *mut u8 {
+    pub(crate) fn address(&self) -> *mut u8 {
         self.base
     }
 
-    pub fn byte(&self, at: usize) -> &AtomicU8 {
+    pub(crate) fn byte(&self, at: usize) -> &AtomicU8 {
         assert!(at < self.bytes);
         // SAFETY: inside the mapping.
         unsafe { AtomicU8::from_ptr(self.base.add(at)) }
     }
 
-    pub fn word(&self, at: usize) -> &AtomicU32 {
+    pub(crate) fn word(&self, at: usize) -> &AtomicU32 {
         assert!(at + 4 <= self.bytes && at.is_multiple_of(4));
         // SAFETY: inside the mapping, at a multiple of 4.
         unsafe { AtomicU32::from_ptr(self.base.add(at).cast()) }
     }
 
-    pub fn long(&self, at: usize) -> &AtomicU64 {
+    pub(crate) fn long(&self, at: usize) -> &AtomicU64 {
         assert!(at + 8 <= self.bytes && at.is_multiple_of(8));
         // SAFETY: inside the mapping, at a multiple of 8.
         unsafe { AtomicU64::from_ptr(self.base.add(at).cast()) }
     }
 
-    pub fn copy(&self, at: usize, length: usize) -> Vec<u8> {
+    pub(crate) fn copy(&self, at: usize, length: usize) -> Vec<u8> {
         (at..at + length).map(|at| self.byte(at).load(Relaxed)).collect()
     }
 
-    pub fn put(&self, at: usize, bytes: &[u8]) {
+    pub(crate) fn put(&self, at: usize, bytes: &[u8]) {
         bytes.iter().enumerate().for_each(|(index, byte)| self.byte(at + index).store(*byte, Relaxed));
     }
 }
@@ -92,22 +92,22 @@ impl Drop for Map {
     }
 }
 
-pub fn address(name: &str) -> SocketAddrUnix {
+pub(crate) fn address(name: &str) -> SocketAddrUnix {
     SocketAddrUnix::new_abstract_name(format!("linerate/{name}").as_bytes()).unwrap()
 }
 
-pub fn socket() -> OwnedFd {
+pub(crate) fn socket() -> OwnedFd {
     socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None).unwrap()
 }
 
 /// A socket connected to a ring; nothing was said.
-pub fn connected(name: &str) -> OwnedFd {
+pub(crate) fn connected(name: &str) -> OwnedFd {
     let socket = socket();
     connect(&socket, &address(name)).unwrap();
     socket
 }
 
-pub fn hello(major: u32, lossless: bool, quota: u32) -> [u8; 128] {
+pub(crate) fn hello(major: u32, lossless: bool, quota: u32) -> [u8; 128] {
     let mut hello = [0; 128];
     hello[..4].copy_from_slice(b"LRHi");
     hello[4..8].copy_from_slice(&major.to_ne_bytes());
@@ -120,7 +120,7 @@ pub fn hello(major: u32, lossless: bool, quota: u32) -> [u8; 128] {
 
 /// The next message, without waiting, and the descriptors that came with it; `None` when there is none, and no bytes when
 /// the other side has hung up.
-pub fn hear(socket: &OwnedFd) -> Option<(Vec<u8>, Vec<OwnedFd>)> {
+pub(crate) fn hear(socket: &OwnedFd) -> Option<(Vec<u8>, Vec<OwnedFd>)> {
     let (mut bytes, mut space) = ([0; 600], [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(2))]);
     let mut rights = RecvAncillaryBuffer::new(&mut space);
     let flags = RecvFlags::CMSG_CLOEXEC | RecvFlags::DONTWAIT;
@@ -133,7 +133,7 @@ pub fn hear(socket: &OwnedFd) -> Option<(Vec<u8>, Vec<OwnedFd>)> {
 }
 
 /// Says something, with descriptors.
-pub fn say(socket: &OwnedFd, bytes: &[u8], fds: &[BorrowedFd<'_>]) {
+pub(crate) fn say(socket: &OwnedFd, bytes: &[u8], fds: &[BorrowedFd<'_>]) {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(4))];
     let mut rights = SendAncillaryBuffer::new(&mut space);
     if !fds.is_empty() {
@@ -145,7 +145,7 @@ pub fn say(socket: &OwnedFd, bytes: &[u8], fds: &[BorrowedFd<'_>]) {
 }
 
 /// Why a reader is not let in: the number, and the words for people.
-pub fn refusal(socket: &OwnedFd) -> (u32, String) {
+pub(crate) fn refusal(socket: &OwnedFd) -> (u32, String) {
     let (bytes, fds) = hear(socket).or_else(|| hear(socket)).expect("an answer");
     assert!(fds.is_empty() && bytes.len() == 512, "{} bytes", bytes.len());
     let word = |at: usize| u32::from_ne_bytes(bytes[at..at + 4].try_into().unwrap());
@@ -153,7 +153,7 @@ pub fn refusal(socket: &OwnedFd) -> (u32, String) {
 }
 
 /// A reader that does what a test wants.
-pub struct RawReader {
+pub(crate) struct RawReader {
     pub socket: OwnedFd,
     pub arena_fd: OwnedFd,
     pub arena: Map,
@@ -163,7 +163,7 @@ pub struct RawReader {
 }
 
 impl RawReader {
-    pub fn attach(ring: &mut Ring, lossless: bool, quota: u32) -> RawReader {
+    pub(crate) fn attach(ring: &mut Ring, lossless: bool, quota: u32) -> RawReader {
         let socket = connected(&ring.name);
         say(&socket, &hello(1, lossless, quota), &[]);
         ring.let_in();
@@ -177,7 +177,7 @@ impl RawReader {
     }
 
     /// The next block published, and the first frame in it.
-    pub fn take(&mut self) -> Option<(u32, u32)> {
+    pub(crate) fn take(&mut self) -> Option<(u32, u32)> {
         if self.control.long(control::PUBLISHED).load(Acquire) == self.taken {
             return None;
         }
@@ -188,33 +188,33 @@ impl RawReader {
     }
 
     /// Puts an entry into the ring of returned blocks, without counting it.
-    pub fn put(&mut self, entry: u64) {
+    pub(crate) fn put(&mut self, entry: u64) {
         let capacity = u64::from(self.control.word(control::CAPACITY).load(Relaxed));
         let at = capacity + (self.returned & (capacity - 1));
         self.control.long(control::RINGS + at as usize * 8).store(entry, Relaxed);
     }
 
     /// Gives a block back, or anything else.
-    pub fn give(&mut self, entry: u64) {
+    pub(crate) fn give(&mut self, entry: u64) {
         self.put(entry);
         self.returned += 1;
         self.control.long(control::RETURNED).store(self.returned, Release);
     }
 
     /// Where a block begins.
-    pub fn block(&self, slot: u32) -> usize {
+    pub(crate) fn block(&self, slot: u32) -> usize {
         let bytes = self.arena.long(arena::SLOT_BYTES).load(Relaxed);
         (self.arena.long(arena::SLOTS_OFFSET).load(Relaxed) + u64::from(slot) * bytes) as usize
     }
 
     /// Of a block: whether it is closed, and how many frames are committed.
-    pub fn progress(&self, slot: u32) -> (bool, u32) {
+    pub(crate) fn progress(&self, slot: u32) -> (bool, u32) {
         let closed = self.arena.word(self.block(slot) + 108).load(Acquire) == 1;
         (closed, self.arena.word(self.block(slot) + 64).load(Acquire))
     }
 
     /// A frame of a block.
-    pub fn frame(&self, slot: u32, index: u32) -> Vec<u8> {
+    pub(crate) fn frame(&self, slot: u32, index: u32) -> Vec<u8> {
         let desc = self.block(slot) + 128 + index as usize * 32;
         let word = |at| self.arena.word(desc + at).load(Relaxed) as usize;
         self.arena.copy(self.block(slot) + word(8), word(12))
@@ -222,7 +222,7 @@ impl RawReader {
 }
 
 /// A writer that does what a test wants, for one reader.
-pub struct RawWriter {
+pub(crate) struct RawWriter {
     pub listener: OwnedFd,
     pub arena_fd: OwnedFd,
     pub control_fd: OwnedFd,
@@ -233,14 +233,14 @@ pub struct RawWriter {
 }
 
 /// Blocks of a raw writer, and the bytes of each.
-pub const RAW_SLOTS: u32 = 4;
-pub const RAW_BYTES: usize = 512 << 10;
+pub(crate) const RAW_SLOTS: u32 = 4;
+pub(crate) const RAW_BYTES: usize = 512 << 10;
 /// Descs of such a block, and where its records begin: (512 KiB - 192) / (32 + 16 + 60), rounded up to a page.
-pub const RAW_FRAMES: u32 = 4852;
-pub const RAW_BODY: u32 = 155_648;
+pub(crate) const RAW_FRAMES: u32 = 4852;
+pub(crate) const RAW_BODY: u32 = 155_648;
 
 impl RawWriter {
-    pub fn new(name: &str) -> RawWriter {
+    pub(crate) fn new(name: &str) -> RawWriter {
         let listener = socket();
         bind(&listener, &address(name)).unwrap();
         listen(&listener, 1).unwrap();
@@ -259,7 +259,7 @@ impl RawWriter {
     }
 
     /// What a ring has to have to be read at all.
-    pub fn put_headers(&self) {
+    pub(crate) fn put_headers(&self) {
         let arena = &self.arena;
         arena.put(0, b"LINERATE");
         let words = [(8, 0x0102_0304), (12, 1), (20, 4096), (24, 4096), (28, 512), (32, 1024), (36, RAW_SLOTS)];
@@ -279,7 +279,7 @@ impl RawWriter {
         control.long(16).store(77, Relaxed);
     }
 
-    pub fn accept(&mut self) {
+    pub(crate) fn accept(&mut self) {
         let socket = accept_with(&self.listener, SocketFlags::CLOEXEC).unwrap();
         // A reader in another process says hello when it likes, after it has connected.
         let hello = (0..10_000).find_map(|_| {
@@ -290,7 +290,7 @@ impl RawWriter {
         self.socket = Some(socket);
     }
 
-    pub fn answer(&self) -> [u8; 512] {
+    pub(crate) fn answer(&self) -> [u8; 512] {
         let mut welcome = [0; 512];
         welcome[..4].copy_from_slice(b"LRWe");
         welcome[4..8].copy_from_slice(&1u32.to_ne_bytes());
@@ -299,18 +299,18 @@ impl RawWriter {
     }
 
     /// Lets in whoever has said hello.
-    pub fn welcome(&mut self) {
+    pub(crate) fn welcome(&mut self) {
         self.accept();
         let fds = [self.arena_fd.as_fd(), self.control_fd.as_fd()];
         say(self.socket.as_ref().unwrap(), &self.answer(), &fds);
     }
 
-    pub fn block(&self, slot: u32) -> usize {
+    pub(crate) fn block(&self, slot: u32) -> usize {
         (2 << 20) + slot as usize * RAW_BYTES
     }
 
     /// Fills a block with frames as a sound writer would, from the first index on.
-    pub fn fill(&self, slot: u32, first: u64, frames: u32) {
+    pub(crate) fn fill(&self, slot: u32, first: u64, frames: u32) {
         let block = self.block(slot);
         let mut at = RAW_BODY as usize;
         for index in 0..frames {
@@ -331,7 +331,7 @@ impl RawWriter {
         self.arena.word(block + 108).store(1, Release);
     }
 
-    pub fn publish(&mut self, entry: u64) {
+    pub(crate) fn publish(&mut self, entry: u64) {
         let at = control::RINGS + (self.published % u64::from(RAW_SLOTS)) as usize * 8;
         self.control.long(at).store(entry, Relaxed);
         self.published += 1;

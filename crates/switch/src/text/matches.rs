@@ -96,7 +96,7 @@ pub(super) fn name_of(key: &str) -> &str {
 
 impl Fields {
     /// One more.
-    pub fn add(&mut self, key: &str, value: Option<&str>, ports: &dyn PortNames) -> Result<(), String> {
+    pub(super) fn add(&mut self, key: &str, value: Option<&str>, ports: &dyn PortNames) -> Result<(), String> {
         let Some(value) = value else { return self.word(key) };
         let name = name_of(key);
         match name {
@@ -204,7 +204,7 @@ impl Fields {
     }
 
     /// All of them, if each has what it needs.
-    pub fn finish(self) -> Result<Match, String> {
+    pub(super) fn finish(self) -> Result<Match, String> {
         for (key, needs) in &self.needs {
             if !is_met(*needs, &self.matches) {
                 let what = match needs {

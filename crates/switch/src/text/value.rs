@@ -3,7 +3,7 @@
 use std::net::{Ipv4Addr, Ipv6Addr};
 
 /// A number, decimal or behind `0x`, no greater than `most`.
-pub fn number(key: &str, text: &str, most: u64) -> Result<u64, String> {
+pub(super) fn number(key: &str, text: &str, most: u64) -> Result<u64, String> {
     let parsed = match text.strip_prefix("0x").or_else(|| text.strip_prefix("0X")) {
         // Signs that the standard library takes are no part of a number here.
         Some(digits) if digits.starts_with(|c: char| c.is_ascii_hexdigit()) => u64::from_str_radix(digits, 16).ok(),
@@ -14,7 +14,7 @@ pub fn number(key: &str, text: &str, most: u64) -> Result<u64, String> {
 }
 
 /// A number of so many bits, and which of them count: `N` or `N/MASK`.
-pub fn masked(key: &str, text: &str, most: u64) -> Result<(u64, u64), String> {
+pub(super) fn masked(key: &str, text: &str, most: u64) -> Result<(u64, u64), String> {
     match text.split_once('/') {
         Some((value, mask)) => Ok((number(key, value, most)?, number(key, mask, most)?)),
         None => Ok((number(key, text, most)?, most)),
@@ -22,7 +22,7 @@ pub fn masked(key: &str, text: &str, most: u64) -> Result<(u64, u64), String> {
 }
 
 /// A MAC: six bytes in hexadecimal.
-pub fn mac(key: &str, text: &str) -> Result<u64, String> {
+pub(super) fn mac(key: &str, text: &str) -> Result<u64, String> {
     let wrong = || format!("{key}: {text:?} is no MAC such as 02:00:00:00:00:01");
     let (mut mac, mut parts) = (0, 0);
     for part in text.split(':') {
@@ -34,7 +34,7 @@ pub fn mac(key: &str, text: &str) -> Result<u64, String> {
 }
 
 /// A MAC, and which of its bits count.
-pub fn masked_mac(key: &str, text: &str) -> Result<(u64, u64), String> {
+pub(super) fn masked_mac(key: &str, text: &str) -> Result<(u64, u64), String> {
     match text.split_once('/') {
         Some((value, mask)) => Ok((mac(key, value)?, mac(key, mask)?)),
         None => Ok((mac(key, text)?, 0xffff_ffff_ffff)),
@@ -42,12 +42,12 @@ pub fn masked_mac(key: &str, text: &str) -> Result<(u64, u64), String> {
 }
 
 /// An address of IPv4.
-pub fn v4(key: &str, text: &str) -> Result<u32, String> {
+pub(super) fn v4(key: &str, text: &str) -> Result<u32, String> {
     text.parse::<Ipv4Addr>().map(Ipv4Addr::to_bits).map_err(|_| format!("{key}: {text:?} is no address of IPv4"))
 }
 
 /// An address of IPv4, and which of its bits count: behind `/` how many, or a mask.
-pub fn masked_v4(key: &str, text: &str) -> Result<(u32, u32), String> {
+pub(super) fn masked_v4(key: &str, text: &str) -> Result<(u32, u32), String> {
     let Some((address, mask)) = text.split_once('/') else { return Ok((v4(key, text)?, u32::MAX)) };
     let address = v4(key, address)?;
     let mask = if mask.contains('.') { v4(key, mask)? } else { prefix(number(key, mask, 32)?, 32) as u32 };
@@ -55,12 +55,12 @@ pub fn masked_v4(key: &str, text: &str) -> Result<(u32, u32), String> {
 }
 
 /// An address of IPv6.
-pub fn v6(key: &str, text: &str) -> Result<u128, String> {
+pub(super) fn v6(key: &str, text: &str) -> Result<u128, String> {
     text.parse::<Ipv6Addr>().map(Ipv6Addr::to_bits).map_err(|_| format!("{key}: {text:?} is no address of IPv6"))
 }
 
 /// An address of IPv6, and which of its bits count.
-pub fn masked_v6(key: &str, text: &str) -> Result<(u128, u128), String> {
+pub(super) fn masked_v6(key: &str, text: &str) -> Result<(u128, u128), String> {
     let Some((address, mask)) = text.split_once('/') else { return Ok((v6(key, text)?, u128::MAX)) };
     let address = v6(key, address)?;
     let mask = if mask.contains(':') { v6(key, mask)? } else { prefix(number(key, mask, 128)?, 128) };

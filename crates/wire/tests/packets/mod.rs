@@ -9,7 +9,7 @@ use proptest::prelude::*;
 
 /// What a packet is made of.
 #[derive(Clone, Debug)]
-pub struct Packet {
+pub(crate) struct Packet {
     pub tags: Vec<(u16, u16)>,
     pub network: Network,
     pub transport: Transport,
@@ -19,13 +19,13 @@ pub struct Packet {
 }
 
 #[derive(Clone, Debug)]
-pub enum Network {
+pub(crate) enum Network {
     V4 { options: Vec<u8>, fragment: u16, addresses: [u32; 2] },
     V6 { extensions: Vec<(Protocol, usize)>, addresses: [u128; 2] },
 }
 
 #[derive(Clone, Debug)]
-pub enum Transport {
+pub(crate) enum Transport {
     Tcp {
         options: Vec<u8>,
         header: [u32; 2],
@@ -40,9 +40,9 @@ pub enum Transport {
     Unknown,
 }
 
-pub const UNKNOWN: u8 = 253;
+pub(crate) const UNKNOWN: u8 = 253;
 
-pub fn packet() -> impl Strategy<Value = Packet> {
+pub(crate) fn packet() -> impl Strategy<Value = Packet> {
     let tpid = prop::sample::select(vec![vlan::CUSTOMER, vlan::SERVICE, vlan::OLD_SERVICE]);
     let v4 = (vec(1u8..2, 0..=40), prop_oneof![2 => Just(0u16), 1 => 0u16..100], any::<[u32; 2]>())
         .prop_map(|(options, fragment, addresses)| Network::V4 { options, fragment: fragment * 8, addresses });
@@ -71,7 +71,7 @@ pub fn packet() -> impl Strategy<Value = Packet> {
 
 impl Packet {
     /// The frame, and its layers.
-    pub fn build(&self) -> (Vec<u8>, Vec<Layer>) {
+    pub(crate) fn build(&self) -> (Vec<u8>, Vec<Layer>) {
         let (mut message, length, protocol, number) = self.message();
         match self.pseudo() {
             _ if length == 0 => {}
@@ -94,7 +94,7 @@ impl Packet {
         (frame, layers)
     }
 
-    pub fn pseudo(&self) -> Pseudo {
+    pub(crate) fn pseudo(&self) -> Pseudo {
         match self.network {
             Network::V4 { addresses: [source, destination], .. } => {
                 Pseudo::V4 { source: source.into(), destination: destination.into() }

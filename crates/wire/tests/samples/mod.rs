@@ -43,10 +43,10 @@ const LABELS: &[mpls::Entry] =
     &[mpls::Entry { label: 1000, traffic_class: 0, ttl: 64 }, mpls::Entry { label: 1001, traffic_class: 5, ttl: 63 }];
 
 /// A header, and the link whose frames can begin with it.
-pub type Sample = (Box<dyn Header>, Option<Link>);
+pub(super) type Sample = (Box<dyn Header>, Option<Link>);
 
 /// All of them.
-pub fn samples() -> Vec<Sample> {
+pub(super) fn samples() -> Vec<Sample> {
     let mut samples = links();
     samples.extend(networks().into_iter().map(|header| {
         let begins = header.protocol().role() == Role::Network;
@@ -191,12 +191,12 @@ fn tunnels() -> Vec<Box<dyn Header>> {
 }
 
 /// Whether `outer` can stand in front of `inner`.
-pub fn can_carry(outer: &dyn Header, inner: &dyn Header) -> bool {
+pub(super) fn can_carry(outer: &dyn Header, inner: &dyn Header) -> bool {
     Frame::new(&[outer, inner], &[]).length().is_ok()
 }
 
 /// A payload that a reader finds well formed behind `last`: nothing where it would begin with another header.
-pub fn payload(last: Protocol) -> &'static [u8] {
+pub(super) fn payload(last: Protocol) -> &'static [u8] {
     match (last, last.role()) {
         // A data chunk: length, transmission sequence number, stream, its sequence number, protocol; six bytes, padded.
         (Protocol::Sctp, _) => &[0, 3, 0, 22, 0, 0, 0, 1, 0, 2, 0, 3, 0, 0, 0, 0, 1, 2, 3, 4, 5, 6, 0, 0],

@@ -4,7 +4,7 @@ use linerate_wire::*;
 use std::hint::black_box;
 
 /// Every view over the same bytes, every getter that could go wrong.
-pub fn view_all(bytes: &[u8]) {
+pub(crate) fn view_all(bytes: &[u8]) {
     let pseudo = Pseudo::V6 { source: 1.into(), destination: 2.into() };
     view_links(bytes);
     view_networks(bytes, &pseudo);

@@ -18,7 +18,7 @@ const BESIDE: &str = "another id of its socket is open with other users=, rings-
 
 /// A direction of it, until the last of its queues goes.
 #[derive(Debug)]
-pub struct Claim {
+pub(crate) struct Claim {
     pub device: Arc<Device>,
     outward: bool,
 }
@@ -31,7 +31,7 @@ impl Drop for Claim {
 
 impl Device {
     /// The one that is open already, or a new one.
-    pub fn open(wish: Wish) -> Result<Arc<Device>, String> {
+    pub(crate) fn open(wish: Wish) -> Result<Arc<Device>, String> {
         let mut devices = DEVICES.lock().unwrap_or_else(PoisonError::into_inner);
         devices.retain(|device| device.strong_count() > 0);
         if let Some(device) = devices.iter().filter_map(Weak::upgrade).find(|device| wish.is_end_of(&device.wish)) {
@@ -81,13 +81,13 @@ impl Device {
     }
 
     /// Claims a direction with all its rings; none if somebody has it.
-    pub fn claim(self: &Arc<Self>, outward: bool) -> Option<Arc<Claim>> {
+    pub(crate) fn claim(self: &Arc<Self>, outward: bool) -> Option<Arc<Claim>> {
         let is_free = !self.used[usize::from(outward)].swap(true, Ordering::Relaxed);
         is_free.then(|| Arc::new(Claim { device: Arc::clone(self), outward }))
     }
 
     /// Those that are open in this process.
-    pub fn all() -> Vec<Arc<Device>> {
+    pub(crate) fn all() -> Vec<Arc<Device>> {
         DEVICES.lock().unwrap_or_else(PoisonError::into_inner).iter().filter_map(Weak::upgrade).collect()
     }
 }

@@ -5,7 +5,7 @@ use crate::ebpf::{Alu, Assembler, Insn, Reg, Size, TooFar, When, helper};
 use linerate_burst::Sizes;
 
 /// The program, in the driver, for an interface of so many queues; frames longer than `super_frame` are counted as such.
-pub fn tallying(form: Form, queues: u32, words: i32, super_frame: u32) -> Result<Vec<Insn>, TooFar> {
+pub(crate) fn tallying(form: Form, queues: u32, words: i32, super_frame: u32) -> Result<Vec<Insn>, TooFar> {
     let mut asm = Assembler::new();
     let pass = begin(&mut asm, queues, words);
     asm.mov(Reg::R9, 0);

@@ -9,7 +9,7 @@ use linerate_filter::Program as Filter;
 use std::mem::offset_of;
 
 /// The shortest frame that is written: one with a header.
-pub const SHORTEST: i32 = 14;
+pub(crate) const SHORTEST: i32 = 14;
 /// The longest; what is longer than a piece comes in two, because `bpf_xdp_load_bytes` loads no more than 0xffff bytes.
 const PIECE: i32 = 0x8000;
 const LONGEST: i32 = PIECE + 0xffff;
@@ -24,7 +24,7 @@ const TAG: i16 = -40;
 
 /// The program that writes frames into an area, with its words, the area and the bell by descriptor; frames longer than
 /// `super_frame` are flagged. With a filter those that do not pass it are counted alone.
-pub fn writing(
+pub(crate) fn writing(
     form: Form,
     (words, area, bell): (i32, i32, i32),
     layout: Layout,

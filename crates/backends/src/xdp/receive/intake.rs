@@ -31,23 +31,23 @@ const NAP: Duration = Duration::from_micros(100);
 const ENOUGH: usize = 1024;
 
 /// A queue of a program.
-pub struct Queue {
+pub(crate) struct Queue {
     pub attachment: Arc<Attachment>,
     pub number: u32,
 }
 
 impl Queue {
-    pub fn get(&self, word: Word) -> u64 {
+    pub(crate) fn get(&self, word: Word) -> u64 {
         self.attachment.get(word, self.number)
     }
 
-    pub fn set(&self, word: Word, value: u64) {
+    pub(crate) fn set(&self, word: Word, value: u64) {
         self.attachment.set(word, self.number, value);
     }
 }
 
 /// Where the frames of a queue come in.
-pub trait Intake: Send {
+pub(crate) trait Intake: Send {
     /// The frames that are shown.
     fn shown(&self) -> Burst<'_>;
 
@@ -98,7 +98,7 @@ pub trait Intake: Send {
 }
 
 /// A socket of AF_XDP, and its memory.
-pub struct SocketIntake {
+pub(crate) struct SocketIntake {
     frames: XskFrames,
     socket: Arc<XskSocket>,
     reading: Reading,
@@ -108,7 +108,7 @@ pub struct SocketIntake {
 
 impl SocketIntake {
     /// Frames longer than `super_frame` are super-frames.
-    pub fn new((frames, socket): (XskFrames, Arc<XskSocket>), super_frame: u32, busy_poll: bool) -> Self {
+    pub(crate) fn new((frames, socket): (XskFrames, Arc<XskSocket>), super_frame: u32, busy_poll: bool) -> Self {
         let reading = Reading { tai_offset: 0, now: Nanos::ZERO, stamped: true, super_frame };
         SocketIntake { frames, socket, reading, busy_poll }
     }
@@ -156,7 +156,7 @@ impl Intake for SocketIntake {
 }
 
 /// A segment that the program writes frames into.
-pub struct AreaIntake {
+pub(crate) struct AreaIntake {
     segment: Segment,
     /// What wakes whoever reads it.
     bell: Arc<Bell>,
@@ -166,7 +166,7 @@ pub struct AreaIntake {
 
 impl AreaIntake {
     /// Most `snap` bytes of a frame are wanted; 0 for all.
-    pub fn new(segment: Segment, bell: Arc<Bell>, queue: &Queue, snap: u32) -> Self {
+    pub(crate) fn new(segment: Segment, bell: Arc<Bell>, queue: &Queue, snap: u32) -> Self {
         queue.set(Word::Snap, if snap == 0 { 0 } else { snap.max(SHORTEST as u32).into() });
         AreaIntake { segment, bell, asked: Nanos::ZERO }
     }
@@ -232,7 +232,7 @@ impl Intake for AreaIntake {
 }
 
 /// Tells the program what it may write again.
-pub fn give_back(segment: &Segment, queue: &Queue) {
+pub(super) fn give_back(segment: &Segment, queue: &Queue) {
     let (tail, freed) = segment.position();
     queue.set(Word::Freed, freed);
     queue.set(Word::Tail, tail);

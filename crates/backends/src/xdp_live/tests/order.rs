@@ -43,7 +43,7 @@ fn one(id: u32, streams: usize) -> impl Strategy<Value = Stream> {
 }
 
 /// Streams as users write them; `same`: as programs take turns between them.
-pub fn sets() -> impl Strategy<Value = StreamSet> {
+pub(super) fn sets() -> impl Strategy<Value = StreamSet> {
     let streams = (1usize..6).prop_flat_map(|count| (0..count as u32).map(|id| one(id, count)).collect::<Vec<_>>());
     let common = prop::option::weighted(0.3, rate());
     (streams, any::<bool>(), any::<bool>(), common).prop_map(|(mut streams, sequential, top, common)| {

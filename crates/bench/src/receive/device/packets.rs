@@ -47,7 +47,7 @@ pub(super) struct Connection {
 impl Connection {
     /// Opens one, over which segments of so many bytes will come, in blocks of so many; `is_scattered` one in each buffer of a power of
     /// two, in any order.
-    pub fn open(
+    pub(super) fn open(
         place: &mut impl Place,
         segment: usize,
         block: usize,
@@ -87,7 +87,7 @@ impl Connection {
     }
 
     /// Writes frames into a block, for the first time.
-    pub fn fill(&self, block: &mut Piece) -> anyhow::Result<()> {
+    pub(super) fn fill(&self, block: &mut Piece) -> anyhow::Result<()> {
         let whole = frame(Flags::ACK, 0, self.peer, &STAMPS, self.segment)?;
         for at in &self.order {
             let start = at * self.step + self.step - whole.len();
@@ -97,7 +97,7 @@ impl Connection {
     }
 
     /// Makes so many segments of a block the next of the stream, their payload too if there is a pattern. How many bytes they have.
-    pub fn number(&self, block: &mut Piece, count: usize, pattern: Option<&Pattern>) {
+    pub(super) fn number(&self, block: &mut Piece, count: usize, pattern: Option<&Pattern>) {
         let whole = HEADERS + self.segment;
         let memory = block.bytes_mut();
         let mut offset = self.next;
@@ -112,7 +112,7 @@ impl Connection {
     }
 
     /// Takes so many segments of a block, and acknowledges them.
-    pub fn take(&mut self, block: &[u8], count: usize, place: &mut impl Place) -> anyhow::Result<()> {
+    pub(super) fn take(&mut self, block: &[u8], count: usize, place: &mut impl Place) -> anyhow::Result<()> {
         let whole = HEADERS + self.segment;
         let count = count.min(self.order.len());
         let start = |at: usize| at * self.step + self.step - whole;
@@ -134,18 +134,18 @@ impl Connection {
     }
 
     /// Acknowledges; after frames came back windows open.
-    pub fn settle(&mut self, place: &mut impl Place) {
+    pub(super) fn settle(&mut self, place: &mut impl Place) {
         self.endpoint.burst_end(false, NOW, place);
         self.endpoint.clear(0);
     }
 
     /// How many segments a block has.
-    pub fn in_block(&self) -> usize {
+    pub(super) fn in_block(&self) -> usize {
         self.order.len()
     }
 
     /// Bytes of a block that are used by so many of them.
-    pub fn used(&self, count: usize) -> usize {
+    pub(super) fn used(&self, count: usize) -> usize {
         count.min(self.order.len()) * self.step
     }
 

@@ -7,7 +7,7 @@ use linerate_cli::view::table::table;
 const GIB_OF_100_GBPS: f64 = 12.5e9 / (1_u64 << 30) as f64;
 
 /// All of it.
-pub fn text(rows: &[Row]) -> String {
+pub(crate) fn text(rows: &[Row]) -> String {
     let Some(first) = rows.first() else { return String::new() };
     let mut text = format!("frames on {} ({})\n\n", first.device, first.model);
     for mtu in rows.chunk_by(|one, next| one.mtu == next.mtu) {

@@ -55,27 +55,27 @@ pub(super) struct Done {
 
 impl BesideArgs {
     /// What is written beside the frames.
-    pub fn written(&self) -> &[String] {
+    pub(super) fn written(&self) -> &[String] {
         &self.flows
     }
 
     /// How often files are completed, if that was said.
-    pub fn rotate(&self) -> Option<f64> {
+    pub(super) fn rotate(&self) -> Option<f64> {
         self.meter.rotate()
     }
 
     /// Whether frames are counted too.
-    pub fn counts(&self) -> bool {
+    pub(super) fn counts(&self) -> bool {
         self.count
     }
 
     /// Whether they are printed too.
-    pub fn prints(&self) -> bool {
+    pub(super) fn prints(&self) -> bool {
         self.print.is_wanted()
     }
 
     /// Refuses more than one thing on standard output; `write` is where frames go.
-    pub fn check(&self, write: Option<&str>) -> anyhow::Result<()> {
+    pub(super) fn check(&self, write: Option<&str>) -> anyhow::Result<()> {
         let taken = write.into_iter().chain(self.flows.iter().map(String::as_str)).any(|target| target == "-");
         if self.prints() && taken {
             return Err(usage("--print means nothing beside -: both go to standard output; write one to a file"));
@@ -84,12 +84,12 @@ impl BesideArgs {
     }
 
     /// Whether that is on standard output.
-    pub fn is_on_output(&self) -> bool {
+    pub(super) fn is_on_output(&self) -> bool {
         self.prints() || self.flows.iter().any(|target| target == "-")
     }
 
     /// Bytes of a frame that are wanted, 0 for all; `None` if nobody asks.
-    pub fn snap(&self, asked: &Asked) -> Option<u32> {
+    pub(super) fn snap(&self, asked: &Asked) -> Option<u32> {
         let looks = |own: &Selection| !own.also.is_empty() || own.shard.is_some();
         let is_whole = looks(&asked.flows) || !asked.flows.filter.is_empty();
         let flows = (!self.flows.is_empty()).then(|| if is_whole { 0 } else { self.meter.snap() });
@@ -102,7 +102,7 @@ impl BesideArgs {
 
 impl<'a> Beside<'a> {
     /// Takes memory for it (`writes`: capture files are written too), before ports open.
-    pub fn new(args: &'a BesideArgs, writes: bool, is_quiet: bool) -> anyhow::Result<Self> {
+    pub(super) fn new(args: &'a BesideArgs, writes: bool, is_quiet: bool) -> anyhow::Result<Self> {
         args.meter.check(&args.flows, Written::default(), writes)?;
         let usual = if args.flows.iter().any(|target| is_zeek(target)) { Level::Tcp } else { Level::Counters };
         let mut config = args.meter.config(usual)?;
@@ -121,18 +121,18 @@ impl<'a> Beside<'a> {
     }
 
     /// Whether nothing was asked for.
-    pub fn is_empty(&self) -> bool {
+    pub(super) fn is_empty(&self) -> bool {
         self.args.flows.is_empty() && !self.args.count && !self.args.prints()
     }
 
     /// Opens what is written, as whoever the program is now; the folders that files are made in.
-    pub fn open(&mut self) -> anyhow::Result<Vec<OwnedFd>> {
+    pub(super) fn open(&mut self) -> anyhow::Result<Vec<OwnedFd>> {
         self.exporters = self.args.meter.exporters_of(&self.args.flows, Written::default(), &self.observed)?;
         Ok(flows::made_in(&self.exporters)?)
     }
 
     /// Gets ready for frames; says what it has done there if nobody else does.
-    pub fn start(&mut self, asked: &Asked, stop: &Stop, progress: Option<&Arc<Progress>>) -> anyhow::Result<()> {
+    pub(super) fn start(&mut self, asked: &Asked, stop: &Stop, progress: Option<&Arc<Progress>>) -> anyhow::Result<()> {
         if let Some(meters) = self.meters.take() {
             let records = Tee::start(std::mem::take(&mut self.exporters), stop.clone())?;
             let metering = Metering::new(meters, asked.flows.clone(), records).observed(Arc::clone(&self.observed));
@@ -160,7 +160,7 @@ impl<'a> Beside<'a> {
     }
 
     /// What came of it so far, for people.
-    pub fn so_far(&self, inputs: &Inputs) -> impl FnMut() -> String + Send + use<> {
+    pub(super) fn so_far(&self, inputs: &Inputs) -> impl FnMut() -> String + Send + use<> {
         let flows = self.metering.as_ref().map(|metering| metering.records());
         let counts = self.counting.is_some().then(|| (Subject::new(&inputs.specs), self.watch.clone()));
         move || {
@@ -171,13 +171,13 @@ impl<'a> Beside<'a> {
     }
 
     /// Has the records so far completed, and others begun.
-    pub fn reopen(&self, told: fn(String)) -> impl FnMut() + Send + use<> {
+    pub(super) fn reopen(&self, told: fn(String)) -> impl FnMut() + Send + use<> {
         let records = self.metering.as_ref().map(|metering| metering.records());
         move || records.iter().for_each(|records| flows::locked(records).reopen(told))
     }
 
     /// What takes frames.
-    pub fn consumers(&mut self) -> impl Iterator<Item = &mut dyn Consumer> {
+    pub(super) fn consumers(&mut self) -> impl Iterator<Item = &mut dyn Consumer> {
         let metering = self.metering.as_mut().map(|metering| metering as &mut dyn Consumer);
         let counting = self.counting.as_mut().map(|counting| counting as &mut dyn Consumer);
         let printing = self.printing.as_mut().map(|printing| printing as &mut dyn Consumer);
@@ -185,7 +185,7 @@ impl<'a> Beside<'a> {
     }
 
     /// What came of it, and whether all records could be written.
-    pub fn finish(self, run: &mut Received) -> (Done, anyhow::Result<()>) {
+    pub(super) fn finish(self, run: &mut Received) -> (Done, anyhow::Result<()>) {
         let (counts, printed) = (self.counting.map(Counting::done), self.printing.map(Printing::done));
         let Some(metering) = self.metering else { return (Done { metered: None, counts, printed }, Ok(())) };
         let (metered, records) = metering.done();
@@ -198,7 +198,7 @@ impl<'a> Beside<'a> {
 
 impl Done {
     /// For people.
-    pub fn told(&self, inputs: &Inputs, ledger: &Ledger) -> String {
+    pub(super) fn told(&self, inputs: &Inputs, ledger: &Ledger) -> String {
         let flows =
             self.metered.as_ref().map(|(metered, totals)| flows::summary(metered, totals, ledger, inputs.are_files()));
         let printed = self.printed.map(|frames| format!("printed {}\n", counted(frames, "frame")));
@@ -206,13 +206,13 @@ impl Done {
     }
 
     /// What was counted, for people; empty where nothing was.
-    pub fn counted(&self, inputs: &Inputs) -> String {
+    pub(super) fn counted(&self, inputs: &Inputs) -> String {
         let counts = self.counts.as_ref().map(|counts| count::summary(&Subject::new(&inputs.specs), false, counts));
         counts.unwrap_or_default()
     }
 
     /// For programs.
-    pub fn json(&self, inputs: &Inputs, ledger: &Ledger) -> BesideJson<'_> {
+    pub(super) fn json(&self, inputs: &Inputs, ledger: &Ledger) -> BesideJson<'_> {
         BesideJson {
             flows: self
                 .metered

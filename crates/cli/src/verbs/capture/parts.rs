@@ -59,7 +59,7 @@ pub(super) struct PartJson {
 
 impl PartArgs {
     /// What is given twice or without its part is a mistake; `there` are the parts that were asked for.
-    pub fn check(&self, there: &[Part], inputs: &Inputs) -> anyhow::Result<()> {
+    pub(super) fn check(&self, there: &[Part], inputs: &Inputs) -> anyhow::Result<()> {
         self.filter_for.iter().try_for_each(|one| check_filter(&one.value, &inputs.specs))?;
         check_option("--filter-for", &self.filter_for, there)?;
         check_option("--slice-for", &self.slice_for, there)?;
@@ -71,7 +71,7 @@ impl PartArgs {
     }
 
     /// What a part selects, of what all do.
-    pub fn selection(&self, part: Part, all: Selection, args: &SelectionArgs) -> Selection {
+    pub(super) fn selection(&self, part: Part, all: Selection, args: &SelectionArgs) -> Selection {
         Selection {
             also: of(&self.filter_for, part).unwrap_or_default(),
             slice: of(&self.slice_for, part).or(all.slice),
@@ -81,12 +81,12 @@ impl PartArgs {
     }
 
     /// Whether the file and the ring get the same.
-    pub fn are_alike(&self) -> bool {
+    pub(super) fn are_alike(&self) -> bool {
         [Part::Write, Part::Share].iter().all(|part| self.of_part(*part).is_none())
     }
 
     /// For programs.
-    pub fn json(&self) -> Vec<PartJson> {
+    pub(super) fn json(&self) -> Vec<PartJson> {
         let all = [Part::Write, Part::Share, Part::Flows, Part::Count, Part::Print];
         all.into_iter().filter_map(|part| self.of_part(part)).collect()
     }

@@ -47,12 +47,12 @@ struct Shape(Bytes);
 
 impl PrintArgs {
     /// Whether frames are printed.
-    pub fn is_wanted(&self) -> bool {
+    pub(super) fn is_wanted(&self) -> bool {
         self.print.is_some()
     }
 
     /// Finds words that contradict each other.
-    pub fn check(&self) -> anyhow::Result<()> {
+    pub(super) fn check(&self) -> anyhow::Result<()> {
         match self.print {
             Some(With(Options { verbose: true, brief: true, .. })) => {
                 Err(usage("--print=verbose,brief: more of each header, or less?"))
@@ -65,7 +65,7 @@ impl PrintArgs {
     }
 
     /// What prints them; it waits for nobody where live frames have other outputs too.
-    pub fn printing(&self, asked: &Asked, has_others: bool) -> Printing<Screen> {
+    pub(super) fn printing(&self, asked: &Asked, has_others: bool) -> Printing<Screen> {
         let specs = &asked.inputs.specs;
         let time = match self.print_time {
             Form::Clock => Time::Clock,

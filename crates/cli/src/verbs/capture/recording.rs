@@ -57,12 +57,12 @@ enum OnFull {
 
 impl RecordingArgs {
     /// Whether files follow each other; `rotate` is how often in seconds, if that was said.
-    pub fn is_wanted(&self, path: &str, rotate: Option<f64>) -> bool {
+    pub(super) fn is_wanted(&self, path: &str, rotate: Option<f64>) -> bool {
         self.rotate_size.is_some() || rotate.is_some() || path.ends_with('/')
     }
 
     /// Whether it makes sense for what is written there; mistakes before anything is opened.
-    pub fn check(&self, path: Option<&str>, rotate: Option<f64>) -> anyhow::Result<()> {
+    pub(super) fn check(&self, path: Option<&str>, rotate: Option<f64>) -> anyhow::Result<()> {
         let is_wanted = path.is_some_and(|path| self.is_wanted(path, rotate));
         let options = [
             ("--keep-files", self.keep_files.is_some()),
@@ -102,7 +102,7 @@ impl RecordingArgs {
     }
 
     /// Opens what is written, and the folder that it is in.
-    pub fn open(&self, path: &str, of: FileOf, rotate: Option<f64>) -> anyhow::Result<(Recording, OwnedFd)> {
+    pub(super) fn open(&self, path: &str, of: FileOf, rotate: Option<f64>) -> anyhow::Result<(Recording, OwnedFd)> {
         let FileOf { format, comments, threads, is_indexed } = of;
         // Every file of a recording is opened here, and what goes along with it.
         let open = move |partial: &mut PartialFile| -> std::io::Result<Box<dyn Sink>> {

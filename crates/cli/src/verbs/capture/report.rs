@@ -88,7 +88,7 @@ pub(super) struct CaptureJson<'a> {
 }
 
 impl<'a> CaptureJson<'a> {
-    pub fn new(
+    pub(super) fn new(
         asked: &Asked,
         run: &Received,
         captured: &[Captured],

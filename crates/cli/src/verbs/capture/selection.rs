@@ -30,7 +30,7 @@ pub(super) struct SelectionArgs {
 
 impl SelectionArgs {
     /// All that was asked for.
-    pub fn with(&self, filter: String, frames: Option<u64>) -> anyhow::Result<Selection> {
+    pub(super) fn with(&self, filter: String, frames: Option<u64>) -> anyhow::Result<Selection> {
         Ok(Selection {
             filter,
             also: String::new(),
@@ -42,7 +42,7 @@ impl SelectionArgs {
     }
 
     /// A shard, by the packets that are asked for.
-    pub fn by_packet(&self, shard: Shard) -> Shard {
+    pub(super) fn by_packet(&self, shard: Shard) -> Shard {
         if self.shard_inner { shard.by_inner_packet() } else { shard }
     }
 }

@@ -52,18 +52,18 @@ const FULL_SPEED: f64 = 59.5e6;
 
 impl ShareArgs {
     /// Whether a ring is asked for.
-    pub fn is_wanted(&self) -> bool {
+    pub(super) fn is_wanted(&self) -> bool {
         self.share.is_some()
     }
 
     /// The same where its name may be what no ring is called.
-    pub fn check(&self) -> anyhow::Result<bool> {
+    pub(super) fn check(&self) -> anyhow::Result<bool> {
         Ok(self.share.as_deref().map(|name| ring_name("--share", name)).transpose()?.is_some())
     }
 
     /// Makes the ring, if one is asked for; before privileges are dropped, since huge and locked memory may need them, and
     /// readers believe in who began to share. With lines about it, for people.
-    pub fn open(&self, identity: &Identity) -> anyhow::Result<Option<(Sharing, Vec<String>)>> {
+    pub(super) fn open(&self, identity: &Identity) -> anyhow::Result<Option<(Sharing, Vec<String>)>> {
         let Some(name) = &self.share else { return Ok(None) };
         let memory = size("--share-memory", &self.share_memory)?;
         let block = size("--share-block", &self.share_block)?;
@@ -101,7 +101,7 @@ impl ShareArgs {
     }
 
     /// The folder that the run removes a socket from.
-    pub fn folder(&self) -> anyhow::Result<Option<OwnedFd>> {
+    pub(super) fn folder(&self) -> anyhow::Result<Option<OwnedFd>> {
         Ok(self.share.as_deref().map(socket_folder).transpose()?.flatten())
     }
 }

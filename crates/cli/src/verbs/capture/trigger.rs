@@ -33,12 +33,12 @@ pub(super) struct TriggerArgs {
 
 impl TriggerArgs {
     /// Whether there is something to wait for.
-    pub fn is_wanted(&self) -> bool {
+    pub(super) fn is_wanted(&self) -> bool {
         self.before.is_some() || self.trigger.is_some() || self.trigger_rate.is_some()
     }
 
     /// Mistakes before anything is opened; `is_recording` says that files follow each other.
-    pub fn check(&self, inputs: &Inputs, is_recording: bool) -> anyhow::Result<()> {
+    pub(super) fn check(&self, inputs: &Inputs, is_recording: bool) -> anyhow::Result<()> {
         if !self.is_wanted() {
             return Ok(());
         }
@@ -55,7 +55,7 @@ impl TriggerArgs {
     }
 
     /// Puts it in front of a sink. From here on SIGUSR2 is a trigger.
-    pub fn before(&self, sink: Box<dyn Sink>) -> anyhow::Result<Box<dyn Sink>> {
+    pub(super) fn before(&self, sink: Box<dyn Sink>) -> anyhow::Result<Box<dyn Sink>> {
         if !self.is_wanted() {
             return Ok(sink);
         }

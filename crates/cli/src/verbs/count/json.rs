@@ -77,7 +77,7 @@ pub(super) struct SoFarJson<'a> {
 
 /// Everything that was counted.
 #[derive(Serialize)]
-pub struct CountsJson {
+pub(crate) struct CountsJson {
     elapsed_seconds: f64,
     #[serde(flatten)]
     all: CountedJson,
@@ -189,7 +189,7 @@ impl GainJson {
 }
 
 impl SummaryJson {
-    pub fn new(subject: &Subject, filter: &str, protocols: bool, counts: &Counts, run: &Received) -> Self {
+    pub(super) fn new(subject: &Subject, filter: &str, protocols: bool, counts: &Counts, run: &Received) -> Self {
         SummaryJson {
             schema: SCHEMA,
             record: "summary",
@@ -202,7 +202,7 @@ impl SummaryJson {
 }
 
 impl<'a> SoFarJson<'a> {
-    pub fn new(subject: &'a Subject, filter: &'a str, protocols: bool, counts: &Counts) -> Self {
+    pub(super) fn new(subject: &'a Subject, filter: &'a str, protocols: bool, counts: &Counts) -> Self {
         let lost = counts.all.lost.iter().map(|(cause, lost)| (cause.name(), *lost));
         SoFarJson {
             schema: SCHEMA,
@@ -217,7 +217,7 @@ impl<'a> SoFarJson<'a> {
 
 impl CountsJson {
     /// Counts of these ports.
-    pub fn new(subject: &Subject, protocols: bool, counts: &Counts) -> Self {
+    pub(crate) fn new(subject: &Subject, protocols: bool, counts: &Counts) -> Self {
         let counted = |place, row: &Counted| CountedJson::new(subject, place, row, counts, protocols);
         let row = |(place, row): (Place, &Counted)| {
             let drops = DropsJson::new(row.lost.iter().map(|(cause, lost)| (cause.name(), *lost)));

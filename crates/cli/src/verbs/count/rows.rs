@@ -11,7 +11,7 @@ use std::time::Duration;
 
 /// Which ports are counted.
 #[derive(Clone, Debug)]
-pub struct Subject {
+pub(crate) struct Subject {
     /// As the user named them.
     pub names: Vec<String>,
     /// The number of the first queue of each port.
@@ -21,13 +21,13 @@ pub struct Subject {
 }
 
 /// How the columns are called that a row is known by.
-pub fn heads(counts: &Counts) -> &'static [&'static str] {
+pub(super) fn heads(counts: &Counts) -> &'static [&'static str] {
     if counts.places.len() > counts.ports.len() { &["port", "queue"] } else { &["port"] }
 }
 
 /// Where a row belongs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Place {
+pub(crate) enum Place {
     All,
     Port(usize),
     /// Its port, and the number of the queue there.
@@ -35,7 +35,7 @@ pub enum Place {
 }
 
 impl Subject {
-    pub fn new(specs: &[Spec]) -> Self {
+    pub(crate) fn new(specs: &[Spec]) -> Self {
         let queues = |spec: &Spec| REGISTRY.innermost(spec).ok().and_then(|(_, at)| at.queues);
         Subject {
             names: specs.iter().map(ToString::to_string).collect(),
@@ -45,19 +45,19 @@ impl Subject {
     }
 
     /// Every queue.
-    pub fn queues<'a>(&'a self, counts: &'a Counts) -> impl Iterator<Item = (Place, &'a Counted)> {
+    pub(crate) fn queues<'a>(&'a self, counts: &'a Counts) -> impl Iterator<Item = (Place, &'a Counted)> {
         let place = |(port, queue): (usize, usize)| Place::Queue(port, self.first_queues[port] + queue);
         counts.places.iter().map(move |at| place(*at)).zip(&counts.queues)
     }
 
     /// Every port.
-    pub fn ports<'a>(&'a self, counts: &'a Counts) -> impl Iterator<Item = (Place, &'a Counted)> {
+    pub(crate) fn ports<'a>(&'a self, counts: &'a Counts) -> impl Iterator<Item = (Place, &'a Counted)> {
         counts.ports.iter().enumerate().map(|(port, counted)| (Place::Port(port), counted))
     }
 
     /// For people: the queues of each port that received anything, then the port where it has several; at last all
     /// of them.
-    pub fn rows<'a>(&'a self, counts: &'a Counts) -> Vec<(Place, &'a Counted)> {
+    pub(crate) fn rows<'a>(&'a self, counts: &'a Counts) -> Vec<(Place, &'a Counted)> {
         let mut rows = Vec::new();
         for (port, sum) in counts.ports.iter().enumerate() {
             let several = counts.places.iter().filter(|place| place.0 == port).count() > 1;
@@ -76,7 +76,7 @@ impl Subject {
     }
 
     /// What a row is called: its port, its queue.
-    pub fn label(&self, place: Place) -> [String; 2] {
+    pub(crate) fn label(&self, place: Place) -> [String; 2] {
         match place {
             Place::All => ["all".into(), String::new()],
             Place::Port(port) => [self.names[port].clone(), "all".into()],
@@ -85,12 +85,12 @@ impl Subject {
     }
 
     /// The same under the heads of a table, which has a column of queues only where a port has several.
-    pub fn known_by(&self, place: Place, counts: &Counts) -> impl Iterator<Item = String> + use<> {
+    pub(crate) fn known_by(&self, place: Place, counts: &Counts) -> impl Iterator<Item = String> + use<> {
         self.label(place).into_iter().take(heads(counts).len())
     }
 
     /// Whether the time that counts is that of the frames, not that of the run.
-    pub fn is_recorded(&self, place: Place) -> bool {
+    pub(crate) fn is_recorded(&self, place: Place) -> bool {
         match place {
             Place::All => self.recorded.iter().all(|recorded| *recorded),
             Place::Port(port) | Place::Queue(port, _) => self.recorded[port],
@@ -98,7 +98,7 @@ impl Subject {
     }
 
     /// Over how many seconds a row was counted.
-    pub fn seconds(&self, place: Place, counted: &Counted, elapsed: Duration) -> f64 {
+    pub(crate) fn seconds(&self, place: Place, counted: &Counted, elapsed: Duration) -> f64 {
         let (first, last) = counted.traffic.span.unwrap_or_default();
         let time = if self.is_recorded(place) { last.since(first) } else { elapsed };
         time.as_secs_f64()
@@ -119,12 +119,12 @@ pub(super) struct Looks {
 }
 
 impl Looks {
-    pub fn new(watch: Watch) -> Self {
+    pub(super) fn new(watch: Watch) -> Self {
         Looks { watch, before: None }
     }
 
     /// Shows the counts of the last look beside those of now, unless the run has brought nothing newer.
-    pub fn look(&mut self, show: impl FnOnce(&Counts, &Counts)) {
+    pub(super) fn look(&mut self, show: impl FnOnce(&Counts, &Counts)) {
         let now = self.watch.counts();
         let before = self.before.take().unwrap_or_else(|| now.beginning());
         let is_newer = now.elapsed > before.elapsed;
@@ -136,7 +136,7 @@ impl Looks {
 }
 
 /// What a row has gained between two looks.
-pub struct Gain {
+pub(crate) struct Gain {
     pub frames: u64,
     pub bytes: u64,
     pub seconds: f64,
@@ -146,7 +146,7 @@ pub struct Gain {
 
 impl Subject {
     /// From `before` to `now`, which were seen when the run had taken `elapsed`, before and now.
-    pub fn gain(&self, place: Place, before: &Counted, now: &Counted, elapsed: (Duration, Duration)) -> Gain {
+    pub(crate) fn gain(&self, place: Place, before: &Counted, now: &Counted, elapsed: (Duration, Duration)) -> Gain {
         let newest = |traffic: &Traffic| traffic.span.map(|(_, last)| last);
         let begin = newest(&before.traffic).or(now.traffic.span.map(|(first, _)| first)).unwrap_or(Nanos::ZERO);
         let recorded = newest(&now.traffic).unwrap_or(begin).since(begin);

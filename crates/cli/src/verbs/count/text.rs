@@ -9,7 +9,7 @@ use linerate_engine::count::{Busiest, Counted, Counts, Traffic, Windows};
 use linerate_generate::rate::FCS;
 
 /// What was counted.
-pub fn summary(subject: &Subject, protocols: bool, counts: &Counts) -> String {
+pub(crate) fn summary(subject: &Subject, protocols: bool, counts: &Counts) -> String {
     let mut text = totals(subject, counts) + &sizes(subject, counts);
     text += &counts.windows.as_ref().map(bursts).unwrap_or_default();
     if protocols {

@@ -34,7 +34,7 @@ pub(super) struct Compared {
 
 impl Expected {
     /// Reads a recording.
-    pub fn read(path: &Path) -> anyhow::Result<Self> {
+    pub(super) fn read(path: &Path) -> anyhow::Result<Self> {
         let mut expected = Expected { parts: Default::default(), span: (Nanos::MAX, Nanos::ZERO) };
         each_frame(path, |desc, frame, _| {
             let part = (0..PARTS).find(|part| Split { index: *part as u32, of: PARTS as u32 }.holds(frame));
@@ -47,12 +47,12 @@ impl Expected {
     }
 
     /// How many frames there are.
-    pub fn frames(&self) -> u64 {
+    pub(super) fn frames(&self) -> u64 {
         self.parts.iter().map(|part| part.len() as u64).sum()
     }
 
     /// How long the recording lasts.
-    pub fn seconds(&self) -> f64 {
+    pub(super) fn seconds(&self) -> f64 {
         self.span.1.since(self.span.0).as_secs_f64()
     }
 }

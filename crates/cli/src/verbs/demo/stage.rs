@@ -28,7 +28,7 @@ pub(super) enum Stage {
 
 impl Stage {
     /// Sets the stage: hosts if that is possible, else memory.
-    pub fn set(memory: bool) -> anyhow::Result<Self> {
+    pub(super) fn set(memory: bool) -> anyhow::Result<Self> {
         if memory {
             return Ok(Stage::Memory("as asked for".into()));
         }
@@ -46,7 +46,7 @@ impl Stage {
     }
 
     /// One sentence for the user.
-    pub fn describe(&self) -> String {
+    pub(super) fn describe(&self) -> String {
         match self {
             Stage::Hosts(_) => {
                 "two sending hosts and a sensor with two ports, in network namespaces of this machine".into()
@@ -56,7 +56,7 @@ impl Stage {
     }
 
     /// Where each part is sent to.
-    pub fn senders(&self) -> Vec<Spec> {
+    pub(super) fn senders(&self) -> Vec<Spec> {
         self.specs(|lab, part| match lab {
             Some(lab) => format!("packet:eth0?netns={}", lab.plan().namespace(HOSTS[part])),
             None => format!("mem:{}?stamp=now", self.interfaces()[part]),
@@ -64,7 +64,7 @@ impl Stage {
     }
 
     /// Where each part arrives.
-    pub fn sensor(&self) -> Vec<Spec> {
+    pub(super) fn sensor(&self) -> Vec<Spec> {
         self.specs(|lab, part| match lab {
             Some(lab) => format!("packet:port{part}?netns={}", lab.plan().namespace("sensor")),
             None => format!("mem:{}", self.interfaces()[part]),
@@ -72,7 +72,7 @@ impl Stage {
     }
 
     /// What the sensor's interfaces are called in the file.
-    pub fn interfaces(&self) -> Vec<String> {
+    pub(super) fn interfaces(&self) -> Vec<String> {
         (0..PARTS).map(|part| format!("port{part}")).collect()
     }
 

@@ -25,7 +25,7 @@ pub(super) struct WorkFile {
 
 impl Workplace {
     /// The folder is made where there is none.
-    pub fn new(keep: Option<&Path>) -> anyhow::Result<Self> {
+    pub(super) fn new(keep: Option<&Path>) -> anyhow::Result<Self> {
         let Some(path) = keep else { return Ok(Workplace::Nameless) };
         let shown = path.display();
         std::fs::create_dir_all(path).with_context(|| format!("cannot make the folder {shown}"))?;
@@ -41,7 +41,7 @@ impl Workplace {
     }
 
     /// Makes a file, of a name that there is not yet.
-    pub fn file(&self, name: &str) -> anyhow::Result<WorkFile> {
+    pub(super) fn file(&self, name: &str) -> anyhow::Result<WorkFile> {
         let file = match self {
             Workplace::Kept(path, folder) => {
                 let flags = OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::RDWR | OFlags::CLOEXEC;
@@ -62,7 +62,7 @@ impl Workplace {
 
 impl WorkFile {
     /// Opens it for writing, once.
-    pub fn output(&self) -> anyhow::Result<Output> {
+    pub(super) fn output(&self) -> anyhow::Result<Output> {
         let output = self.file.try_clone().map(|file| Output::to(Box::new(file), &self.name));
         output.with_context(|| format!("cannot write {}", self.name))
     }

@@ -4,7 +4,7 @@ use super::finding::{Check, Finding, Machine};
 use rustix::fs::statvfs;
 use std::os::linux::fs::MetadataExt;
 
-pub const CHECKS: &[Check] = &[Check::machine("folder", room), Check::machine("disk", disk)];
+pub(super) const CHECKS: &[Check] = &[Check::machine("folder", room), Check::machine("disk", disk)];
 
 /// A second of 10 Gb/s, in bytes.
 const SECOND: u64 = 1_250_000_000;

@@ -4,7 +4,7 @@ use super::finding::{Check, Finding, Machine};
 use super::port::Port;
 use crate::view::rates::counted;
 
-pub const CHECKS: &[Check] = &[
+pub(super) const CHECKS: &[Check] = &[
     Check::port("drops", drops),
     Check::port("qdisc", qdisc),
     Check::port("bridge-port", bridge_port),

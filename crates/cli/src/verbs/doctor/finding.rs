@@ -9,7 +9,7 @@ use std::path::PathBuf;
 /// How bad something is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Severity {
+pub(super) enum Severity {
     /// As it should be.
     Ok,
     /// Good to know.
@@ -22,7 +22,7 @@ pub enum Severity {
 
 /// What a check has found.
 #[derive(Debug)]
-pub struct Finding {
+pub(super) struct Finding {
     pub severity: Severity,
     /// How it is now.
     pub now: String,
@@ -35,34 +35,34 @@ pub struct Finding {
 }
 
 impl Finding {
-    pub fn new(severity: Severity, now: impl Into<String>, why: impl Into<String>) -> Self {
+    pub(super) fn new(severity: Severity, now: impl Into<String>, why: impl Into<String>) -> Self {
         Finding { severity, now: now.into(), why: why.into(), mend: Vec::new(), fixes: Vec::new() }
     }
 
-    pub fn ok(now: impl Into<String>, why: impl Into<String>) -> Self {
+    pub(super) fn ok(now: impl Into<String>, why: impl Into<String>) -> Self {
         Finding::new(Severity::Ok, now, why)
     }
 
-    pub fn note(now: impl Into<String>, why: impl Into<String>) -> Self {
+    pub(super) fn note(now: impl Into<String>, why: impl Into<String>) -> Self {
         Finding::new(Severity::Note, now, why)
     }
 
-    pub fn warn(now: impl Into<String>, why: impl Into<String>) -> Self {
+    pub(super) fn warn(now: impl Into<String>, why: impl Into<String>) -> Self {
         Finding::new(Severity::Warn, now, why)
     }
 
-    pub fn bad(now: impl Into<String>, why: impl Into<String>) -> Self {
+    pub(super) fn bad(now: impl Into<String>, why: impl Into<String>) -> Self {
         Finding::new(Severity::Bad, now, why)
     }
 
     /// A command that mends it.
-    pub fn mend(mut self, command: impl Into<String>) -> Self {
+    pub(super) fn mend(mut self, command: impl Into<String>) -> Self {
         self.mend.push(command.into());
         self
     }
 
     /// What `--fix` does about it; its command is that of the fix unless one was given.
-    pub fn fix(mut self, fix: Fix, port: Option<&Port>) -> Self {
+    pub(super) fn fix(mut self, fix: Fix, port: Option<&Port>) -> Self {
         if self.fixes.len() == self.mend.len() {
             self.mend.push(fix.command(port));
         }
@@ -73,7 +73,7 @@ impl Finding {
 
 /// The machine that is looked at.
 #[derive(Debug)]
-pub struct Machine {
+pub(super) struct Machine {
     /// Its files.
     pub tree: Tree,
     /// Where captures are to be written, if that is asked.
@@ -84,13 +84,13 @@ pub struct Machine {
 
 impl Machine {
     /// The processors that are there.
-    pub fn processors(&self) -> Vec<u32> {
+    pub(super) fn processors(&self) -> Vec<u32> {
         super::tree::members(&self.tree.text("sys/devices/system/cpu/online").unwrap_or_default())
     }
 }
 
 /// A row: what is looked at, and how. What does not exist on a machine is not spoken of.
-pub struct Check {
+pub(super) struct Check {
     /// Its name, in the output and in JSON.
     pub name: &'static str,
     /// Looks.
@@ -99,7 +99,7 @@ pub struct Check {
 
 /// At what a check looks.
 #[derive(Clone, Copy)]
-pub enum Look {
+pub(super) enum Look {
     /// At the machine.
     Machine(fn(&Machine) -> Option<Finding>),
     /// At a port.
@@ -107,11 +107,11 @@ pub enum Look {
 }
 
 impl Check {
-    pub const fn machine(name: &'static str, look: fn(&Machine) -> Option<Finding>) -> Self {
+    pub(super) const fn machine(name: &'static str, look: fn(&Machine) -> Option<Finding>) -> Self {
         Check { name, look: Look::Machine(look) }
     }
 
-    pub const fn port(name: &'static str, look: fn(&Machine, &Port) -> Option<Finding>) -> Self {
+    pub(super) const fn port(name: &'static str, look: fn(&Machine, &Port) -> Option<Finding>) -> Self {
         Check { name, look: Look::Port(look) }
     }
 }

@@ -12,7 +12,7 @@ use std::os::unix::fs::OpenOptionsExt;
 
 /// A change that can be put back.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Fix {
+pub(super) enum Fix {
     /// An offload, turned on or off.
     Feature { name: String, on: bool },
     /// Descriptors of the receive rings.
@@ -23,17 +23,17 @@ pub enum Fix {
 
 impl Fix {
     /// Turns an offload off.
-    pub fn off(name: &str) -> Self {
+    pub(super) fn off(name: &str) -> Self {
         Fix::Feature { name: name.to_owned(), on: false }
     }
 
     /// Writes into a file.
-    pub fn file(path: impl Into<String>, value: impl Into<String>) -> Self {
+    pub(super) fn file(path: impl Into<String>, value: impl Into<String>) -> Self {
         Fix::File { path: path.into(), value: value.into() }
     }
 
     /// The command that does the same.
-    pub fn command(&self, port: Option<&Port>) -> String {
+    pub(super) fn command(&self, port: Option<&Port>) -> String {
         let of_port = |command: String| port.map_or_else(|| command.clone(), |port| port.command(&command));
         let interface = port.map(Port::interface).unwrap_or_default();
         match self {
@@ -51,7 +51,7 @@ impl Fix {
 
 /// A change to be made: where, and what.
 #[derive(Debug)]
-pub struct Step<'a> {
+pub(super) struct Step<'a> {
     pub port: Option<&'a Port>,
     pub fix: Fix,
 }
@@ -125,13 +125,13 @@ impl Undo<'_> {
 
 /// The right to change this machine. Of two that did so at once the second would put back what the first one had set.
 #[derive(Debug)]
-pub struct Turn {
+pub(super) struct Turn {
     _locked: File,
 }
 
 impl Turn {
     /// Takes it, until this goes or the process ends.
-    pub fn take() -> anyhow::Result<Turn> {
+    pub(super) fn take() -> anyhow::Result<Turn> {
         // Root alone can make files there.
         const LOCK: &str = "/run/linerate-doctor.lock";
         let opened = File::options().create(true).truncate(false).write(true).mode(0o600).open(LOCK);
@@ -148,7 +148,7 @@ impl Turn {
 
 /// Changes that were made; put back, the last one first, when this goes, however that is.
 #[derive(Debug)]
-pub struct Made<'a> {
+pub(super) struct Made<'a> {
     tree: &'a Tree,
     undo: Vec<Undo<'a>>,
 }
@@ -156,7 +156,7 @@ pub struct Made<'a> {
 impl<'a> Made<'a> {
     /// Makes changes. One that cannot be made is said, and the others are made. Whoever kills this process so that it cannot put
     /// anything back has read how it is done by hand.
-    pub fn make(tree: &'a Tree, steps: Vec<Step<'a>>) -> Made<'a> {
+    pub(super) fn make(tree: &'a Tree, steps: Vec<Step<'a>>) -> Made<'a> {
         let mut made = Made { tree, undo: Vec::new() };
         for step in steps {
             let command = step.command();
@@ -173,7 +173,7 @@ impl<'a> Made<'a> {
     }
 
     /// How many there are.
-    pub fn len(&self) -> usize {
+    pub(super) fn len(&self) -> usize {
         self.undo.len()
     }
 }

@@ -7,7 +7,7 @@ use super::finding::{Check, Finding, Machine, Severity};
 use crate::view::rates::counted;
 use std::collections::BTreeMap;
 
-pub const CHECKS: &[Check] = &[
+pub(super) const CHECKS: &[Check] = &[
     Check::machine("udp", udp),
     Check::machine("tcp", tcp),
     Check::machine("ip", ip),

@@ -6,7 +6,7 @@ use super::tree::{list, members};
 use crate::view::rates::counted;
 use std::collections::{BTreeMap, BTreeSet};
 
-pub const CHECKS: &[Check] = &[
+pub(super) const CHECKS: &[Check] = &[
     Check::port("irq", affinity),
     Check::port("numa", node),
     Check::port("napi-threaded", threaded),

@@ -5,7 +5,7 @@ use super::fix::Fix;
 use linerate_backends::GRANT;
 use std::iter;
 
-pub const CHECKS: &[Check] = &[
+pub(super) const CHECKS: &[Check] = &[
     Check::machine("kernel", kernel),
     Check::machine("bpf-jit", jit),
     Check::machine("bpf-harden", harden),

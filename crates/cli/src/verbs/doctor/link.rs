@@ -3,7 +3,7 @@
 use super::finding::{Check, Finding, Machine};
 use super::port::Port;
 
-pub const CHECKS: &[Check] =
+pub(super) const CHECKS: &[Check] =
     &[Check::port("driver", driver), Check::port("link", link), Check::port("pause", pause), Check::port("uses", uses)];
 
 fn driver(_: &Machine, port: &Port) -> Option<Finding> {

@@ -2,7 +2,7 @@
 
 use super::finding::{Check, Finding, Machine};
 
-pub const CHECKS: &[Check] = &[
+pub(super) const CHECKS: &[Check] = &[
     Check::machine("memory", available),
     Check::machine("huge-pages", huge_pages),
     Check::machine("memlock", locked),

@@ -22,7 +22,7 @@ const REQUESTS: [i32; 4] = [SIGINT, SIGTERM, SIGHUP, SIGQUIT];
 const KEYS: [i32; 2] = [SIGINT, SIGQUIT];
 
 /// Makes changes, runs the command or waits, and puts them back.
-pub fn run(tree: &Tree, steps: Vec<Step<'_>>, command: &[String]) -> anyhow::Result<Exit> {
+pub(super) fn run(tree: &Tree, steps: Vec<Step<'_>>, command: &[String]) -> anyhow::Result<Exit> {
     // Before the first change: from here on no signal ends the program before they are put back.
     let mut signals = Signals::watch().context("cannot handle signals")?;
     tell(format_args!("\n{} changes, put back at the end:\n", steps.len()));

@@ -4,7 +4,7 @@ use super::finding::{Check, Finding, Machine};
 use super::fix::Fix;
 use super::port::Port;
 
-pub const CHECKS: &[Check] = &[
+pub(super) const CHECKS: &[Check] = &[
     Check::port("gro", gro),
     Check::port("gro-hw", gro_hardware),
     Check::port("lro", lro),

@@ -7,14 +7,14 @@ use linerate_backends::REGISTRY;
 use linerate_backends::interface::{Facts, facts};
 use linerate_backends::inventory::interfaces;
 use linerate_backends::netns::{sysfs, within};
-pub use linerate_burst::text::quoted;
+pub(super) use linerate_burst::text::quoted;
 use linerate_port::Spec;
 use std::borrow::Cow;
 use std::io::{self, ErrorKind};
 
 /// A port on an interface of this machine.
 #[derive(Debug)]
-pub struct Port {
+pub(super) struct Port {
     /// As the user named it.
     pub name: String,
     /// Whether frames are taken from the interface by XDP.
@@ -29,7 +29,7 @@ pub struct Port {
 
 impl Port {
     /// Looks at the interface of a port.
-    pub fn look(spec: &Spec) -> anyhow::Result<Port> {
+    pub(super) fn look(spec: &Spec) -> anyhow::Result<Port> {
         let at = REGISTRY.interface(spec).with_context(|| {
             format!("{spec}: it is no interface of this machine: a doctor looks at ports such as eth0 and xdp:eth0")
         })?;
@@ -40,7 +40,7 @@ impl Port {
 
     /// All interfaces of this network namespace that are up, but the loopback. One that goes meanwhile is left out; one that
     /// cannot be looked at is said, and hides no other.
-    pub fn all() -> anyhow::Result<Vec<Port>> {
+    pub(super) fn all() -> anyhow::Result<Vec<Port>> {
         let found = interfaces(None).context("cannot list interfaces")?;
         let names = found.into_iter().filter(|one| one.name != "lo" && one.up).map(|one| one.name);
         Ok(names
@@ -67,12 +67,12 @@ impl Port {
     }
 
     /// The name of the interface, as a shell takes it for one word.
-    pub fn interface(&self) -> Cow<'_, str> {
+    pub(super) fn interface(&self) -> Cow<'_, str> {
         quoted(&self.facts.found.name)
     }
 
     /// A command that is about the interface.
-    pub fn command(&self, command: impl std::fmt::Display) -> String {
+    pub(super) fn command(&self, command: impl std::fmt::Display) -> String {
         match &self.netns {
             None => command.to_string(),
             Some(netns) => format!("ip netns exec {} {command}", quoted(netns)),
@@ -80,7 +80,7 @@ impl Port {
     }
 
     /// A command that writes into a file of its `/sys/class/net`.
-    pub fn write(&self, file: &str, value: &str) -> String {
+    pub(super) fn write(&self, file: &str, value: &str) -> String {
         let path = format!("/sys/class/net/{}/{file}", self.interface());
         match &self.netns {
             None => format!("echo {value} > {path}"),
@@ -90,32 +90,32 @@ impl Port {
     }
 
     /// What a file of its `/sys/class/net` says.
-    pub fn file(&self, file: &str) -> Option<String> {
+    pub(super) fn file(&self, file: &str) -> Option<String> {
         self.tree.text(&format!("sys/class/net/{}/{file}", self.facts.found.name))
     }
 
     /// The names in a folder of it.
-    pub fn files(&self, folder: &str) -> Vec<String> {
+    pub(super) fn files(&self, folder: &str) -> Vec<String> {
         self.tree.names(&format!("sys/class/net/{}/{folder}", self.facts.found.name))
     }
 
     /// Whether an offload is on.
-    pub fn has(&self, offload: &str) -> bool {
+    pub(super) fn has(&self, offload: &str) -> bool {
         self.facts.found.offloads.iter().any(|one| one == offload)
     }
 
     /// Whether it can be changed.
-    pub fn can_change(&self, offload: &str) -> bool {
+    pub(super) fn can_change(&self, offload: &str) -> bool {
         self.facts.changeable.iter().any(|one| one == offload)
     }
 
     /// Whether it is one end of a pair without a wire.
-    pub fn is_veth(&self) -> bool {
+    pub(super) fn is_veth(&self) -> bool {
         self.facts.found.driver == "veth"
     }
 
     /// The most frames a second that its wire can bring: 64 bytes each.
-    pub fn most_frames(&self) -> Option<f64> {
+    pub(super) fn most_frames(&self) -> Option<f64> {
         self.facts.found.speed_mbps.map(|mbps| mbps as f64 * 1e6 / 672.0)
     }
 }

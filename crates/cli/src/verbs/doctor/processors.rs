@@ -4,7 +4,7 @@ use super::finding::{Check, Finding, Machine};
 use super::fix::Fix;
 use super::tree::{list, members};
 
-pub const CHECKS: &[Check] = &[
+pub(super) const CHECKS: &[Check] = &[
     Check::machine("processors", processors),
     Check::machine("smt", smt),
     Check::machine("governor", governor),

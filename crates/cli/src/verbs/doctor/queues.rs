@@ -8,7 +8,7 @@ use crate::view::rates::counted;
 use linerate_backends::interface::HASHES_PORTS;
 use std::collections::BTreeSet;
 
-pub const CHECKS: &[Check] = &[
+pub(super) const CHECKS: &[Check] = &[
     Check::port("queues", queues),
     Check::port("rx-ring", rx_ring),
     Check::port("rss", table),

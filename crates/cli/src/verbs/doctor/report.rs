@@ -8,7 +8,7 @@ use serde::Serialize;
 
 /// One finding, and whose it is: a port's, or the machine's.
 #[derive(Debug)]
-pub struct Found<'a> {
+pub(super) struct Found<'a> {
     pub port: Option<&'a Port>,
     pub check: &'static str,
     pub finding: Finding,
@@ -21,7 +21,7 @@ impl Found<'_> {
 }
 
 /// Prints what is at least this bad, and how much is better.
-pub fn print(found: &[Found<'_>], least: Severity) {
+pub(super) fn print(found: &[Found<'_>], least: Severity) {
     let mut of = None;
     for one in found {
         if of != Some(one.of()) {
@@ -73,7 +73,7 @@ fn word(severity: Severity) -> &'static str {
 }
 
 /// Prints all as one document.
-pub fn document(found: &[Found<'_>], self_test: Option<&Tested>) -> anyhow::Result<()> {
+pub(super) fn document(found: &[Found<'_>], self_test: Option<&Tested>) -> anyhow::Result<()> {
     let worst = found.iter().map(|one| one.finding.severity).max().unwrap_or(Severity::Ok);
     let findings = found.iter().map(FindingJson::new).collect();
     show_document(&DoctorJson { schema: "linerate/doctor/1", worst, findings, self_test })?;

@@ -33,7 +33,7 @@ const SILENCE: Duration = Duration::from_millis(500);
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// Where frames are sent, and where they are to arrive.
-pub struct Way {
+pub(super) struct Way {
     to: Spec,
     from: Spec,
     /// Made for the test, and gone with it.
@@ -42,7 +42,7 @@ pub struct Way {
 
 impl Way {
     /// Of the ports that were given: none, one that what it sends comes back to, or two that are joined.
-    pub fn of(specs: &[Spec], yes: bool) -> anyhow::Result<Way> {
+    pub(super) fn of(specs: &[Spec], yes: bool) -> anyhow::Result<Way> {
         let (to, from) = match specs {
             [] => return Way::made(),
             [one] => (one, one),
@@ -76,7 +76,7 @@ impl Way {
     }
 
     /// Sends, and accounts for what arrives.
-    pub fn test(&self) -> anyhow::Result<Tested> {
+    pub(super) fn test(&self) -> anyhow::Result<Tested> {
         let set = file::streams("the self-test", STREAM, &Setup::default())?;
         let stop = Stop::new();
         // The receiving side first: some ports give their sending half to whoever comes second.
@@ -104,7 +104,7 @@ impl Way {
 
 /// What came of it.
 #[derive(Debug, Serialize)]
-pub struct Tested {
+pub(super) struct Tested {
     to: String,
     from: String,
     /// Whether every frame came once, with every byte.
@@ -149,7 +149,7 @@ impl Tested {
     }
 
     /// Prints it.
-    pub fn print(&self) {
+    pub(super) fn print(&self) {
         show(format_args!("\nself-test: {} to {}\n", shown(&self.to), shown(&self.from)));
         show(format_args!(
             "  {} sent, {} received, {} lost, {} corrupted, {} duplicated, {} reordered\n",

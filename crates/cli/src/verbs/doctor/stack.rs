@@ -4,7 +4,7 @@ use super::finding::{Check, Finding, Machine};
 use super::fix::Fix;
 use crate::view::rates::counted;
 
-pub const CHECKS: &[Check] = &[
+pub(super) const CHECKS: &[Check] = &[
     Check::machine("softirq", softirq),
     Check::machine("budget", budget),
     Check::machine("backlog", backlog),

@@ -3,7 +3,7 @@
 use super::finding::{Check, Finding, Machine};
 use linerate_backends::clocks;
 
-pub const CHECKS: &[Check] =
+pub(super) const CHECKS: &[Check] =
     &[Check::machine("clock-source", source), Check::machine("clock", kept), Check::machine("card-clocks", cards)];
 
 const SOURCES: &str = "sys/devices/system/clocksource/clocksource0";

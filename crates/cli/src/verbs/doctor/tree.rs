@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 /// Where `proc/...` and `sys/...` are read.
 #[derive(Debug)]
-pub struct Tree {
+pub(super) struct Tree {
     proc: PathBuf,
     sys: PathBuf,
     /// What `sys` leads through.
@@ -16,23 +16,23 @@ pub struct Tree {
 
 impl Tree {
     /// Below a folder, as below `/`.
-    pub fn at(root: impl AsRef<Path>) -> Self {
+    pub(super) fn at(root: impl AsRef<Path>) -> Self {
         Tree { proc: root.as_ref().join("proc"), sys: root.as_ref().join("sys"), _held: None }
     }
 
     /// This machine's, with another `/sys`: that of a network namespace.
-    pub fn with_sys(sys: OwnedFd) -> Self {
+    pub(super) fn with_sys(sys: OwnedFd) -> Self {
         let path = format!("/proc/self/fd/{}", sys.as_raw_fd()).into();
         Tree { proc: "/proc".into(), sys: path, _held: Some(sys) }
     }
 
     /// Whether it is this machine's.
-    pub fn is_real(&self) -> bool {
+    pub(super) fn is_real(&self) -> bool {
         self.proc == Path::new("/proc")
     }
 
     /// Where a file lies: `path` begins with `proc/` or `sys/`.
-    pub fn path(&self, path: &str) -> PathBuf {
+    pub(super) fn path(&self, path: &str) -> PathBuf {
         match path.strip_prefix("sys/") {
             Some(path) => self.sys.join(path),
             None => self.proc.join(path.strip_prefix("proc/").unwrap_or(path)),
@@ -40,24 +40,24 @@ impl Tree {
     }
 
     /// What a file says, without blanks around it; nothing where it is not there.
-    pub fn text(&self, path: &str) -> Option<String> {
+    pub(super) fn text(&self, path: &str) -> Option<String> {
         // Names of strangers may be in it, which need not be UTF-8.
         let bytes = fs::read(self.path(path)).ok()?;
         Some(String::from_utf8_lossy(&bytes).trim().to_owned())
     }
 
     /// The number in a file.
-    pub fn number(&self, path: &str) -> Option<i64> {
+    pub(super) fn number(&self, path: &str) -> Option<i64> {
         self.text(path)?.parse().ok()
     }
 
     /// Whether there is such a file or folder.
-    pub fn has(&self, path: &str) -> bool {
+    pub(super) fn has(&self, path: &str) -> bool {
         self.path(path).exists()
     }
 
     /// The names in a folder, those with numbers in the order of these.
-    pub fn names(&self, path: &str) -> Vec<String> {
+    pub(super) fn names(&self, path: &str) -> Vec<String> {
         let entries = fs::read_dir(self.path(path)).into_iter().flatten().flatten();
         let mut names: Vec<String> = entries.filter_map(|entry| entry.file_name().into_string().ok()).collect();
         names.sort_by_cached_key(|name| {
@@ -68,7 +68,7 @@ impl Tree {
     }
 
     /// Writes a value into a file, and says what was there.
-    pub fn replace(&self, path: &str, value: &str) -> io::Result<String> {
+    pub(super) fn replace(&self, path: &str, value: &str) -> io::Result<String> {
         let was = fs::read_to_string(self.path(path))?.trim().to_owned();
         // Opened as it is: a file of /proc is never made.
         let mut file = fs::OpenOptions::new().write(true).truncate(true).open(self.path(path))?;
@@ -78,7 +78,7 @@ impl Tree {
 }
 
 /// The numbers of a list such as `0-3,8`, as the kernel writes sets of processors.
-pub fn members(list: &str) -> Vec<u32> {
+pub(super) fn members(list: &str) -> Vec<u32> {
     /// More processors than Linux can have.
     const MOST: u32 = 1 << 16;
     let ranges = list.split(',').filter_map(|range| {
@@ -89,7 +89,7 @@ pub fn members(list: &str) -> Vec<u32> {
 }
 
 /// The other way round.
-pub fn list(members: &[u32]) -> String {
+pub(super) fn list(members: &[u32]) -> String {
     let mut ranges: Vec<(u32, u32)> = Vec::new();
     for one in members {
         match ranges.last_mut() {

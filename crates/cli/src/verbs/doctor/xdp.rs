@@ -4,7 +4,7 @@ use super::finding::{Check, Finding, Machine};
 use super::port::Port;
 use linerate_backends::interface::{XDP_BASIC, XDP_BUFFERS, XDP_SENDS, XDP_ZERO_COPY};
 
-pub const CHECKS: &[Check] = &[
+pub(super) const CHECKS: &[Check] = &[
     Check::port("xdp", features),
     Check::port("xdp-program", program),
     Check::port("mtu", mtu),

@@ -26,12 +26,12 @@ pub(super) struct Notes {
 }
 
 impl Notes {
-    pub fn new(is_quiet: bool) -> Self {
+    pub(super) fn new(is_quiet: bool) -> Self {
         Notes { is_quiet, said: BTreeMap::new(), failures: 0, all: Vec::new() }
     }
 
     /// Says a line.
-    pub fn line(&mut self, text: &str) {
+    pub(super) fn line(&mut self, text: &str) {
         if !self.is_quiet {
             tell(format_args!("{}\n", shown(text)));
         }
@@ -39,7 +39,7 @@ impl Notes {
     }
 
     /// What of folders is not searched.
-    pub fn others(&mut self, found: &Found) {
+    pub(super) fn others(&mut self, found: &Found) {
         for unread in &found.unread {
             fail(format_args!("{unread}: what is in it was not searched"));
             self.failures += 1;
@@ -53,7 +53,7 @@ impl Notes {
     }
 
     /// Says what a search has to say; of many files the same is said of some.
-    pub fn all(&mut self, notes: Vec<Note>) {
+    pub(super) fn all(&mut self, notes: Vec<Note>) {
         for Note { path, what } in notes {
             let is_failure = what.is_failure();
             let (kind, text) = told(&path, what);
@@ -79,7 +79,7 @@ impl Notes {
     }
 
     /// Whether frames may be missing.
-    pub fn has_failed(&self) -> bool {
+    pub(super) fn has_failed(&self) -> bool {
         self.failures > 0
     }
 }
@@ -140,7 +140,7 @@ pub(super) struct FindJson<'a> {
 }
 
 impl<'a> FindJson<'a> {
-    pub fn new(
+    pub(super) fn new(
         asked: &'a Asked,
         search: &Search,
         notes: &'a Notes,
@@ -189,18 +189,18 @@ impl<'a> FindJson<'a> {
         }
     }
 
-    pub fn frames(&self) -> u64 {
+    pub(super) fn frames(&self) -> u64 {
         self.frames
     }
 
     /// Why frames that were found are not in the output.
-    pub fn left_out(&self) -> Vec<String> {
+    pub(super) fn left_out(&self) -> Vec<String> {
         let told = |(reason, frames): (&&str, &u64)| format!("{} not written: {reason}", counted(*frames, "packet"));
         self.drops.iter().map(told).collect()
     }
 
     /// For people.
-    pub fn text(&self) -> String {
+    pub(super) fn text(&self) -> String {
         let found = match (self.frames, self.bytes) {
             (0, _) => "nothing found: no frame there is asked for".to_owned(),
             (frames, bytes) => format!("{}, {} found", counted(frames, "frame"), counted(bytes, "byte")),

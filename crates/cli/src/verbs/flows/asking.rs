@@ -10,7 +10,7 @@ use std::time::SystemTime;
 
 /// What is asked about records.
 #[derive(Debug, clap::Args)]
-pub struct AskArgs {
+pub(super) struct AskArgs {
     /// Put records together by these fields, with commas between, as in resp_port, or orig_address/24,protocol; address and port
     /// are those of either end
     #[arg(long, value_name = "FIELD[/LEN],...")]
@@ -55,17 +55,17 @@ pub(super) struct Wanted {
 
 impl AskArgs {
     /// Whether records are put together.
-    pub fn is_of_groups(&self) -> bool {
+    pub(super) fn is_of_groups(&self) -> bool {
         self.by.is_some() || self.every.is_some()
     }
 
     /// By what records or flows stand in order, if that was said.
-    pub fn sort(&self) -> Option<&str> {
+    pub(super) fn sort(&self) -> Option<&str> {
         self.sort.as_deref()
     }
 
     /// What is shown of records that are metered or collected; `is_shown` says whether anything is.
-    pub fn shown(&self, is_shown: bool) -> anyhow::Result<Shown> {
+    pub(super) fn shown(&self, is_shown: bool) -> anyhow::Result<Shown> {
         if let Some(option) =
             [("--since", &self.since), ("--until", &self.until)].iter().find(|(_, given)| given.is_some())
         {
@@ -89,7 +89,7 @@ impl AskArgs {
     }
 
     /// Refuses what is asked where nothing is shown of it.
-    pub fn check_shown(&self, is_shown: bool) -> anyhow::Result<()> {
+    pub(super) fn check_shown(&self, is_shown: bool) -> anyhow::Result<()> {
         let given = [
             ("--by", self.by.is_some() && self.plot.is_none()),
             ("--top", self.top.is_some() && self.plot.is_none()),
@@ -104,12 +104,12 @@ impl AskArgs {
     }
 
     /// Whether it was said how many are shown.
-    pub fn has_top(&self) -> bool {
+    pub(super) fn has_top(&self) -> bool {
         self.top.is_some()
     }
 
     /// What is asked of stored records.
-    pub fn wanted(&self, filter: &str) -> anyhow::Result<Wanted> {
+    pub(super) fn wanted(&self, filter: &str) -> anyhow::Result<Wanted> {
         let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
         let now = Nanos::ZERO.after(now);
         let time = |option: &str, text: &Option<String>| {
@@ -175,13 +175,13 @@ impl AskArgs {
     }
 
     /// The file to draw into, opened before the run may open no other; what it has stays until there is a picture.
-    pub fn drawing(&self) -> anyhow::Result<Option<Replaced>> {
+    pub(super) fn drawing(&self) -> anyhow::Result<Option<Replaced>> {
         let open = |path: &String| replace(path).map_err(|error| anyhow::anyhow!("{path}: cannot be written: {error}"));
         self.plot.as_ref().map(open).transpose()
     }
 
     /// What is asked, for a picture.
-    pub fn title(&self) -> String {
+    pub(super) fn title(&self) -> String {
         let by = self.by.as_ref().map_or(String::new(), |by| format!(" by {by}"));
         format!("every {}{by}", self.every.as_deref().unwrap_or_default())
     }

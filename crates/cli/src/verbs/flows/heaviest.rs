@@ -37,11 +37,11 @@ struct Sum {
 }
 
 impl Heaviest {
-    pub fn by(size: fn(&Flow) -> u64, most: usize) -> Self {
+    pub(super) fn by(size: fn(&Flow) -> u64, most: usize) -> Self {
         Heaviest { size, most, top: Vec::new(), open: HashMap::new(), floor: 0 }
     }
 
-    pub fn add(&mut self, record: &Flow) {
+    pub(super) fn add(&mut self, record: &Flow) {
         let goes_on = record.end == EndReason::Active;
         if record.quality.contains(Quality::CONTINUED) {
             match self.open.get_mut(&record.id) {
@@ -60,7 +60,7 @@ impl Heaviest {
     }
 
     /// The greatest first.
-    pub fn finish(mut self) -> Vec<Flow> {
+    pub(super) fn finish(mut self) -> Vec<Flow> {
         std::mem::take(&mut self.open).values().for_each(|sum| self.keep(&sum.flow));
         self.top
     }

@@ -31,7 +31,7 @@ pub(super) struct SummaryJson<'a> {
 
 /// Everything but the records.
 #[derive(Serialize)]
-pub struct FlowsJson<'a> {
+pub(crate) struct FlowsJson<'a> {
     frames: u64,
     bytes: u64,
     seconds: f64,
@@ -75,7 +75,7 @@ pub struct FlowsJson<'a> {
 }
 
 impl<'a> SummaryJson<'a> {
-    pub fn new(
+    pub(super) fn new(
         inputs: &Inputs,
         metered: &'a Metered,
         totals: &'a Totals,
@@ -96,7 +96,7 @@ impl<'a> SummaryJson<'a> {
 
 impl<'a> FlowsJson<'a> {
     /// What was metered, from files if `is_read`, and what became of the records by the ledger.
-    pub fn new(metered: &'a Metered, totals: &'a Totals, ledger: &Ledger, is_read: bool) -> Self {
+    pub(crate) fn new(metered: &'a Metered, totals: &'a Totals, ledger: &Ledger, is_read: bool) -> Self {
         let is_written = ledger.accounts().iter().any(|account| account.stage == Stage::Export);
         let written = is_written.then_some(ledger);
         let counts = &metered.counts;

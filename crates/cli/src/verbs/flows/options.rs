@@ -23,7 +23,7 @@ const FIRST_PACKETS: u8 = 30;
 
 /// How flows are metered, and how often records are written.
 #[derive(Debug, clap::Args)]
-pub struct MeterArgs {
+pub(crate) struct MeterArgs {
     /// Seconds after which records are in a complete file of their folder [default: 60]; a capture file (-w) ends at each full
     /// multiple of them, in UTC
     #[arg(short = 'G', long, value_name = "S")]
@@ -95,7 +95,7 @@ pub struct MeterArgs {
 
 /// How records are written, where their names do not say it.
 #[derive(Clone, Copy, Default)]
-pub struct Written {
+pub(crate) struct Written {
     pub format: Option<&'static Format>,
     pub compression: Option<Compression>,
 }
@@ -133,18 +133,24 @@ enum Which {
 
 impl MeterArgs {
     /// The files for TLS.
-    pub fn tls_files(&self) -> anyhow::Result<Tls> {
+    pub(crate) fn tls_files(&self) -> anyhow::Result<Tls> {
         let tls = self.tls.as_deref().map(Tls::parse).transpose();
         Ok(tls.map_err(|error| usage(format!("--tls: {error}")))?.unwrap_or_default())
     }
 
     /// What is written as where, checked before anything is opened; `captures` says that capture files are written too.
-    pub fn check(&self, targets: &[String], how: Written, captures: bool) -> anyhow::Result<()> {
+    pub(crate) fn check(&self, targets: &[String], how: Written, captures: bool) -> anyhow::Result<()> {
         self.check_beside(targets, how, captures, false)
     }
 
     /// The same; `listens` says that others connect to us by TLS.
-    pub fn check_beside(&self, targets: &[String], how: Written, captures: bool, listens: bool) -> anyhow::Result<()> {
+    pub(crate) fn check_beside(
+        &self,
+        targets: &[String],
+        how: Written,
+        captures: bool,
+        listens: bool,
+    ) -> anyhow::Result<()> {
         for (option, is_given) in [("--rotate", self.rotate.is_some() && !captures), ("--append", self.append)] {
             if is_given && !targets.iter().any(|target| export::is_folder(target)) {
                 return Err(usage(format!("{option} means nothing here: no folder is written to")));
@@ -208,12 +214,12 @@ impl MeterArgs {
     }
 
     /// Opens what takes records to these targets.
-    pub fn exporters(&self, targets: &[String], how: Written) -> anyhow::Result<Vec<Box<dyn Exporter>>> {
+    pub(crate) fn exporters(&self, targets: &[String], how: Written) -> anyhow::Result<Vec<Box<dyn Exporter>>> {
         self.exporters_of(targets, how, &Arc::default())
     }
 
     /// The same; what no record tells of is told of a run.
-    pub fn exporters_of(
+    pub(crate) fn exporters_of(
         &self,
         targets: &[String],
         how: Written,
@@ -242,7 +248,7 @@ impl MeterArgs {
     }
 
     /// Options that were given and say how frames are metered.
-    pub fn of_frames(&self) -> impl Iterator<Item = &'static str> {
+    pub(crate) fn of_frames(&self) -> impl Iterator<Item = &'static str> {
         [
             ("--level", self.level.is_some()),
             ("--first-packets", self.first_packets.is_some()),
@@ -262,7 +268,7 @@ impl MeterArgs {
     }
 
     /// How many threads share the work.
-    pub fn workers(&self) -> anyhow::Result<usize> {
+    pub(crate) fn workers(&self) -> anyhow::Result<usize> {
         match self.tables() {
             workers @ 1..=Spread::MOST => Ok(workers),
             _ => Err(usage(format!("--workers: from 1 to {}", Spread::MOST))),
@@ -271,7 +277,7 @@ impl MeterArgs {
 
     /// The same of stored records.
     #[cfg(feature = "parquet")]
-    pub fn readers(&self) -> anyhow::Result<usize> {
+    pub(crate) fn readers(&self) -> anyhow::Result<usize> {
         let all = std::thread::available_parallelism().map_or(1, |all| all.get().min(linerate_query::WHOLE_THREADS));
         if self.workers.is_some() { self.workers() } else { Ok(all) }
     }
@@ -282,22 +288,22 @@ impl MeterArgs {
     }
 
     /// The enterprise whose elements are ours.
-    pub fn enterprise(&self) -> anyhow::Result<u32> {
+    pub(crate) fn enterprise(&self) -> anyhow::Result<u32> {
         Ok(self.options(Written::default())?.profile.enterprise)
     }
 
     /// How often files are completed, if that was said.
-    pub fn rotate(&self) -> Option<f64> {
+    pub(crate) fn rotate(&self) -> Option<f64> {
         self.rotate
     }
 
     /// Bytes of a frame that are wanted; 0 for all.
-    pub fn snap(&self) -> u32 {
+    pub(crate) fn snap(&self) -> u32 {
         if self.checksums || !self.names.is_empty() { 0 } else { Spread::HEADERS as u32 }
     }
 
     /// The meters, where this machine has room for them; made before ports open, as it may take seconds.
-    pub fn meters(&self, config: &mut Config, is_quiet: bool) -> anyhow::Result<Meters> {
+    pub(crate) fn meters(&self, config: &mut Config, is_quiet: bool) -> anyhow::Result<Meters> {
         let bounded = if self.max_flows.is_none() { bound(config, self.tables()) } else { None };
         if let Some(note) = bounded.filter(|_| !is_quiet) {
             fail(note);
@@ -310,7 +316,7 @@ impl MeterArgs {
     }
 
     /// What the meters take, for people.
-    pub fn describe(&self, config: &Config) -> String {
+    pub(crate) fn describe(&self, config: &Config) -> String {
         let [narrow, wide] = config.bytes_per_flow();
         let memory = |bytes: usize| grouped(mebibytes(bytes * config.max_flows));
         let shared = if self.tables() > 1 { format!(", in {} tables", self.tables()) } else { String::new() };
@@ -326,7 +332,7 @@ impl MeterArgs {
     }
 
     /// How the meters work; as much is recorded as is `usual`, unless asked for otherwise.
-    pub fn config(&self, usual: Level) -> anyhow::Result<Config> {
+    pub(crate) fn config(&self, usual: Level) -> anyhow::Result<Config> {
         self.workers()?;
         let most = Config::MOST_FLOWS * self.tables();
         let max_flows = self.max_flows.unwrap_or(Config::default().max_flows);

@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 /// How many records there were, and the flows of which there is most, all records of each together.
 #[derive(Clone, Default)]
-pub struct Totals {
+pub(crate) struct Totals {
     /// All, and those in tunnels.
     pub flows: u64,
     pub inner_flows: u64,
@@ -27,7 +27,7 @@ pub struct Totals {
 
 /// What is shown of records.
 #[derive(Clone, Default)]
-pub struct Shown {
+pub(crate) struct Shown {
     /// How many flows, if not as many as usual.
     pub top: Option<usize>,
     /// What is asked about them.
@@ -38,7 +38,7 @@ pub struct Shown {
 const TOGETHER: usize = 256;
 
 /// Adds records up and has them written.
-pub struct Tee {
+pub(crate) struct Tee {
     exports: Exports,
     totals: Totals,
     by_bytes: Heaviest,
@@ -52,12 +52,12 @@ pub struct Tee {
 
 impl Tee {
     /// Asks for a stop when an exporter takes no more records.
-    pub fn start(exporters: Vec<Box<dyn Exporter>>, stop: Stop) -> anyhow::Result<Self> {
+    pub(crate) fn start(exporters: Vec<Box<dyn Exporter>>, stop: Stop) -> anyhow::Result<Self> {
         Tee::showing(exporters, stop, &Shown::default())
     }
 
     /// The same, and what is shown of the records.
-    pub fn showing(exporters: Vec<Box<dyn Exporter>>, stop: Stop, shown: &Shown) -> anyhow::Result<Self> {
+    pub(crate) fn showing(exporters: Vec<Box<dyn Exporter>>, stop: Stop, shown: &Shown) -> anyhow::Result<Self> {
         let exports = Exports::start(exporters, move || stop.request())?;
         let told = source(exports.live());
         let top = shown.top.unwrap_or(TOP);
@@ -67,7 +67,7 @@ impl Tee {
     }
 
     /// What was added up of the flows that have ended.
-    pub fn so_far(&self) -> Totals {
+    pub(crate) fn so_far(&self) -> Totals {
         let (top, top_packets) = (self.by_bytes.clone().finish(), self.by_packets.clone().finish());
         Totals { top, top_packets, ..self.totals.clone() }
     }
@@ -81,13 +81,13 @@ impl Tee {
     }
 
     /// Has all that is written completed, and begun anew.
-    pub fn reopen(&self, told: fn(String)) {
+    pub(crate) fn reopen(&self, told: fn(String)) {
         self.exports.reopen(told);
     }
 
     /// What was added up, and whether all was written, of which the ledger has the account; `has_failed` says whether the run
     /// did.
-    pub fn finish(mut self, has_failed: bool, ledger: &mut Ledger) -> (Totals, anyhow::Result<()>) {
+    pub(crate) fn finish(mut self, has_failed: bool, ledger: &mut Ledger) -> (Totals, anyhow::Result<()>) {
         self.ask();
         self.totals.answer = self.asked.as_ref().map(Asked::answer);
         self.totals.top = self.by_bytes.finish();

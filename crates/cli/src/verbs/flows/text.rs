@@ -17,7 +17,7 @@ use std::sync::Mutex;
 
 /// What was metered, what became of the records by the ledger, and the flows with the most bytes. Of files (`is_read`) the time
 /// is that of reading, and no rate follows from it.
-pub fn summary(metered: &Metered, totals: &Totals, ledger: &Ledger, is_read: bool) -> String {
+pub(crate) fn summary(metered: &Metered, totals: &Totals, ledger: &Ledger, is_read: bool) -> String {
     summary_of((metered, totals), ledger, is_read, &talkers(&totals.top))
 }
 
@@ -75,7 +75,7 @@ pub(super) fn summary_of(
 }
 
 /// The flows that have ended so far.
-pub fn so_far(records: &Mutex<Tee>) -> String {
+pub(crate) fn so_far(records: &Mutex<Tee>) -> String {
     let totals = super::locked(records).so_far();
     format!("  {}\n{}", stated(totals.flows, "flows have ended"), talkers(&totals.top))
 }

@@ -136,7 +136,7 @@ pub(super) mod tests {
     use linerate_meter::{Counts, Direction, End, EndReason, Quality, Side};
     use std::net::Ipv4Addr;
 
-    pub fn flow(host: u8, packets: u64, frame_bytes: u64) -> Flow {
+    pub(crate) fn flow(host: u8, packets: u64, frame_bytes: u64) -> Flow {
         let end = |host: u8| End { address: Ipv4Addr::new(10, 0, 0, host).into(), port: 9 };
         let side = Side { packets, frame_bytes, first: Nanos(1), last: Nanos(2), ..Side::default() };
         Flow {

@@ -162,21 +162,21 @@ fn ask(answering: &mut Answering, target: IpAddr, sender: Sender) -> anyhow::Res
 }
 
 /// Ends the answers, and says what went wrong with them.
-pub fn finish(running: Option<Running>) -> AnsweringReport {
+pub(crate) fn finish(running: Option<Running>) -> AnsweringReport {
     let report = running.map(Running::finish).unwrap_or_default();
     tell_failure(&report);
     report
 }
 
 /// Says what went wrong with them.
-pub fn tell_failure(report: &AnsweringReport) {
+pub(crate) fn tell_failure(report: &AnsweringReport) {
     if let Some(failure) = &report.failure {
         fail(format_args!("answering ended early: {failure}"));
     }
 }
 
 /// Answers for these addresses, and asks, on the interface that a port is.
-pub fn answering(port: &Spec, own: Vec<Own>, answer_rate: u32) -> anyhow::Result<Answering> {
+pub(crate) fn answering(port: &Spec, own: Vec<Own>, answer_rate: u32) -> anyhow::Result<Answering> {
     let own = Addresses::new(own).map_err(usage)?;
     let spec = beside(port)?;
     let options = RxOptions { promiscuous: true, filter: FILTER.into(), lanes: 1, ..RxOptions::default() };
@@ -188,7 +188,7 @@ pub fn answering(port: &Spec, own: Vec<Own>, answer_rate: u32) -> anyhow::Result
 }
 
 /// The `packet` port of the interface that frames leave through, whatever they leave by.
-pub fn beside(to: &Spec) -> anyhow::Result<Spec> {
+pub(crate) fn beside(to: &Spec) -> anyhow::Result<Spec> {
     let Some(at) = REGISTRY.interface(to) else {
         return Err(usage(format!("nobody can be answered or asked on {to}: it is no interface")));
     };

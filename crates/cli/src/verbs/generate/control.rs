@@ -19,9 +19,9 @@ use std::thread::{JoinHandle, ScopedJoinHandle};
 use std::time::{Duration, Instant};
 
 /// Bytes of a question, and of an answer, at most.
-pub const MOST_QUESTION: usize = 64 << 10;
+pub(crate) const MOST_QUESTION: usize = 64 << 10;
 /// As above: 100,000 streams and more.
-pub const MOST_ANSWER: u64 = 256 << 20;
+pub(crate) const MOST_ANSWER: u64 = 256 << 20;
 /// How long it takes at most until senders have done what they are told.
 const PATIENCE: Duration = Duration::from_secs(2);
 /// How long whoever asks may take to say what, and to read the answer.
@@ -34,7 +34,7 @@ const LOOK: Duration = Duration::from_millis(20);
 /// A question.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Asked {
+pub(crate) struct Asked {
     /// `status`, `rate`, `pause`, `resume`, `stop`, `start`.
     pub action: String,
     /// Names.
@@ -46,7 +46,7 @@ pub struct Asked {
 
 /// An answer, `linerate/ctl/1`.
 #[derive(Debug, Serialize, Deserialize)]
-pub struct Answer {
+pub(crate) struct Answer {
     /// Which form this is.
     pub schema: String,
     /// Why nothing was told.
@@ -58,7 +58,7 @@ pub struct Answer {
 
 /// One stream.
 #[derive(Debug, Serialize, Deserialize)]
-pub struct Row {
+pub(crate) struct Row {
     /// As the user named it.
     pub name: String,
     /// `running`, `paused`, `stopped`, `ended`.
@@ -78,13 +78,13 @@ pub struct Row {
 }
 
 /// A socket that nobody is answered at yet.
-pub struct Socket {
+pub(crate) struct Socket {
     listener: UnixListener,
     file: SocketFile,
 }
 
 /// Answers until it is dropped; then the socket is gone.
-pub struct Answering {
+pub(crate) struct Answering {
     ended: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
     _file: SocketFile,
@@ -92,18 +92,23 @@ pub struct Answering {
 
 impl Socket {
     /// Makes it, for `owner` alone where that is another than who makes it.
-    pub fn new(path: &Path, owner: Option<(u32, u32)>) -> anyhow::Result<Self> {
+    pub(crate) fn new(path: &Path, owner: Option<(u32, u32)>) -> anyhow::Result<Self> {
         let (listener, file) = listen_at("--control", path, owner)?;
         Ok(Socket { listener, file })
     }
 
     /// The folder where it is, which a run may still change in the end.
-    pub fn folder(path: &Path) -> anyhow::Result<Option<OwnedFd>> {
+    pub(crate) fn folder(path: &Path) -> anyhow::Result<Option<OwnedFd>> {
         socket_folder(&Path::new(".").join(path).to_string_lossy())
     }
 
     /// Answers there, in a thread of its own.
-    pub fn answer(self, control: Control, watch: StreamWatch, check: Option<CheckWatch>) -> anyhow::Result<Answering> {
+    pub(crate) fn answer(
+        self,
+        control: Control,
+        watch: StreamWatch,
+        check: Option<CheckWatch>,
+    ) -> anyhow::Result<Answering> {
         let ended = Arc::new(AtomicBool::new(false));
         let (is_over, listener) = (Arc::clone(&ended), self.listener);
         let thread = std::thread::Builder::new().name("control".into()).spawn(move || {

@@ -15,13 +15,13 @@ use linerate_wire::Link;
 const LINK_OVERHEAD: usize = 18;
 
 /// The interface that frames to a port leave through, if that is one of this machine.
-pub fn interface(spec: &Spec) -> Option<Found> {
+pub(crate) fn interface(spec: &Spec) -> Option<Found> {
     let at = REGISTRY.interface(spec)?;
     interfaces(at.option("netns")).ok()?.into_iter().find(|found| found.name == at.target)
 }
 
 /// Refuses to send into the interface of the default route, unless that was said to be meant.
-pub fn check_route(spec: &Spec, yes: bool) -> anyhow::Result<()> {
+pub(crate) fn check_route(spec: &Spec, yes: bool) -> anyhow::Result<()> {
     let Some(at) = REGISTRY.interface(spec) else { return Ok(()) };
     let target = &at.target;
     if at.option("netns").is_none() && !yes && is_default_route(target) {
@@ -33,7 +33,7 @@ pub fn check_route(spec: &Spec, yes: bool) -> anyhow::Result<()> {
 }
 
 /// Refuses frames that the interface cannot send; `longest` counts no FCS.
-pub fn check_length(found: Option<&Found>, longest: usize) -> anyhow::Result<()> {
+pub(crate) fn check_length(found: Option<&Found>, longest: usize) -> anyhow::Result<()> {
     let Some(found) = found.filter(|found| found.mtu > 0) else { return Ok(()) };
     let mtu = found.mtu as usize;
     if longest > mtu + LINK_OVERHEAD {
@@ -50,7 +50,7 @@ pub fn check_length(found: Option<&Found>, longest: usize) -> anyhow::Result<()>
 }
 
 /// A note on Ethernet frames below the minimum; `shortest` counts no FCS.
-pub fn note_runts(link: Link, shortest: usize) -> Option<String> {
+pub(crate) fn note_runts(link: Link, shortest: usize) -> Option<String> {
     let size = shortest + FCS as usize;
     (link == Link::Ethernet && size < SMALLEST).then(|| {
         format!(
@@ -60,7 +60,7 @@ pub fn note_runts(link: Link, shortest: usize) -> Option<String> {
 }
 
 /// The rate asked for, on the line given or that of the interface.
-pub fn rate_on(asked: Asked, line: Option<f64>, found: Option<&Found>) -> anyhow::Result<Rate> {
+pub(crate) fn rate_on(asked: Asked, line: Option<f64>, found: Option<&Found>) -> anyhow::Result<Rate> {
     if line.is_some() && asked.on_line(None).is_some() {
         return Err(usage("--line means nothing here: the rate is no share of it, as 50% would be"));
     }
@@ -70,7 +70,7 @@ pub fn rate_on(asked: Asked, line: Option<f64>, found: Option<&Found>) -> anyhow
 }
 
 /// The line rate of an interface, in bits per second, where its driver knows it.
-pub fn line_of(found: Option<&Found>) -> Option<f64> {
+pub(crate) fn line_of(found: Option<&Found>) -> Option<f64> {
     found.and_then(|found| found.speed_mbps).map(|mbps| mbps as f64 * 1e6)
 }
 

@@ -13,7 +13,7 @@ const LOOKED_AT: u64 = 4096;
 
 /// Where frames come from and go to.
 #[derive(Default)]
-pub struct Hosts {
+pub(super) struct Hosts {
     /// Who sends, each once.
     pub senders: Vec<Sender>,
     /// Where frames go, outermost packets, each once.
@@ -26,7 +26,7 @@ pub struct Hosts {
 
 impl Hosts {
     /// Those of the first frames of each stream.
-    pub fn of(set: &StreamSet, receiver: Option<MacAddr>) -> Self {
+    pub(super) fn of(set: &StreamSet, receiver: Option<MacAddr>) -> Self {
         let mut hosts = Hosts::default();
         let (mut seen, mut layers) = (BTreeSet::new(), Layers::new());
         for stream in &set.streams {
@@ -53,7 +53,7 @@ impl Hosts {
 }
 
 /// Has all frames go to this MAC address.
-pub fn send_to(set: &mut StreamSet, mac: MacAddr) -> anyhow::Result<()> {
+pub(super) fn send_to(set: &mut StreamSet, mac: MacAddr) -> anyhow::Result<()> {
     let varies =
         |stream: &&Stream| stream.variants.iter().flat_map(|variant| &variant.changes).any(|change| change.offset < 6);
     if let Some(stream) = set.streams.iter().find(varies) {

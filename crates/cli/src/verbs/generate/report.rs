@@ -26,25 +26,25 @@ use std::time::Duration;
 const SHOWN: usize = 16;
 
 /// What is said of frames that nobody waited for.
-pub const WRITTEN_AT_ONCE: &str = "  written at once: time and rate are those of the frames' stamps\n";
+pub(super) const WRITTEN_AT_ONCE: &str = "  written at once: time and rate are those of the frames' stamps\n";
 
 /// The names of streams, in the order of their set.
 #[derive(Clone, Debug)]
-pub struct Names(Arc<[(u32, String)]>, Option<Control>);
+pub(super) struct Names(Arc<[(u32, String)]>, Option<Control>);
 
 impl Names {
     /// Those of a set.
-    pub fn of(set: &StreamSet, control: Option<Control>) -> Self {
+    pub(super) fn of(set: &StreamSet, control: Option<Control>) -> Self {
         Names(set.streams.iter().map(|stream| (stream.id, stream.name.clone())).collect(), control)
     }
 
     /// The name of the stream at a place of the set.
-    pub fn get(&self, place: usize) -> &str {
+    pub(super) fn get(&self, place: usize) -> &str {
         self.0.get(place).map_or("", |(_, name)| name)
     }
 
     /// The numbers of the stream at a place of the set: several where it was started again.
-    pub fn numbers(&self, place: usize) -> Vec<u32> {
+    pub(super) fn numbers(&self, place: usize) -> Vec<u32> {
         match &self.1 {
             Some(control) => control.numbers_of(place),
             None => self.0.get(place).map(|(id, _)| *id).into_iter().collect(),
@@ -60,7 +60,7 @@ impl Names {
     }
 
     /// Frames by the numbers of streams, from frames by their places in the set.
-    pub fn by_stream(&self, frames: &[u64]) -> Vec<u64> {
+    pub(super) fn by_stream(&self, frames: &[u64]) -> Vec<u64> {
         if let Some(control) = &self.1 {
             return control.by_number(frames);
         }
@@ -71,7 +71,7 @@ impl Names {
     }
 
     /// A table of what was sent of each, most first.
-    pub fn sent(&self, frames: &[u64]) -> String {
+    pub(super) fn sent(&self, frames: &[u64]) -> String {
         let mut rows = table(&["stream", "sent"], 1);
         let mut order: Vec<(usize, u64)> = frames.iter().copied().enumerate().collect();
         order.sort_by_key(|(_, frames)| std::cmp::Reverse(*frames));
@@ -83,7 +83,7 @@ impl Names {
     }
 
     /// What came of all of them.
-    pub fn checked(&self, summary: &Summary, rows: Vec<StreamRow>) -> String {
+    pub(super) fn checked(&self, summary: &Summary, rows: Vec<StreamRow>) -> String {
         let FrameCounts { sent, received, lost, .. } = summary.counts;
         let sent = sent.unwrap_or_default();
         let mut text =
@@ -95,13 +95,13 @@ impl Names {
     }
 
     /// How many there are.
-    pub fn len(&self) -> usize {
+    pub(super) fn len(&self) -> usize {
         self.0.len()
     }
 }
 
 /// A run that has ended.
-pub struct Outcome<'a> {
+pub(super) struct Outcome<'a> {
     /// Where frames went.
     pub spec: &'a Spec,
     /// What was sent.
@@ -124,7 +124,7 @@ pub struct Outcome<'a> {
 
 impl Outcome<'_> {
     /// Prints it, and says how the run ended.
-    pub fn tell(mut self, args: &Args) -> anyhow::Result<Exit> {
+    pub(super) fn tell(mut self, args: &Args) -> anyhow::Result<Exit> {
         self.sent.ledger.add_all(&self.answers.ledger);
         if let Some(asked) =
             self.asked().filter(|_| self.is_at_once() && args.duration.is_none() && self.sent.sent.frames > 0)
@@ -259,7 +259,7 @@ impl Outcome<'_> {
 }
 
 /// What was sent, how fast (and how fast it was to be, in frames per second), and the ledger.
-pub fn summary(sent: Sent, elapsed: Duration, asked: Option<f64>, ledger: &Ledger, is_whole: bool) -> String {
+pub(super) fn summary(sent: Sent, elapsed: Duration, asked: Option<f64>, ledger: &Ledger, is_whole: bool) -> String {
     let seconds = elapsed.as_secs_f64();
     let asked = asked.map_or_else(String::new, |asked| format!(" (asked for {})", frames_per_second(asked / 1e6)));
     let head = totals("sent", sent.frames, sent.bytes, sent.bytes, seconds);
@@ -267,7 +267,7 @@ pub fn summary(sent: Sent, elapsed: Duration, asked: Option<f64>, ledger: &Ledge
 }
 
 /// How far from the schedule frames left.
-pub fn timing(timing: &Timing) -> String {
+pub(super) fn timing(timing: &Timing) -> String {
     let Timing { behind, gap_error, shifted, .. } = timing;
     let figures = |delays: &Delays| {
         let [p50, p99, max] = [delays.quantile(0.5), delays.quantile(0.99), delays.max()].map(micros);
@@ -291,12 +291,12 @@ fn held_up(late: u64, shifted: Duration) -> String {
 }
 
 /// Microseconds.
-pub fn micros(span: Duration) -> f64 {
+pub(super) fn micros(span: Duration) -> f64 {
     span.as_secs_f64() * 1e6
 }
 
 /// What a receiver saw.
-pub struct Checked {
+pub(super) struct Checked {
     summary: Summary,
     rows: Vec<StreamRow>,
     ledger: Ledger,

@@ -24,7 +24,7 @@ const SENDER_TELLS: Duration = Duration::from_millis(300);
 
 /// What was sent of each stream, by the places in their set, and what had been sent some time ago.
 #[derive(Clone)]
-pub struct Watching {
+pub(super) struct Watching {
     run: Run,
     names: Names,
     checked: Option<CheckWatch>,
@@ -36,12 +36,12 @@ type Notes = VecDeque<(Instant, Vec<u64>)>;
 
 impl Watching {
     /// Of a run, and of who checks it.
-    pub fn new(run: &Run, names: &Names, checked: Option<CheckWatch>) -> Self {
+    pub(super) fn new(run: &Run, names: &Names, checked: Option<CheckWatch>) -> Self {
         Watching { run: run.clone(), names: names.clone(), checked, notes: Arc::default() }
     }
 
     /// Notes what was sent until the result is gone, where somebody checks it, and prints what happens every `interval`.
-    pub fn start(&self, interval: Option<Duration>, json: bool) -> Lines {
+    pub(super) fn start(&self, interval: Option<Duration>, json: bool) -> Lines {
         let mut print = self.ticker(json);
         match (interval, self.checked.is_some()) {
             (None, false) => Lines::none(),
@@ -70,7 +70,7 @@ impl Watching {
     }
 
     /// What was sent, and what came of it so far.
-    pub fn so_far(&self) -> String {
+    pub(super) fn so_far(&self) -> String {
         let sent = self.sent();
         let asked = || Sent { now: self.names.by_stream(&sent), aged: self.aged() };
         match self.checked.as_ref().and_then(|watch| watch.so_far(Some(asked()))) {

@@ -23,13 +23,13 @@ const MANY: (usize, Duration) = (2000, Duration::from_secs(2));
 const FASTER: f64 = 1.25;
 
 /// The table, until it is dropped.
-pub struct Shown {
+pub(super) struct Shown {
     over: Stop,
     thread: Option<JoinHandle<()>>,
 }
 
 /// Shows it, if there is a terminal.
-pub fn show(control: &Control, run: &Run, check: Option<&CheckWatch>, port: &str) -> Option<Shown> {
+pub(super) fn show(control: &Control, run: &Run, check: Option<&CheckWatch>, port: &str) -> Option<Shown> {
     let screen = Screen::open(true)?;
     let over = Stop::new();
     let (ended, stop) = (over.clone(), run.stop.clone());

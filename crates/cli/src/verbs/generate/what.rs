@@ -26,7 +26,7 @@ const DEFAULT_RATE: Rate = Rate::Frames(1000.0);
 /// Options of `linerate generate` about streams.
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "Streams")]
-pub struct StreamArgs {
+pub(super) struct StreamArgs {
     /// Send this packet: layers as in 'ip(dst=10.0.0.1..10.0.0.9)/udp(dport=53)' (docs/streams.md); several are sent together
     #[arg(short = 'k', long, value_name = "PACKET", conflicts_with_all = ["streams", "udp"])]
     packet: Vec<String>,
@@ -81,7 +81,7 @@ pub struct StreamArgs {
 }
 
 /// What else decides on streams.
-pub struct Around<'a> {
+pub(super) struct Around<'a> {
     /// The rate asked for.
     pub rate: Option<Asked>,
     /// The line that shares refer to, where the user says it.
@@ -96,7 +96,7 @@ pub struct Around<'a> {
 
 impl StreamArgs {
     /// The streams, as they are before a next hop's MAC address is known.
-    pub fn set(&self, around: &Around<'_>) -> anyhow::Result<StreamSet> {
+    pub(super) fn set(&self, around: &Around<'_>) -> anyhow::Result<StreamSet> {
         if let Some(path) = &self.streams {
             return self.read(path, around);
         }
@@ -143,7 +143,7 @@ impl StreamArgs {
     }
 
     /// Whether anything is to be sent that is described here.
-    pub fn is_given(&self) -> bool {
+    pub(super) fn is_given(&self) -> bool {
         self.udp || self.streams.is_some() || !self.packet.is_empty()
     }
 

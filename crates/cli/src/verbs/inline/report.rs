@@ -44,7 +44,7 @@ fn summary(specs: &[Spec; 2], run: &Received, sent: [Sent; 2]) -> String {
 }
 
 /// What became of frames that were decided about, in a line.
-pub fn told(account: Option<&Account>) -> String {
+pub(crate) fn told(account: Option<&Account>) -> String {
     let told = TOLD.iter().filter_map(|count| {
         let frames = account.map_or(0, |account| account.get(*count));
         (frames > 0).then(|| format!("{} {}", grouped(frames), count.name()))
@@ -54,7 +54,7 @@ pub fn told(account: Option<&Account>) -> String {
 }
 
 /// The same by name.
-pub fn verdicts(account: Option<&Account>) -> BTreeMap<&'static str, u64> {
+pub(crate) fn verdicts(account: Option<&Account>) -> BTreeMap<&'static str, u64> {
     TOLD.iter().map(|count| (count.name(), account.map_or(0, |of| of.get(*count)))).collect()
 }
 

@@ -25,7 +25,7 @@ pub(in super::super) struct Held {
 
 impl InputArgs {
     /// Where stored records are (folders, files of Parquet), if that is what is read.
-    pub fn held(&self) -> anyhow::Result<Option<Held>> {
+    pub(crate) fn held(&self) -> anyhow::Result<Option<Held>> {
         let is_file = |path: &str| path.to_ascii_lowercase().ends_with(".parquet");
         let is_stored = |path: &&String| {
             !path.contains("://") && (is_file(path) || path.ends_with('/') || Path::new(path).is_dir())
@@ -61,7 +61,7 @@ impl InputArgs {
     /// Another run that is looked at (an address and port, or the path of a socket), if that is named as a port; which of its flows, and
     /// for how long.
     #[cfg(feature = "tui")]
-    pub fn attached(&self) -> anyhow::Result<Option<(String, String, Option<Duration>)>> {
+    pub(crate) fn attached(&self) -> anyhow::Result<Option<(String, String, Option<Duration>)>> {
         let is_place = |name: &&String| crate::verbs::top::is_place(name);
         let places = self.ports.iter().filter(is_place).count();
         let [place] = &self.ports[..] else {
@@ -96,7 +96,7 @@ impl InputArgs {
     }
 
     /// Where records of others come from (`ipfix://HOST:PORT`, `ipfix+tls://HOST:PORT`, files of IPFIX), if that is what is read.
-    pub fn collected(&self) -> anyhow::Result<Option<Collected>> {
+    pub(crate) fn collected(&self) -> anyhow::Result<Option<Collected>> {
         let listen = |name: &String| {
             let plain = name.strip_prefix("ipfix://").map(|at| (at.to_owned(), false));
             plain.or_else(|| name.strip_prefix("ipfix+tls://").map(|at| (at.to_owned(), true)))
@@ -131,12 +131,12 @@ impl InputArgs {
 
 impl ReceiveArgs {
     /// The same where no port is opened.
-    pub fn identity_of(&self, is_live: bool) -> anyhow::Result<Identity> {
+    pub(crate) fn identity_of(&self, is_live: bool) -> anyhow::Result<Identity> {
         Identity::choose(self.user.as_deref(), is_live)
     }
 
     /// An option that was given and is about ports.
-    pub fn of_ports(&self) -> Option<&'static str> {
+    pub(crate) fn of_ports(&self) -> Option<&'static str> {
         [("--take", self.take), ("--spin", self.spin), ("--sleep", self.sleep)]
             .into_iter()
             .find_map(|(option, is_given)| is_given.then_some(option))

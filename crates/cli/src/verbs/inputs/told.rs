@@ -9,7 +9,7 @@ use std::path::Path;
 const LINES: [&str; 5] = [".jsonl", ".json", ".csv", ".tsv", ".log"];
 
 /// What was chosen for an open port, and why.
-pub fn notes_of(port: &RxPort) -> impl Iterator<Item = String> {
+pub(crate) fn notes_of(port: &RxPort) -> impl Iterator<Item = String> {
     port.notes.iter().map(|note| format!("{}: {note}", port.name))
 }
 

@@ -22,14 +22,14 @@ const LATE: (f64, Duration) = (10.0, replay::LATE);
 const LIMITED_LATE: f64 = 0.1;
 
 /// How long after it was due a packet of this load (packets per second) is late.
-pub fn late_after(load: f64) -> Duration {
+pub(super) fn late_after(load: f64) -> Duration {
     let gaps = if load > 0.0 { LATE.0 / load } else { 0.0 };
     Duration::try_from_secs_f64(gaps).unwrap_or(Duration::MAX).max(LATE.1)
 }
 
 /// Numbers of frames.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
-pub struct Counts {
+pub(super) struct Counts {
     /// Frames that were to be sent.
     pub intended: u64,
     /// Frames that were.
@@ -58,7 +58,7 @@ pub struct Counts {
 
 /// What came of a trial, in all its directions together.
 #[derive(Clone, Debug, Default, Serialize)]
-pub struct Account {
+pub(super) struct Account {
     #[serde(flatten)]
     pub counts: Counts,
     /// How long sending took.
@@ -80,7 +80,7 @@ pub struct Account {
 
 /// One direction of a trial.
 #[derive(Clone, Debug, Default, Serialize)]
-pub struct Way {
+pub(super) struct Way {
     /// The port that sent.
     pub from: String,
     /// The port that received.
@@ -109,7 +109,7 @@ pub struct Way {
 
 /// One stream of a direction.
 #[derive(Clone, Debug, Default, Serialize)]
-pub struct StreamAccount {
+pub(super) struct StreamAccount {
     pub stream: String,
     pub sent: u64,
     pub received: u64,
@@ -140,7 +140,7 @@ impl Counts {
 }
 
 /// What was sent in a direction, and the account of what came.
-pub struct Made<'a> {
+pub(super) struct Made<'a> {
     /// Frames that each stream has sent, by its number.
     pub per_stream: &'a [u64],
     /// And all together.
@@ -158,7 +158,7 @@ pub struct Made<'a> {
 
 impl<'a> Made<'a> {
     /// Of a sender and a receiver that have ended, where packets of this load were sent.
-    pub fn new(sent: &'a StreamsReport, received: &'a CheckReport, load: f64) -> Self {
+    pub(super) fn new(sent: &'a StreamsReport, received: &'a CheckReport, load: f64) -> Self {
         let behind = &sent.timing.behind;
         let losses = sent.ledger.losses().into_iter().chain(received.run.ledger.losses());
         let failures =
@@ -179,7 +179,7 @@ impl<'a> Made<'a> {
 
 impl Way {
     /// Of what was sent and received; `intended` in how many seconds, where that is known. Streams are told one by one if they are few.
-    pub fn new(intended: Option<(u64, f64)>, set: &StreamSet, made: &Made<'_>, is_each_told: bool) -> Self {
+    pub(super) fn new(intended: Option<(u64, f64)>, set: &StreamSet, made: &Made<'_>, is_each_told: bool) -> Self {
         let report = made.check.report(Some(made.per_stream));
         let summary = report.summary();
         let counts = summary.counts;
@@ -232,7 +232,7 @@ impl Way {
     }
 
     /// What the tester itself did not do.
-    pub fn own_fault(&self) -> Option<String> {
+    pub(super) fn own_fault(&self) -> Option<String> {
         let Counts { intended, sent, unsent, late, lost, lost_by_tester, .. } = self.counts;
         let behind = self.behind_p99_us.map_or_else(String::new, |us| format!(" (p99 {us:.0} us)"));
         let own = [
@@ -254,7 +254,7 @@ impl Way {
 
 impl Account {
     /// Of all directions.
-    pub fn new(ways: Vec<Way>) -> Self {
+    pub(super) fn new(ways: Vec<Way>) -> Self {
         let mut account = Account::default();
         for way in &ways {
             account.counts.add(&way.counts);
@@ -281,7 +281,7 @@ impl Account {
     }
 
     /// What to look at where packets were sent, and not one arrived anywhere.
-    pub fn nothing_arrived(&self) -> Option<String> {
+    pub(super) fn nothing_arrived(&self) -> Option<String> {
         let is_silent = |way: &Way| {
             let Counts { sent, received, corrupted, lost_by_tester, .. } = way.counts;
             sent > 0 && received + corrupted + lost_by_tester == 0
@@ -291,13 +291,13 @@ impl Account {
     }
 
     /// Frames a second that came through, in all directions together, in so many seconds.
-    pub fn forwarded(&self, seconds: f64) -> f64 {
+    pub(super) fn forwarded(&self, seconds: f64) -> f64 {
         self.counts.received as f64 / seconds
     }
 }
 
 /// What to look at where nothing arrives at a port.
-pub fn nothing_arrived(port: &str) -> String {
+pub(super) fn nothing_arrived(port: &str) -> String {
     format!("nothing arrived at {port}: check the cabling, the addresses (-k), --answer and --gateway")
 }
 

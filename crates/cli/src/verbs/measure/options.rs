@@ -112,7 +112,7 @@ pub struct Args {
 /// Options that say what is measured.
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "Methods")]
-pub struct MethodArgs {
+pub(super) struct MethodArgs {
     /// How to measure
     #[arg(long, value_enum, default_value_t = Method::Search)]
     pub method: Method,
@@ -154,7 +154,7 @@ pub struct MethodArgs {
 /// Options that say what a search looks for.
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "Goals and trials")]
-pub struct GoalArgs {
+pub(super) struct GoalArgs {
     /// With --method search: what to look for [default: ndr,pdr]
     #[arg(long, value_name = "GOALS", value_delimiter = ',', value_parser = named)]
     pub goal: Vec<Goal>,
@@ -178,7 +178,7 @@ pub struct GoalArgs {
 /// Options about limits and reports.
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "Run and report")]
-pub struct EndArgs {
+pub(super) struct EndArgs {
     /// Send into the interface of the default route too
     #[arg(long)]
     pub yes: bool,
@@ -201,12 +201,12 @@ pub struct EndArgs {
 
 impl EndArgs {
     /// Whether nothing is said but the results.
-    pub fn is_silent(&self) -> bool {
+    pub(super) fn is_silent(&self) -> bool {
         self.quiet || self.json
     }
 
     /// Answers those who collect counters, if that is asked for, in a thread without the rights to open ports.
-    pub fn tell_counters(&self, identity: &Identity) -> anyhow::Result<Option<Told>> {
+    pub(super) fn tell_counters(&self, identity: &Identity) -> anyhow::Result<Option<Told>> {
         let tell = || identity.by(|| Ok(self.metrics.tell(self.is_silent())));
         self.metrics.is_given().then(tell).transpose()
     }
@@ -214,7 +214,7 @@ impl EndArgs {
 
 /// How to measure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-pub enum Method {
+pub(super) enum Method {
     /// Search for the rates of goals
     Search,
     /// The tests of RFC 2544, RFC 9004 and RFC 6201
@@ -229,7 +229,7 @@ pub enum Method {
 
 /// A test of RFC 2544.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-pub enum Test {
+pub(super) enum Test {
     /// 26.1
     Throughput,
     /// 26.2
@@ -309,7 +309,7 @@ fn named(name: &str) -> Result<Goal, String> {
 }
 
 /// `0.5%`, as a part.
-pub fn percent(text: &str) -> Result<f64, String> {
+pub(super) fn percent(text: &str) -> Result<f64, String> {
     let number = text.strip_suffix('%').unwrap_or(text).parse::<f64>().ok();
     number
         .filter(|number| (0.0..100.0).contains(number))

@@ -8,13 +8,13 @@ use std::time::Duration;
 /// Getting a trial ready takes about so long.
 const READY: f64 = 0.1;
 /// How far the least load lies below the greatest, where nobody says.
-pub const SPAN: f64 = 1e4;
+pub(super) const SPAN: f64 = 1e4;
 /// What follows half the load of a recovery, as a part of the overload.
-pub const AFTER: f64 = 0.5;
+pub(super) const AFTER: f64 = 0.5;
 
 /// What is done, and for how long.
 #[derive(Clone, Debug)]
-pub struct Plan {
+pub(super) struct Plan {
     pub method: Method,
     pub tests: Vec<Test>,
     pub goals: Vec<Goal>,
@@ -41,7 +41,7 @@ pub struct Plan {
 
 /// How often something is done, and for how long, and what of it is asked for.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Span {
+pub(super) struct Span {
     pub times: u32,
     pub seconds: f64,
     /// What the section wants at least.
@@ -50,7 +50,7 @@ pub struct Span {
 
 impl Span {
     /// How it is shorter than it should be, if it is.
-    pub fn shortened(&self) -> Option<String> {
+    pub(super) fn shortened(&self) -> Option<String> {
         let (times, seconds) = self.want;
         let mut less = Vec::new();
         if self.times < times {
@@ -65,7 +65,7 @@ impl Span {
 
 impl Test {
     /// As it is told.
-    pub fn name(self) -> &'static str {
+    pub(super) fn name(self) -> &'static str {
         match self {
             Test::Throughput => "throughput",
             Test::Latency => "latency",
@@ -79,7 +79,7 @@ impl Test {
 
 impl Plan {
     /// What is asked for.
-    pub fn new(args: &Args) -> anyhow::Result<Self> {
+    pub(super) fn new(args: &Args) -> anyhow::Result<Self> {
         check(args)?;
         let goals = args.goals()?;
         let is_strict = goals.iter().any(|goal| goal.name == "rfc2544");
@@ -129,12 +129,12 @@ impl Plan {
     }
 
     /// Between the frames of two trials there are so many seconds.
-    pub fn between(&self) -> f64 {
+    pub(super) fn between(&self) -> f64 {
         self.settle.as_secs_f64() + self.quiet.as_secs_f64() / 4.0 + READY
     }
 
     /// What takes how long for one size, in seconds: on most devices, and as far as can be said before anything is known.
-    pub fn estimate(&self, limits: Option<Limits>) -> anyhow::Result<Vec<(&'static str, f64)>> {
+    pub(super) fn estimate(&self, limits: Option<Limits>) -> anyhow::Result<Vec<(&'static str, f64)>> {
         let limits = limits.unwrap_or(Limits { least: 1.0, greatest: SPAN });
         let between = self.between();
         let search = || estimate(limits, &self.goals, between).map(|found| found.seconds).map_err(usage);
@@ -171,7 +171,7 @@ impl Plan {
     }
 
     /// What is not as the specifications have it, by their sections.
-    pub fn deviations(&self, args: &Args) -> Vec<String> {
+    pub(super) fn deviations(&self, args: &Args) -> Vec<String> {
         let mut deviations: Vec<String> = Vec::new();
         let goals = || self.goals.iter().filter(|goal| goal.name.starts_with("rfc2544"));
         if goals().next().is_none() || !matches!(self.method, Method::Search | Method::Rfc2544) {
@@ -256,6 +256,6 @@ fn check(args: &Args) -> anyhow::Result<()> {
 }
 
 /// A span of time.
-pub fn seconds(option: &str, seconds: f64) -> anyhow::Result<Duration> {
+pub(super) fn seconds(option: &str, seconds: f64) -> anyhow::Result<Duration> {
     Duration::try_from_secs_f64(seconds).map_err(|_| usage(format!("{option}: {seconds} is no span of time")))
 }

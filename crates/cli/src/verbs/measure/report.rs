@@ -7,10 +7,10 @@ mod long;
 mod sections;
 mod tests;
 
-pub use self::environment::Environment;
-pub use self::files::Files;
-pub use self::long::{Minute, PerformanceRow, ServiceStep, SoakTest, seconds_of, soak_line};
-pub use self::tests::{
+pub(super) use self::environment::Environment;
+pub(super) use self::files::Files;
+pub(super) use self::long::{Minute, PerformanceRow, ServiceStep, SoakTest, seconds_of, soak_line};
+pub(super) use self::tests::{
     AtLoad, Bursts, Forwarding, LatencyRun, LatencyTest, LossRow, Recovery, RecoveryRun, Reset, ResetRun,
 };
 
@@ -26,7 +26,7 @@ use serde::Serialize;
 
 /// `linerate/measure/1`.
 #[derive(Clone, Debug, Serialize)]
-pub struct Report {
+pub(super) struct Report {
     schema: &'static str,
     version: &'static str,
     /// The command line; nothing where a server was asked.
@@ -80,7 +80,7 @@ struct GoalJson {
 
 /// What came of one size.
 #[derive(Clone, Debug, Default, Serialize)]
-pub struct SizeReport {
+pub(super) struct SizeReport {
     size: u64,
     #[serde(skip_serializing_if = "Option::is_none")]
     service: Option<String>,
@@ -121,7 +121,7 @@ pub struct SizeReport {
 
 /// A trial.
 #[derive(Clone, Debug, Serialize)]
-pub struct Row {
+pub(super) struct Row {
     trial: usize,
     test: &'static str,
     offered: f64,
@@ -147,7 +147,7 @@ struct ResultJson {
 
 impl Report {
     /// Nothing measured yet.
-    pub fn new(args: &Args, plan: &Plan, directions: &[Direction], environment: Environment) -> Self {
+    pub(super) fn new(args: &Args, plan: &Plan, directions: &[Direction], environment: Environment) -> Self {
         let usual = if args.ipv6 { super::traffic::USUAL_IP6 } else { super::traffic::USUAL };
         let packets = match &args.streams {
             Some(path) => vec![format!("streams of {}", path.display())],
@@ -196,12 +196,12 @@ impl Report {
     }
 
     /// Whether nothing was begun.
-    pub fn is_empty(&self) -> bool {
+    pub(super) fn is_empty(&self) -> bool {
         self.sizes.iter().all(|size| size.trials.is_empty())
     }
 
     /// Whether a result is of this kind.
-    pub fn has(&self, verdict: Verdict) -> bool {
+    pub(super) fn has(&self, verdict: Verdict) -> bool {
         self.results().any(|(_, result)| result.verdict == verdict.name())
     }
 
@@ -232,7 +232,7 @@ impl Report {
     }
 
     /// The results, for people.
-    pub fn text(&self) -> String {
+    pub(super) fn text(&self) -> String {
         let mut text = String::new();
         for section in sections::sections(self) {
             let mut rows = table(&section.heads, section.numbers);
@@ -284,35 +284,35 @@ impl From<&Goal> for GoalJson {
 
 impl SizeReport {
     /// Nothing tried yet.
-    pub fn new(size: u64, is_counted: bool, line: Option<f64>) -> Self {
+    pub(super) fn new(size: u64, is_counted: bool, line: Option<f64>) -> Self {
         let mark = if is_counted { "count" } else { "trailer" };
         SizeReport { size, mark, line, ..SizeReport::default() }
     }
 
     /// Nothing tried yet of a service.
-    pub fn of_service(size: u64, name: &str, limits: Limits) -> Self {
+    pub(super) fn of_service(size: u64, name: &str, limits: Limits) -> Self {
         let Limits { least, greatest } = limits;
         SizeReport { service: Some(name.to_owned()), least, greatest, ..SizeReport::new(size, false, None) }
     }
 
     /// What is known before the first trial that counts.
-    pub fn begin(&mut self, limits: Limits, tester: Option<f64>, estimated_s: f64) {
+    pub(super) fn begin(&mut self, limits: Limits, tester: Option<f64>, estimated_s: f64) {
         (self.least, self.greatest) = (limits.least, limits.greatest);
         (self.tester, self.estimated_s) = (tester, estimated_s);
     }
 
     /// What is known by now.
-    pub fn found(&mut self, found: &[Found]) {
+    pub(super) fn found(&mut self, found: &[Found]) {
         self.results = found.iter().map(|found| self.result(found)).collect();
     }
 
     /// What was found for a goal.
-    pub fn lower_of(&self, goal: &str) -> Option<f64> {
+    pub(super) fn lower_of(&self, goal: &str) -> Option<f64> {
         self.results.iter().find(|result| result.goal == goal)?.lower
     }
 
     /// What was found for the first goal.
-    pub fn throughput(&self) -> Option<f64> {
+    pub(super) fn throughput(&self) -> Option<f64> {
         self.results.first()?.lower
     }
 
@@ -336,13 +336,13 @@ impl SizeReport {
 
 impl Row {
     /// One that has run.
-    pub fn new(trial: usize, test: &'static str, ask: Ask, account: Account) -> Self {
+    pub(super) fn new(trial: usize, test: &'static str, ask: Ask, account: Account) -> Self {
         Row { trial, test, offered: ask.load, duration_s: ask.duration, account }
     }
 }
 
 /// What stands above the lines of trials.
-pub fn head() -> String {
+pub(super) fn head() -> String {
     format!(
         "{:>6}{:>6} {:<12}{:>12}{:>8}{:>12}{:>10}{:>9}\n",
         "size", "trial", "test", "frames/s", "s", "lost", "loss %", "p99 us"
@@ -350,7 +350,7 @@ pub fn head() -> String {
 }
 
 /// A trial, as it comes.
-pub fn line(size: u64, row: &Row) -> String {
+pub(super) fn line(size: u64, row: &Row) -> String {
     let Row { trial, test, offered, duration_s, account } = row;
     let p99 =
         account.latency.latency_p99_ns.map_or_else(|| "-".to_owned(), |nanos| format!("{:.1}", nanos as f64 / 1e3));
@@ -367,7 +367,7 @@ pub fn line(size: u64, row: &Row) -> String {
 }
 
 /// Seconds as hours, minutes and seconds.
-pub fn clock(seconds: f64) -> String {
+pub(super) fn clock(seconds: f64) -> String {
     let seconds = seconds.ceil() as u64;
     format!("{}:{:02}:{:02}", seconds / 3600, seconds / 60 % 60, seconds % 60)
 }

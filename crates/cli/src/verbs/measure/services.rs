@@ -50,7 +50,7 @@ struct File {
 
 /// A service that is tested.
 #[derive(Clone, Debug)]
-pub struct Tested {
+pub(super) struct Tested {
     pub name: String,
     packet: String,
     size: u64,
@@ -58,13 +58,13 @@ pub struct Tested {
 }
 
 /// Reads a file of services.
-pub fn read(path: &Path) -> anyhow::Result<Vec<Tested>> {
+pub(super) fn read(path: &Path) -> anyhow::Result<Vec<Tested>> {
     let text = read_text(path).with_context(|| format!("cannot read {}", path.display()))?;
     of_text(&path.display().to_string(), &text)
 }
 
 /// Reads services of a text as a file has them; `name` says whose it is.
-pub fn of_text(name: &str, text: &str) -> anyhow::Result<Vec<Tested>> {
+pub(super) fn of_text(name: &str, text: &str) -> anyhow::Result<Vec<Tested>> {
     let wrong = |what: String| usage(format!("{name}: {what}"));
     let file: File = toml::from_str(text).map_err(|error| {
         let before = error.span().map_or(0, |span| span.start).min(text.len());
@@ -79,7 +79,7 @@ pub fn of_text(name: &str, text: &str) -> anyhow::Result<Vec<Tested>> {
 
 /// Services of a document: a list of objects with the keys of a file, or the text of one.
 #[cfg(feature = "serve")]
-pub fn of_json(document: &serde_json::Value) -> anyhow::Result<Vec<Tested>> {
+pub(super) fn of_json(document: &serde_json::Value) -> anyhow::Result<Vec<Tested>> {
     let name = "services";
     if let Some(text) = document.as_str() {
         return of_text(name, text);
@@ -100,7 +100,7 @@ fn all(name: &str, services: Vec<Written>) -> anyhow::Result<Vec<Tested>> {
 }
 
 /// How long all steps of these take, in seconds, and what follows them.
-pub fn seconds(services: &[Tested], plan: &Plan) -> (f64, f64) {
+pub(super) fn seconds(services: &[Tested], plan: &Plan) -> (f64, f64) {
     let steps: usize = services.iter().map(|service| service.agreed.steps().len()).sum();
     (steps as f64 * (plan.step + plan.between()), plan.performance)
 }

@@ -14,7 +14,7 @@ use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
 /// A run without an end has one after a week.
-pub const LONGEST: f64 = 7.0 * 24.0 * 3600.0;
+pub(super) const LONGEST: f64 = 7.0 * 24.0 * 3600.0;
 /// Latencies are told for so many seconds each.
 const MINUTE: f64 = 60.0;
 /// What was sent is looked up so often.
@@ -27,7 +27,7 @@ const SILENCE: u64 = 5;
 
 /// What is known of a stream by now.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct SoFar {
+pub(super) struct SoFar {
     pub sent: u64,
     pub received: u64,
     pub lost: u64,
@@ -120,7 +120,7 @@ fn minutes(ways: &[Way]) -> Vec<Minute> {
 }
 
 /// Calls `each` once a second with what is known of each stream of each direction, until all is sent.
-pub fn by_second(looks: &Looks, mut each: impl FnMut(&[Vec<SoFar>])) {
+pub(super) fn by_second(looks: &Looks, mut each: impl FnMut(&[Vec<SoFar>])) {
     let began = Instant::now();
     let mut samples: VecDeque<(Instant, Vec<Vec<u64>>)> = VecDeque::new();
     let mut seconds = 1;

@@ -11,15 +11,15 @@ use linerate_wire::{Layers, Link, Protocol, dissect};
 use std::path::Path;
 
 /// What is sent where nobody says what: addresses for benchmarks (RFC 2544, appendix C).
-pub const USUAL: &str =
+pub(super) const USUAL: &str =
     "eth(src=02:00:00:00:00:01,dst=02:00:00:00:00:02)/ip(src=198.18.0.1,dst=198.19.0.1)/udp(sport=49152,dport=7)";
 /// The same of IPv6 (RFC 5180, section 8).
-pub const USUAL_IP6: &str = "eth(src=02:00:00:00:00:01,dst=02:00:00:00:00:02)\
+pub(super) const USUAL_IP6: &str = "eth(src=02:00:00:00:00:01,dst=02:00:00:00:00:02)\
      /ip6(src=2001:2::1,dst=2001:2:0:8000::1)/udp(sport=49152,dport=7)";
 
 /// How the frames of a trial lie in time.
 #[derive(Clone, Debug)]
-pub enum Frames {
+pub(super) enum Frames {
     /// At one rate, for so many seconds.
     Paced(Rate, f64),
     /// So many, as far apart as the rate says, and no more.
@@ -30,7 +30,7 @@ pub enum Frames {
 
 /// So many frames at a rate.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Phase {
+pub(super) struct Phase {
     /// Frames a second.
     pub load: f64,
     /// Frames.
@@ -39,19 +39,19 @@ pub struct Phase {
 
 impl Phase {
     /// For so long, a frame at least.
-    pub fn lasting(load: f64, seconds: f64) -> Self {
+    pub(super) fn lasting(load: f64, seconds: f64) -> Self {
         Phase { load, frames: ((load * seconds).round() as u64).max(1) }
     }
 
     /// How long it takes.
-    pub fn seconds(&self) -> f64 {
+    pub(super) fn seconds(&self) -> f64 {
         self.frames as f64 / self.load
     }
 }
 
 impl Frames {
     /// The streams of a trial.
-    pub fn of(&self, set: &StreamSet) -> StreamSet {
+    pub(super) fn of(&self, set: &StreamSet) -> StreamSet {
         let mut set = set.clone();
         match self {
             Frames::Paced(Rate::Top, _) => {
@@ -81,7 +81,7 @@ impl Frames {
     }
 
     /// How many frames are to be sent in a direction, and how many of them are not missed: a sender has to stop somewhere.
-    pub fn intended(&self, set: &StreamSet) -> Option<u64> {
+    pub(super) fn intended(&self, set: &StreamSet) -> Option<u64> {
         match self {
             Frames::Paced(Rate::Frames(load), seconds) => Some((load * seconds).ceil() as u64),
             Frames::Paced(_, seconds) => {
@@ -97,7 +97,7 @@ impl Frames {
     }
 
     /// Packets per second of one direction; without end where they go as fast as they can.
-    pub fn load(&self, set: &StreamSet) -> f64 {
+    pub(super) fn load(&self, set: &StreamSet) -> f64 {
         match (self, self.seconds(), self.intended(set)) {
             (Frames::Burst(_, Rate::Frames(load)), ..) => *load,
             (_, Some(seconds), Some(frames)) if seconds > 0.0 => frames as f64 / seconds,
@@ -106,7 +106,7 @@ impl Frames {
     }
 
     /// How long they take; nothing where that is not known.
-    pub fn seconds(&self) -> Option<f64> {
+    pub(super) fn seconds(&self) -> Option<f64> {
         match self {
             Frames::Paced(_, seconds) => Some(*seconds),
             Frames::Burst(frames, Rate::Frames(load)) => Some(*frames as f64 / load),
@@ -118,7 +118,7 @@ impl Frames {
 
 /// The streams of frames of one size; their rate, and the key, are those of a trial. Where a packet leaves no room for a trailer its
 /// frames are counted.
-pub fn streams(texts: &[String], size: u64, seed: u64) -> anyhow::Result<StreamSet> {
+pub(super) fn streams(texts: &[String], size: u64, seed: u64) -> anyhow::Result<StreamSet> {
     let all = |mark| -> anyhow::Result<Vec<Stream>> {
         texts.iter().enumerate().map(|(id, text)| stream(id as u32, text, size, seed, mark)).collect()
     };
@@ -129,7 +129,7 @@ pub fn streams(texts: &[String], size: u64, seed: u64) -> anyhow::Result<StreamS
 }
 
 /// The streams of a file, which share a load as their rates have it there.
-pub fn of_file(path: &Path) -> anyhow::Result<StreamSet> {
+pub(super) fn of_file(path: &Path) -> anyhow::Result<StreamSet> {
     let name = path.display().to_string();
     let text = read_text(path).map_err(|error| usage(format!("cannot read {name}: {error}")))?;
     let mut set = file::streams(&name, &text, &file::Setup::default()).map_err(usage)?;
@@ -159,12 +159,12 @@ pub fn of_file(path: &Path) -> anyhow::Result<StreamSet> {
 }
 
 /// Bytes of a frame with FCS, on average.
-pub fn mean_size(set: &StreamSet) -> u64 {
+pub(super) fn mean_size(set: &StreamSet) -> u64 {
     Shares::of(set).map_or(0, |shares| shares.mean_length().round() as u64 + FCS)
 }
 
 /// The same frames on their way back: the addresses of their outermost headers, and ports, have changed sides.
-pub fn turned(set: &StreamSet) -> StreamSet {
+pub(super) fn turned(set: &StreamSet) -> StreamSet {
     let mut set = set.clone();
     for variant in set.streams.iter_mut().flat_map(|stream| &mut stream.variants) {
         turn(variant);
@@ -173,12 +173,12 @@ pub fn turned(set: &StreamSet) -> StreamSet {
 }
 
 /// Frames a second of this size, FCS included, that fill a line of so many bits per second.
-pub fn of_line(bits: f64, size: u64) -> f64 {
+pub(super) fn of_line(bits: f64, size: u64) -> f64 {
     bits / (8 * (size - FCS + L1_OVERHEAD)) as f64
 }
 
 /// Streams of a service.
-pub fn stream(id: u32, text: &str, size: u64, seed: u64, mark: Mark) -> anyhow::Result<Stream> {
+pub(super) fn stream(id: u32, text: &str, size: u64, seed: u64, mark: Mark) -> anyhow::Result<Stream> {
     let seed = seed.wrapping_add(id.into());
     let wrong = |wrong: Wrong| usage(format!("--packet {text:?} of {size} bytes: {}", wrong.what));
     let sizes = packet::sizes(&size.to_string(), seed).map_err(wrong)?;

@@ -35,10 +35,10 @@ const LOOK: Duration = Duration::from_millis(20);
 const LEARNING: (u64, f64) = (16, 10_000.0);
 const LEARNED: Duration = Duration::from_millis(50);
 /// Streams of a trial that are told one by one.
-pub const FEW: usize = 100;
+pub(super) const FEW: usize = 100;
 
 /// Whoever makes trials.
-pub trait Trials {
+pub(super) trait Trials {
     /// Sends frames of these sets, one for each direction; the number of the trial keeps its frames apart from those of others.
     fn run(
         &self,
@@ -56,7 +56,7 @@ pub trait Trials {
 }
 
 /// The ports, and what is done at them.
-pub struct Bench<'a> {
+pub(super) struct Bench<'a> {
     /// One or two.
     pub directions: Vec<Direction>,
     pub take: bool,
@@ -72,7 +72,7 @@ pub struct Bench<'a> {
 
 /// Where frames of one direction leave and come.
 #[derive(Clone, Debug)]
-pub struct Direction {
+pub(super) struct Direction {
     pub from: Spec,
     pub to: Spec,
     /// Who is answered and asked there.
@@ -103,14 +103,14 @@ pub(super) fn directions(args: &super::Args) -> anyhow::Result<Vec<Direction>> {
 }
 
 /// Something that goes on beside a trial.
-pub struct Beside<'a> {
+pub(super) struct Beside<'a> {
     pub does: Box<dyn FnOnce(&Looks) + Send + 'a>,
     /// Whether it resets the device, whose links may go down then.
     pub is_reset: bool,
 }
 
 /// Looks at a trial while it runs.
-pub struct Looks {
+pub(super) struct Looks {
     /// Each direction.
     pub ways: Vec<Box<dyn Looking>>,
     /// Whether all was sent.
@@ -118,7 +118,7 @@ pub struct Looks {
 }
 
 /// What was sent and what came in one direction, so far.
-pub trait Looking: Send + Sync {
+pub(super) trait Looking: Send + Sync {
     /// Frames of each stream, by its number.
     fn sent(&self) -> Vec<u64>;
 
@@ -146,14 +146,14 @@ impl Looking for (StreamWatch, CheckWatch) {
 
 impl<'a> Beside<'a> {
     /// Something that leaves the device alone.
-    pub fn looking(does: impl FnOnce(&Looks) + Send + 'a) -> Self {
+    pub(super) fn looking(does: impl FnOnce(&Looks) + Send + 'a) -> Self {
         Beside { does: Box::new(does), is_reset: false }
     }
 }
 
 impl Looks {
     /// Whether all was sent.
-    pub fn is_sent(&self) -> bool {
+    pub(super) fn is_sent(&self) -> bool {
         self.is_sent.load(Ordering::Acquire)
     }
 }

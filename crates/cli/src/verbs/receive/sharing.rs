@@ -13,7 +13,7 @@ use std::os::fd::OwnedFd;
 /// Options of `--share`.
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "Sharing")]
-pub struct ShareArgs {
+pub(super) struct ShareArgs {
     /// Share frames with another process, where they were received: linerate frames NAME takes them (a NAME with / is the path of
     /// a socket); as long as nobody does they wait
     #[arg(long, value_name = "NAME", conflicts_with_all = ["write", "check"])]
@@ -30,7 +30,7 @@ pub struct ShareArgs {
 }
 
 /// Frames that are shared, before the run: with their memory, and lines about it.
-pub struct Shared {
+pub(super) struct Shared {
     /// The ring.
     pub ring: FrameSharing,
     /// The frames.
@@ -39,18 +39,18 @@ pub struct Shared {
 
 impl ShareArgs {
     /// Under which name.
-    pub fn name(&self) -> Option<&str> {
+    pub(super) fn name(&self) -> Option<&str> {
         self.share.as_deref()
     }
 
     /// Refuses what is no name of a ring.
-    pub fn check(&self) -> anyhow::Result<()> {
+    pub(super) fn check(&self) -> anyhow::Result<()> {
         self.share.as_deref().map_or(Ok(()), |name| ring_name("--share", name).map(drop))
     }
 
     /// Makes the frames, if they are to be shared; before privileges are dropped, since huge memory may need them, and readers believe
     /// in who began to share. Where finished frames give way to newer ones a reader has half of them at most.
-    pub fn open(&self, identity: &Identity, frames: Config, gives_way: bool) -> anyhow::Result<Option<Shared>> {
+    pub(super) fn open(&self, identity: &Identity, frames: Config, gives_way: bool) -> anyhow::Result<Option<Shared>> {
         let Some(name) = &self.share else { return Ok(None) };
         let mut access = Access::of_owner(identity.owner());
         if let Some(group) = &self.share_group {
@@ -72,7 +72,7 @@ impl ShareArgs {
     }
 
     /// What is asked for, by name.
-    pub fn asked(&self) -> Vec<(&'static str, String)> {
+    pub(super) fn asked(&self) -> Vec<(&'static str, String)> {
         vec![
             ("share", self.share.clone().unwrap_or_default()),
             ("share_group", self.share_group.clone().unwrap_or_default()),
@@ -82,7 +82,7 @@ impl ShareArgs {
     }
 
     /// The folder that the run removes a socket from.
-    pub fn folder(&self) -> anyhow::Result<Option<OwnedFd>> {
+    pub(super) fn folder(&self) -> anyhow::Result<Option<OwnedFd>> {
         Ok(self.share.as_deref().map(socket_folder).transpose()?.flatten())
     }
 }

@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 /// Options of how datagrams are received.
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "UDP")]
-pub struct UdpArgs {
+pub(super) struct UdpArgs {
     /// Where datagrams say where they belong: at=0,width=8 (big-endian, counting bytes; order=le, counts=packets,size=BYTES, data=OFFSET,
     /// shift=N, bits=N, batch=OFFSET:WIDTH:BYTES); or spead,heap=BYTES[,step=N]; or vita49,size=BYTES [default: at=0,width=8, as send --udp]
     #[arg(long, value_name = "WHERE")]
@@ -32,7 +32,7 @@ pub struct UdpArgs {
 
 /// Where datagrams say where they belong, and how users have written that.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Sequence {
+pub(super) struct Sequence {
     form: Form,
     text: String,
 }
@@ -159,7 +159,7 @@ fn fixed(mut said: Said<'_>) -> Result<Form, String> {
 
 impl UdpArgs {
     /// What is asked for, by name.
-    pub fn asked(&self) -> Vec<(&'static str, String)> {
+    pub(super) fn asked(&self) -> Vec<(&'static str, String)> {
         vec![
             ("sequence", self.sequence.as_ref().map_or(USUAL_TEXT, |sequence| &sequence.text).to_owned()),
             ("open_frames", self.open_frames.unwrap_or(OPEN_FRAMES).to_string()),
@@ -169,7 +169,7 @@ impl UdpArgs {
     }
 
     /// Whether finished frames give way to newer ones.
-    pub fn drops_oldest(&self) -> bool {
+    pub(super) fn drops_oldest(&self) -> bool {
         self.drop.as_deref() == Some("oldest")
     }
 
@@ -178,7 +178,7 @@ impl UdpArgs {
     }
 
     /// What receives datagrams, and how bytes come to frames, for people.
-    pub fn datagrams(
+    pub(super) fn datagrams(
         &self,
         frames: &FrameArgs,
         datagram: u32,
@@ -210,7 +210,7 @@ impl UdpArgs {
 }
 
 /// Where datagrams are to go to.
-pub fn locals(listen: &[Listen]) -> Vec<Local> {
+pub(super) fn locals(listen: &[Listen]) -> Vec<Local> {
     listen.iter().map(|listen| Local { ip: listen.ip, ports: listen.ports.clone() }).collect()
 }
 

@@ -15,7 +15,7 @@ use std::net::SocketAddr;
 const USUAL: Asked = Asked::Rate(Rate::Bits(1e9, Layer::L2));
 
 /// Sends datagrams.
-pub fn run(args: &Args, to: &[SocketAddr], way: &Way, identity: &Identity) -> anyhow::Result<Exit> {
+pub(super) fn run(args: &Args, to: &[SocketAddr], way: &Way, identity: &Identity) -> anyhow::Result<Exit> {
     let asked = args.rate.unwrap_or(USUAL).on_line(None);
     let asked = asked.ok_or_else(|| usage("--rate: the way has no line rate to take a share of, as in 5gbps"))?;
     let peer = to[0];

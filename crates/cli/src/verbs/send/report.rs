@@ -65,7 +65,7 @@ struct Document<'a> {
 
 impl Head {
     /// A line for people.
-    pub fn text(&self) -> String {
+    pub(super) fn text(&self) -> String {
         let manner = match (&self.congestion, self.datagram) {
             (Some(congestion), _) => format!("TCP ({congestion})"),
             (None, size) => format!("UDP (datagrams of {} bytes)", grouped(size.unwrap_or_default() as u64)),
@@ -102,7 +102,7 @@ impl Head {
 }
 
 impl Row {
-    pub fn new(series: &Series, outcome: &Outcome) -> Row {
+    pub(super) fn new(series: &Series, outcome: &Outcome) -> Row {
         let times = &outcome.chunks;
         let told = |time: Duration| (times.count() > 0).then_some(time.as_nanos() as f64 / 1e3);
         Row {

@@ -31,14 +31,14 @@ pub(super) enum Bytes {
 }
 
 impl Bytes {
-    pub fn of_pattern(pattern: Pattern, key: u64) -> Self {
+    pub(super) fn of_pattern(pattern: Pattern, key: u64) -> Self {
         match pattern {
             Pattern::Keyed => Bytes::Pattern(pattern::Pattern::new(key)),
             Pattern::None => Bytes::Zeros,
         }
     }
 
-    pub fn of_file(path: &str) -> anyhow::Result<Self> {
+    pub(super) fn of_file(path: &str) -> anyhow::Result<Self> {
         let input = match path {
             "-" => io::stdin().as_fd().try_clone_to_owned().map(File::from),
             path => opening(path, || File::open(path)),

@@ -14,7 +14,7 @@ const MOST_BYTES: u64 = 4 * ROOM as u64;
 const MOST_NAMES: usize = 1000;
 
 /// Reads them.
-pub struct Files {
+pub(super) struct Files {
     /// The folder, where one was named.
     pub folder: Option<PathBuf>,
 }

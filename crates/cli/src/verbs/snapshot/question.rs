@@ -25,7 +25,7 @@ pub fn check(ask: &Ask) -> Result<(), String> {
 }
 
 /// What came to a flow.
-pub struct Gain {
+pub(super) struct Gain {
     /// Packets and bytes are those of the interval.
     pub glance: Glance,
     /// Segments sent again in the interval.
@@ -35,13 +35,13 @@ pub struct Gain {
 }
 
 /// What is asked, understood.
-pub struct Questions {
+pub(super) struct Questions {
     ask: Ask,
     question: Arc<Question>,
 }
 
 impl Questions {
-    pub fn new(ask: &Ask) -> Result<Self, String> {
+    pub(super) fn new(ask: &Ask) -> Result<Self, String> {
         let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
         let filter = Filter::parse(&ask.filter, Nanos::ZERO.after(now));
         let filter = filter.map_err(|mistake| format!("filter, {}", mistake.within(&ask.filter)))?;
@@ -58,14 +58,14 @@ impl Questions {
         Ok(Questions { ask: ask.clone(), question: Arc::new(question) })
     }
 
-    pub fn heads(&self) -> Vec<String> {
+    pub(super) fn heads(&self) -> Vec<String> {
         if self.ask.by.is_none() {
             return ["originator", "responder", "protocol"].map(str::to_owned).into();
         }
         self.question.keys.iter().map(|key| key.name.clone()).collect()
     }
 
-    pub fn rows(&self, gains: &[Gain]) -> Vec<Row> {
+    pub(super) fn rows(&self, gains: &[Gain]) -> Vec<Row> {
         if self.ask.by.is_some() { self.groups(gains) } else { self.flows(gains) }
     }
 

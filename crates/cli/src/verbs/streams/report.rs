@@ -57,7 +57,7 @@ struct StreamJson {
 }
 
 impl<'a> SummaryJson<'a> {
-    pub fn new(inputs: &'a Inputs, config: &Config, followed: &Followed, run: &Received) -> Self {
+    pub(super) fn new(inputs: &'a Inputs, config: &Config, followed: &Followed, run: &Received) -> Self {
         let counts = &followed.counts;
         let Tally { bytes, gaps, missing, unlisted: _, repeated, differing, late, before, beyond, far } = counts.tally;
         SummaryJson {

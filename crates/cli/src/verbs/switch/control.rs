@@ -66,18 +66,18 @@ enum Done {
 
 impl Control {
     /// Listens there; who may write the socket may ask: its owner.
-    pub fn listen(path: &str) -> anyhow::Result<Self> {
+    pub(super) fn listen(path: &str) -> anyhow::Result<Self> {
         let (listener, file) = listen_at("--control", Path::new(path), None)?;
         Ok(Control { listener, file })
     }
 
     /// The folder that the socket is in, which is removed from there in the end.
-    pub fn folder(&self) -> Option<OwnedFd> {
+    pub(super) fn folder(&self) -> Option<OwnedFd> {
         self.file.folder().try_clone().ok()
     }
 
     /// Answers until the run is to end.
-    pub fn serve(self, tasks: Tasks, names: Names, stop: Stop) -> Serving {
+    pub(super) fn serve(self, tasks: Tasks, names: Names, stop: Stop) -> Serving {
         let Control { listener, file } = self;
         let thread = std::thread::spawn(move || {
             while !stop.is_requested() {

@@ -35,7 +35,7 @@ struct Port {
 
 impl Joined {
     /// Reads `PORT`s and `NAME=PORT`s.
-    pub fn parse(texts: &[String], out: Option<&str>, yes: bool) -> anyhow::Result<Self> {
+    pub(super) fn parse(texts: &[String], out: Option<&str>, yes: bool) -> anyhow::Result<Self> {
         let ports = texts.iter().map(|text| Port::parse(text, yes)).collect::<Result<Vec<_>, _>>()?;
         if ports.len() < 2 || ports.len() > MOST_PORTS {
             return Err(usage(format!("a switch has two ports or more, and {MOST_PORTS} at the most")));
@@ -72,16 +72,16 @@ impl Joined {
         Ok(joined)
     }
 
-    pub fn len(&self) -> usize {
+    pub(super) fn len(&self) -> usize {
         self.ports.len()
     }
 
-    pub fn specs(&self) -> impl Iterator<Item = &Spec> {
+    pub(super) fn specs(&self) -> impl Iterator<Item = &Spec> {
         self.ports.iter().map(|port| &port.spec)
     }
 
     /// The ports as people know them.
-    pub fn texts(&self) -> impl Iterator<Item = String> {
+    pub(super) fn texts(&self) -> impl Iterator<Item = String> {
         let named = |port: &Port| match &port.name {
             Some(name) => format!("{name}, {}", port.spec),
             None => port.spec.to_string(),
@@ -90,7 +90,7 @@ impl Joined {
     }
 
     /// How ports are called in rules: as the user named them, or by what they are.
-    pub fn names(&self, rings: &[String]) -> Names {
+    pub(super) fn names(&self, rings: &[String]) -> Names {
         let names = |port: &Port| match &port.name {
             Some(name) => vec![name.clone()],
             None => vec![port.spec.target.clone(), port.spec.to_string()],
@@ -98,23 +98,23 @@ impl Joined {
         Names { ports: self.ports.iter().map(names).collect(), rings: rings.to_vec() }
     }
 
-    pub fn number(&self, text: &str) -> Option<PortNo> {
+    pub(super) fn number(&self, text: &str) -> Option<PortNo> {
         self.names(&[]).number(text)
     }
 
     /// The VLANs of each, unless others are asked for: a mirror is in none.
-    pub fn vlans(&self) -> Vec<PortVlans> {
+    pub(super) fn vlans(&self) -> Vec<PortVlans> {
         let vlans = |port: &Port| if port.is_mirror { PortVlans::none() } else { PortVlans::default() };
         self.ports.iter().map(vlans).collect()
     }
 
     /// Whether all that comes lies in files.
-    pub fn is_all_files(&self) -> bool {
+    pub(super) fn is_all_files(&self) -> bool {
         self.ports.iter().all(|port| port.is_file || port.is_mirror)
     }
 
     /// Opens those that frames come by, with the number of each.
-    pub fn open_rx(&self) -> anyhow::Result<(Vec<RxPort>, Vec<PortNo>)> {
+    pub(super) fn open_rx(&self) -> anyhow::Result<(Vec<RxPort>, Vec<PortNo>)> {
         let plain = Faults::parse("seed=1").map_err(usage)?;
         let (mut ports, mut numbers) = (Vec::new(), Vec::new());
         for (number, port) in (1..).zip(&self.ports).filter(|(_, port)| !port.is_mirror) {
@@ -128,7 +128,7 @@ impl Joined {
     }
 
     /// Opens those that frames leave by: interfaces and rings, or those that are files.
-    pub fn open_tx(&self, files: bool) -> anyhow::Result<Vec<(usize, TxPort)>> {
+    pub(super) fn open_tx(&self, files: bool) -> anyhow::Result<Vec<(usize, TxPort)>> {
         let those = self.ports.iter().enumerate().filter(|(_, port)| port.is_file == files);
         let open = |(at, port): (usize, &Port)| -> Result<(usize, TxPort), PortError> {
             if port.is_file {
@@ -141,7 +141,7 @@ impl Joined {
     }
 
     /// All of them, once the files are there too.
-    pub fn add_files(&self, live: Vec<(usize, TxPort)>) -> anyhow::Result<Vec<TxPort>> {
+    pub(super) fn add_files(&self, live: Vec<(usize, TxPort)>) -> anyhow::Result<Vec<TxPort>> {
         if let Some(folder) = &self.out {
             std::fs::create_dir_all(folder).map_err(|error| match error.kind() {
                 ErrorKind::AlreadyExists => usage(format!("--out {folder}: this is there, and is no folder")),

@@ -11,10 +11,10 @@ const HISTORY: usize = 240;
 /// Ports, causes of drops and readers that are looked at.
 const MOST: usize = 1000;
 /// Rows that are asked for.
-pub const ROWS: usize = 200;
+pub(super) const ROWS: usize = 200;
 
 /// Views of flows that have a key: what they are put together by.
-pub const VIEWS: [(char, &str, Option<&str>); 4] = [
+pub(super) const VIEWS: [(char, &str, Option<&str>); 4] = [
     ('f', "flows", None),
     ('h', "hosts", Some("address")),
     ('p', "ports", Some("protocol,resp_port")),
@@ -23,7 +23,7 @@ pub const VIEWS: [(char, &str, Option<&str>); 4] = [
 
 /// What has the screen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Zoom {
+pub(super) enum Zoom {
     /// A part of each.
     All,
     Flows,
@@ -34,13 +34,13 @@ pub enum Zoom {
 
 /// What is being typed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Typing {
+pub(super) enum Typing {
     Filter,
     By,
 }
 
 /// All of it.
-pub struct Model {
+pub(super) struct Model {
     /// Where it comes from, for people.
     pub from: String,
     pub ask: Ask,
@@ -63,7 +63,7 @@ pub struct Model {
 }
 
 impl Model {
-    pub fn new(from: String, ask: Ask, looking: Option<Looking>) -> Self {
+    pub(super) fn new(from: String, ask: Ask, looking: Option<Looking>) -> Self {
         Model {
             from,
             ask,
@@ -83,14 +83,14 @@ impl Model {
     }
 
     /// Takes what was seen since the last time; whether there was something.
-    pub fn look(&mut self) -> bool {
+    pub(super) fn look(&mut self) -> bool {
         let seen: Vec<Seen> = self.looking.iter().flat_map(Looking::seen).collect();
         let is_new = !seen.is_empty();
         seen.into_iter().for_each(|seen| self.see(seen));
         is_new
     }
 
-    pub fn see(&mut self, seen: Seen) {
+    pub(super) fn see(&mut self, seen: Seen) {
         match seen {
             Seen::Snapshot(snapshot) => {
                 self.away = None;
@@ -135,13 +135,13 @@ impl Model {
     }
 
     /// How much of something there was a second since the look before; `get` finds it. `None` where that is not known.
-    pub fn rate_of(&self, get: impl Fn(&Snapshot) -> Option<u64>) -> Option<f64> {
+    pub(super) fn rate_of(&self, get: impl Fn(&Snapshot) -> Option<u64>) -> Option<f64> {
         let (now, before) = (self.now.as_ref()?, self.before.as_ref()?);
         Some(rate(get(now)?, get(before)?, now.seconds - before.seconds))
     }
 
     /// Takes a key; false if it is the last one.
-    pub fn key(&mut self, key: Key) -> bool {
+    pub(super) fn key(&mut self, key: Key) -> bool {
         self.said.clear();
         if self.typing.is_some() {
             self.typed(key);
@@ -186,7 +186,7 @@ impl Model {
     }
 
     /// Rows of flows or groups that there are.
-    pub fn rows(&self) -> usize {
+    pub(super) fn rows(&self) -> usize {
         self.now.as_ref().and_then(|now| now.flows.as_ref()).map_or(0, |flows| flows.rows.len())
     }
 

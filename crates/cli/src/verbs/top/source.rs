@@ -16,7 +16,7 @@ const PATIENCE: Duration = Duration::from_secs(5);
 const MOST: u64 = 16 << 20;
 
 /// Where to look.
-pub enum Source {
+pub(super) enum Source {
     /// At runs of this process.
     Own(Box<Gatherer>),
     /// At a process that answers there.
@@ -27,7 +27,7 @@ pub enum Source {
 
 /// What was seen.
 #[derive(Debug)]
-pub enum Seen {
+pub(super) enum Seen {
     /// What goes on.
     Snapshot(Box<Snapshot>),
     /// The question is none, and why.
@@ -38,7 +38,7 @@ pub enum Seen {
 
 impl Source {
     /// As the user named it, if it is another process.
-    pub fn parse(text: &str) -> Option<Source> {
+    pub(super) fn parse(text: &str) -> Option<Source> {
         if let Ok(address) = text.strip_prefix("http://").unwrap_or(text).trim_end_matches("/metrics").parse() {
             return Some(Source::Address(address));
         }
@@ -48,7 +48,7 @@ impl Source {
     }
 
     /// Whether a text that names no source was meant as an address: one without its port, or a name, or too high a port.
-    pub fn is_meant_as_address(text: &str) -> bool {
+    pub(super) fn is_meant_as_address(text: &str) -> bool {
         let (host, port) = text.rsplit_once(':').unwrap_or_default();
         let has_port = !port.is_empty() && port.bytes().all(|byte| byte.is_ascii_digit());
         let scheme = host.split(':').next().unwrap_or_default();
@@ -58,7 +58,7 @@ impl Source {
     }
 
     /// Asks once.
-    pub fn look(&self, ask: &Ask) -> Seen {
+    pub(super) fn look(&self, ask: &Ask) -> Seen {
         let answer = match self {
             Source::Own(gatherer) => {
                 return match gatherer.snapshot(ask) {
@@ -121,7 +121,7 @@ fn read(answer: &[u8]) -> Result<Seen, &'static str> {
 }
 
 /// Looks again and again, in a thread of its own, until it is dropped.
-pub struct Looking {
+pub(super) struct Looking {
     ask: Arc<Mutex<Option<Ask>>>,
     wake: Sender<()>,
     seen: Receiver<Seen>,
@@ -129,7 +129,7 @@ pub struct Looking {
 
 impl Looking {
     /// Begins to.
-    pub fn start(source: Source, ask: Ask, interval: Duration) -> std::io::Result<Looking> {
+    pub(super) fn start(source: Source, ask: Ask, interval: Duration) -> std::io::Result<Looking> {
         let ask = Arc::new(Mutex::new(Some(ask)));
         let (wake, woken) = channel();
         let (tell, seen) = channel();
@@ -149,14 +149,14 @@ impl Looking {
     }
 
     /// Asks something else from now on, or nothing.
-    pub fn ask(&self, ask: Option<Ask>) {
+    pub(super) fn ask(&self, ask: Option<Ask>) {
         *lock(&self.ask) = ask;
         // The thread may have ended; then nothing is seen any more.
         let _ = self.wake.send(());
     }
 
     /// What was seen since the last time.
-    pub fn seen(&self) -> impl Iterator<Item = Seen> + '_ {
+    pub(super) fn seen(&self) -> impl Iterator<Item = Seen> + '_ {
         self.seen.try_iter()
     }
 }

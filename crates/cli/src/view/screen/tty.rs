@@ -29,7 +29,7 @@ struct Taken {
 }
 
 /// Has keys come one by one and unseen, and shows the other screen.
-pub fn take_over(keyboard: &OwnedFd, screen: &File) -> Result<()> {
+pub(super) fn take_over(keyboard: &OwnedFd, screen: &File) -> Result<()> {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
         let tell = std::panic::take_hook();
@@ -54,7 +54,7 @@ pub fn take_over(keyboard: &OwnedFd, screen: &File) -> Result<()> {
 }
 
 /// Puts the terminal back, if it was taken over.
-pub fn put_back() {
+pub(super) fn put_back() {
     if let Some(Taken { keyboard, mut screen, before }) = TAKEN.lock().unwrap_or_else(PoisonError::into_inner).take() {
         // It may have gone.
         let _ = screen.write_all(LEAVE);
@@ -63,13 +63,13 @@ pub fn put_back() {
 }
 
 /// Where ratatui writes.
-pub struct Tty {
+pub(super) struct Tty {
     screen: File,
     bytes: Vec<u8>,
 }
 
 impl Tty {
-    pub fn new(screen: File) -> Self {
+    pub(super) fn new(screen: File) -> Self {
         Tty { screen, bytes: Vec::new() }
     }
 

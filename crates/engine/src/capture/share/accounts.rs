@@ -26,7 +26,7 @@ pub(super) struct Accounts {
 
 impl Accounts {
     /// A reader is gone.
-    pub fn departed(&mut self, departure: &Departure) {
+    pub(super) fn departed(&mut self, departure: &Departure) {
         if let Some(reason) = &departure.evict {
             self.tell(format!("{} was evicted: {reason}", named(&departure.report)));
         }
@@ -34,7 +34,7 @@ impl Accounts {
     }
 
     /// Everybody has waited for this reader.
-    pub fn waited(&mut self, report: &Report, time: Duration) {
+    pub(super) fn waited(&mut self, report: &Report, time: Duration) {
         let account = self.account(report);
         account.add(Count::ReaderWaits, 1).add(Count::ReaderWaitedUs, time.as_micros() as u64);
         account.add(Count::ReaderLost, 0);
@@ -42,19 +42,19 @@ impl Accounts {
     }
 
     /// So many frames were lost since this was last told: if everybody waited for a reader meanwhile, that is why.
-    pub fn lost_meanwhile(&mut self, frames: u64) {
+    pub(super) fn lost_meanwhile(&mut self, frames: u64) {
         if let Some(subject) = self.held.take() {
             self.ledger.account(Stage::Reader, &subject).add(Count::ReaderLost, frames);
         }
     }
 
     /// Adds what was counted so far, with the readers that are there.
-    pub fn so_far(&self, present: &[Report], ledger: &mut Ledger) {
+    pub(super) fn so_far(&self, present: &[Report], ledger: &mut Ledger) {
         self.clone().close(present, ledger);
     }
 
     /// The run is over: adds all that was counted, with the readers that are still there; the events.
-    pub fn close(mut self, present: &[Report], ledger: &mut Ledger) -> Vec<String> {
+    pub(super) fn close(mut self, present: &[Report], ledger: &mut Ledger) -> Vec<String> {
         present.iter().for_each(|report| self.count(report));
         if self.others > 0 {
             self.events.push(format!("{} more readers came and went; what became of them is one sum", self.others));
@@ -84,7 +84,7 @@ impl Accounts {
     }
 
     /// Something noteworthy.
-    pub fn tell(&mut self, event: String) {
+    pub(super) fn tell(&mut self, event: String) {
         if self.events.len() < EVENTS { self.events.push(event) } else { self.untold += 1 }
     }
 }

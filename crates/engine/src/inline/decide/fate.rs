@@ -33,7 +33,7 @@ pub(crate) enum Fate {
 
 impl Fate {
     /// Whether it is sent.
-    pub fn is_sent(self) -> bool {
+    pub(crate) fn is_sent(self) -> bool {
         matches!(self, Fate::Passed | Fate::Replaced | Fate::Policy(Fail::Open, _))
     }
 }

@@ -28,7 +28,7 @@ pub(in crate::timeline) struct Link {
 
 impl Commanded {
     /// Those of a batch follow one another, if it says so.
-    pub fn link(&mut self, which: &Which, batch: &Batch) {
+    pub(super) fn link(&mut self, which: &Which, batch: &Batch) {
         let members: Arc<[u32]> = which.places(batch.streams.len()).map(|place| place as u32).collect();
         members.iter().for_each(|place| drop(self.links.remove(place)));
         for (at, ((next, (clock, count)), place)) in
@@ -40,12 +40,12 @@ impl Commanded {
     }
 
     /// Whether a stream is the first of several that follow one another; nothing where it stands for itself.
-    pub fn is_first(&self, place: u32) -> Option<bool> {
+    pub(super) fn is_first(&self, place: u32) -> Option<bool> {
         self.links.get(&place).map(|link| link.at == 0)
     }
 
     /// With these the others of their sequences have ended.
-    pub fn unlinked(&mut self, ended: Vec<u32>) -> Vec<u32> {
+    pub(super) fn unlinked(&mut self, ended: Vec<u32>) -> Vec<u32> {
         let mut all = Vec::new();
         for stream in ended {
             match self.links.get(&stream).map(|link| Arc::clone(&link.members)) {
@@ -57,7 +57,7 @@ impl Commanded {
     }
 
     /// Those that wait for their turn go at the rates that they have by now.
-    pub fn pace_links(&mut self) {
+    pub(super) fn pace_links(&mut self) {
         for (place, link) in &mut self.links {
             link.clock.rate = self.origins[*place as usize].rate;
         }
@@ -66,7 +66,7 @@ impl Commanded {
 
 impl Round {
     /// Its frame has gone; behind the last one of a pass another stream has the round, or none.
-    pub fn follow(&mut self, commanded: &mut Commanded, news: Option<&mut Vec<News>>) {
+    pub(super) fn follow(&mut self, commanded: &mut Commanded, news: Option<&mut Vec<News>>) {
         self.turn = 0;
         self.clock.advance(1);
         if self.clock.number() < self.ends {

@@ -27,7 +27,7 @@ pub(super) struct Commanded {
 
 impl Interleave {
     /// The same, which can be told something.
-    pub fn commanded(set: &StreamSet, cycle: u64) -> Self {
+    pub(crate) fn commanded(set: &StreamSet, cycle: u64) -> Self {
         let mut interleave = Interleave::new(set, cycle);
         let mut origins: Vec<Clock> = set.streams.iter().map(|stream| Clock::new(stream, stream.rate, cycle)).collect();
         let shares = Shares::of(set);
@@ -45,18 +45,18 @@ impl Interleave {
     }
 
     /// Of streams that are yet to begin.
-    pub fn coming() -> Self {
+    pub(crate) fn coming() -> Self {
         let (commanded, news) = (Some(Box::default()), Some(Vec::new()));
         Interleave { heap: Default::default(), rounds: Vec::new(), counts: Vec::new(), total: None, commanded, news }
     }
 
     /// What became of streams since this was asked last.
-    pub fn news(&mut self) -> Vec<News> {
+    pub(crate) fn news(&mut self) -> Vec<News> {
         self.news.as_mut().map(std::mem::take).unwrap_or_default()
     }
 
     /// Does what streams are told, what was due before that having gone.
-    pub fn obey(&mut self, command: &Command) {
+    pub(crate) fn obey(&mut self, command: &Command) {
         let Some(mut commanded) = self.commanded.take() else { return };
         let at = command.at as f64;
         if let Some(total) = self.total.take() {
@@ -104,18 +104,18 @@ impl Interleave {
     }
 
     /// Whether streams have times of their own once they run.
-    pub fn would_be_paced(&self) -> bool {
+    pub(crate) fn would_be_paced(&self) -> bool {
         self.commanded.iter().flat_map(|commanded| &commanded.origins).any(|origin| !origin.is_idle())
     }
 
     /// Whether frames may come once streams are told something.
-    pub fn is_waiting(&self) -> bool {
+    pub(crate) fn is_waiting(&self) -> bool {
         let stopped = self.commanded.iter().flat_map(|commanded| &commanded.stopped);
         self.rounds.iter().any(|round| round.paused.is_some()) || stopped.into_iter().any(|stopped| *stopped)
     }
 
     /// What runs is due so much later.
-    pub fn shift(&mut self, by: f64) {
+    pub(crate) fn shift(&mut self, by: f64) {
         if let Some(total) = &mut self.total {
             total.base += by;
         }

@@ -88,7 +88,7 @@ pub(super) fn has_secret(target: &Target, ship: &Shipping) -> bool {
 }
 
 impl ClickHouse {
-    pub fn new(
+    pub(super) fn new(
         name: &str,
         target: &Target,
         ship: &Shipping,

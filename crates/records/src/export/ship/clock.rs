@@ -13,27 +13,27 @@ pub(super) struct Clock {
 
 impl Clock {
     /// One that begins now.
-    pub fn new() -> Self {
+    pub(super) fn new() -> Self {
         Clock::at(now())
     }
 
     /// One that begins at another time, in ns since 1970.
-    pub fn at(began: u64) -> Self {
+    pub(super) fn at(began: u64) -> Self {
         Clock { began, since: up() }
     }
 
     /// ns since 1970.
-    pub fn now(&self) -> u64 {
+    pub(super) fn now(&self) -> u64 {
         self.began.saturating_add(up().saturating_sub(self.since))
     }
 
     /// How long ago a time was; `None`: nobody knows, as it has not come yet: somebody has set the clock back between two runs.
-    pub fn age(&self, at: u64) -> Option<Duration> {
+    pub(super) fn age(&self, at: u64) -> Option<Duration> {
         self.now().checked_sub(at).map(Duration::from_nanos)
     }
 
     /// Whether a time was less than so long ago, for all that is known.
-    pub fn is_within(&self, at: u64, span: Duration) -> bool {
+    pub(super) fn is_within(&self, at: u64, span: Duration) -> bool {
         self.age(at).is_some_and(|age| age < span)
     }
 }

@@ -20,12 +20,12 @@ pub(super) const FORMS: [Form; 3] = [Form::Parquet, Form::Json, Form::RowBinary]
 
 impl Form {
     /// That of a batch.
-    pub fn of(batch: &Batch) -> std::result::Result<Form, Refusal> {
+    pub(super) fn of(batch: &Batch) -> std::result::Result<Form, Refusal> {
         let form = FORMS.get(usize::from(batch.form)).copied();
         form.ok_or_else(|| Refusal::Never("it is of a form that this version does not know".to_owned()))
     }
 
-    pub fn name(self) -> &'static str {
+    pub(super) fn name(self) -> &'static str {
         match self {
             Form::Parquet => "parquet",
             Form::Json => "jsonl",
@@ -34,11 +34,11 @@ impl Form {
     }
 
     /// How files end.
-    pub fn ending(self) -> &'static str {
+    pub(super) fn ending(self) -> &'static str {
         self.name()
     }
 
-    pub fn in_clickhouse(self) -> &'static str {
+    pub(super) fn in_clickhouse(self) -> &'static str {
         match self {
             Form::Parquet => "Parquet",
             Form::Json => "JSONEachRow",
@@ -47,7 +47,7 @@ impl Form {
     }
 
     /// Flows as a batch of this origin.
-    pub fn encode(self, flows: &[&Flow], origin: Origin) -> Result<Vec<u8>> {
+    pub(super) fn encode(self, flows: &[&Flow], origin: Origin) -> Result<Vec<u8>> {
         match self {
             #[cfg(feature = "parquet")]
             Form::Parquet => {

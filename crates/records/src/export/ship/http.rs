@@ -29,7 +29,7 @@ pub(super) struct Answer {
 }
 
 impl Http {
-    pub fn new(host: &str, port: u16, over: Over, secure: Secure) -> Self {
+    pub(super) fn new(host: &str, port: u16, over: Over, secure: Secure) -> Self {
         Http { host: host.to_owned(), port, over, secure, link: None, failed: None }
     }
 
@@ -37,7 +37,7 @@ impl Http {
     ///
     /// # Errors
     /// There is no connection.
-    pub fn connect(&mut self) -> Result<()> {
+    pub(super) fn connect(&mut self) -> Result<()> {
         if self.link.as_mut().is_none_or(|link| !link.is_quiet()) {
             self.link = None;
             self.link = Some(Link::open(&self.host, self.port, &self.over, &self.secure)?);
@@ -46,7 +46,7 @@ impl Http {
     }
 
     /// Posts a body over the connection, whose answer is waited for later. `head` has more lines, each with its end.
-    pub fn post(&mut self, target: &str, head: &str, body: &[u8]) {
+    pub(super) fn post(&mut self, target: &str, head: &str, body: &[u8]) {
         let Some(link) = &mut self.link else { return };
         let bracketed = if self.host.contains(':') { format!("[{}]", self.host) } else { self.host.clone() };
         let (port, length) = (self.port, body.len());
@@ -59,7 +59,7 @@ impl Http {
     ///
     /// # Errors
     /// There is none: nobody knows whether the body was taken.
-    pub fn answer(&mut self) -> Result<Answer> {
+    pub(super) fn answer(&mut self) -> Result<Answer> {
         let none = || Error::new(ErrorKind::NotConnected, "nothing was asked");
         let mut link = self.link.take().ok_or_else(none)?;
         let (answer, stays) = match (self.failed.take(), answer(|| link.byte())) {

@@ -49,7 +49,7 @@ impl Journal {
     ///
     /// # Errors
     /// The system's; `InvalidData`: it is of another version, or no journal.
-    pub fn open(folder: &Directory) -> Result<(Self, Found)> {
+    pub(super) fn open(folder: &Directory) -> Result<(Self, Found)> {
         let mut file = match folder.file(NAME, OFlags::RDWR) {
             Err(error) if error.kind() == ErrorKind::NotFound => {
                 let journal = Journal::made(folder, &[])?;
@@ -78,7 +78,7 @@ impl Journal {
     ///
     /// # Errors
     /// `StorageFull`: there is no room. Others: the system's. What was there is not changed.
-    pub fn add(&mut self, lines: &[Line], needs_room: bool) -> Result<()> {
+    pub(super) fn add(&mut self, lines: &[Line], needs_room: bool) -> Result<()> {
         let wanted = self.lines + lines.len() as u64;
         if wanted + RESERVE > self.room {
             let grown = self.grow();
@@ -93,17 +93,17 @@ impl Journal {
     }
 
     /// Brings it to the disk.
-    pub fn sync(&self) -> Result<()> {
+    pub(super) fn sync(&self) -> Result<()> {
         self.file.sync_data()
     }
 
     /// Whether it has many more lines than these.
-    pub fn is_longer_than(&self, lines: usize) -> bool {
+    pub(super) fn is_longer_than(&self, lines: usize) -> bool {
         self.lines > STEP && self.lines > 4 * lines as u64
     }
 
     /// Has these lines take the place of all; if that cannot be, all stay.
-    pub fn replace(&mut self, folder: &Directory, lines: &[Line]) -> Result<()> {
+    pub(super) fn replace(&mut self, folder: &Directory, lines: &[Line]) -> Result<()> {
         *self = Journal::made(folder, lines)?;
         Ok(())
     }
@@ -148,7 +148,7 @@ mod tests {
         any::<(u64, u64)>().prop_map(|(run, number)| Id { run, number })
     }
 
-    pub fn line() -> impl Strategy<Value = Line> {
+    pub(super) fn line() -> impl Strategy<Value = Line> {
         let assigned =
             any::<(i32, i64, i16, i32, u32, u64)>().prop_map(|(partition, producer, epoch, sequence, count, at)| {
                 Assigned { partition, producer, epoch, sequence, count, at }

@@ -76,7 +76,7 @@ pub(super) fn topic(target: &Target) -> Result<String> {
 }
 
 impl Kafka {
-    pub fn new(target: &Target, ship: &Shipping, over: Over, access: Access) -> Result<Self> {
+    pub(super) fn new(target: &Target, ship: &Shipping, over: Over, access: Access) -> Result<Self> {
         Ok(Kafka {
             hosts: target.hosts.clone(),
             topic: topic(target)?,

@@ -26,19 +26,19 @@ pub(super) struct Over {
 
 impl Over {
     /// It ends when `is_hurried` says so, too.
-    pub fn new(is_hurried: Option<fn() -> bool>) -> Over {
+    pub(super) fn new(is_hurried: Option<fn() -> bool>) -> Over {
         Over { until: Arc::default(), is_hurried }
     }
 
     /// It ends after so long, at the latest.
-    pub fn after(&self, span: Duration) {
+    pub(super) fn after(&self, span: Duration) {
         let mut over = self.until.lock().unwrap_or_else(PoisonError::into_inner);
         let until = Instant::now() + span;
         *over = Some(over.map_or(until, |before| before.min(until)));
     }
 
     /// How long it still goes on; `None`: without end.
-    pub fn left(&self) -> Option<Duration> {
+    pub(super) fn left(&self) -> Option<Duration> {
         if self.is_hurried.is_some_and(|is_hurried| is_hurried()) {
             return Some(Duration::ZERO);
         }
@@ -47,7 +47,7 @@ impl Over {
     }
 
     /// Whether it is over.
-    pub fn is_now(&self) -> bool {
+    pub(super) fn is_now(&self) -> bool {
         self.left().is_some_and(|left| left.is_zero())
     }
 }
@@ -65,7 +65,7 @@ impl Link {
     ///
     /// # Errors
     /// That of the last address of the host.
-    pub fn open(host: &str, port: u16, over: &Over, secure: &Secure) -> Result<Self> {
+    pub(super) fn open(host: &str, port: u16, over: &Over, secure: &Secure) -> Result<Self> {
         let mut last = Error::new(ErrorKind::NotFound, "the host has no address");
         for address in (host, port).to_socket_addrs()? {
             let patience = over.left().unwrap_or(CONNECT).clamp(SLICE, CONNECT);
@@ -86,7 +86,7 @@ impl Link {
     }
 
     /// Sends all of it.
-    pub fn send(&mut self, mut bytes: &[u8]) -> Result<()> {
+    pub(super) fn send(&mut self, mut bytes: &[u8]) -> Result<()> {
         self.since = Instant::now();
         loop {
             let wrote = if bytes.is_empty() { self.stream.flush().map(|()| 0) } else { self.stream.write(bytes) };
@@ -103,7 +103,7 @@ impl Link {
     }
 
     /// The next byte.
-    pub fn byte(&mut self) -> Result<u8> {
+    pub(super) fn byte(&mut self) -> Result<u8> {
         if self.ahead.is_empty() {
             let mut bytes = vec![0; AHEAD];
             let count = self.read(&mut bytes)?;
@@ -115,7 +115,7 @@ impl Link {
     }
 
     /// The next so many bytes.
-    pub fn bytes(&mut self, count: usize) -> Result<Vec<u8>> {
+    pub(super) fn bytes(&mut self, count: usize) -> Result<Vec<u8>> {
         let mut bytes = Vec::new();
         while bytes.len() < count {
             bytes.push(self.byte()?);
@@ -124,7 +124,7 @@ impl Link {
     }
 
     /// Whether nothing has come, and the other side has not closed.
-    pub fn is_quiet(&mut self) -> bool {
+    pub(super) fn is_quiet(&mut self) -> bool {
         self.ahead.is_empty() && self.stream.is_quiet()
     }
 

@@ -58,7 +58,13 @@ struct Away {
 }
 
 impl Sender {
-    pub fn new(name: &str, spool: Arc<Spool>, destination: Box<dyn Destination>, over: Over, told: fn(String)) -> Self {
+    pub(super) fn new(
+        name: &str,
+        spool: Arc<Spool>,
+        destination: Box<dyn Destination>,
+        over: Over,
+        told: fn(String),
+    ) -> Self {
         let (failure, closed) = (Arc::default(), Arc::<AtomicBool>::default());
         let work = Work {
             name: name.to_owned(),
@@ -78,7 +84,7 @@ impl Sender {
     }
 
     /// Starts the thread, unless it was. Not before privileges are gone: it would keep them.
-    pub fn start(&mut self) -> Result<()> {
+    pub(super) fn start(&mut self) -> Result<()> {
         let Some(mut work) = self.work.take() else { return Ok(()) };
         let deliver = move || {
             let done = survive(|| {
@@ -94,13 +100,13 @@ impl Sender {
     }
 
     /// Why nothing is delivered any more.
-    pub fn failure(&self) -> Result<()> {
+    pub(super) fn failure(&self) -> Result<()> {
         let failure = self.failure.lock().unwrap_or_else(PoisonError::into_inner);
         failure.as_ref().map_or(Ok(()), |error| Err(Error::new(error.kind(), error.to_string())))
     }
 
     /// Waits for the thread, which ends with the run.
-    pub fn end(&mut self) -> Result<()> {
+    pub(super) fn end(&mut self) -> Result<()> {
         self.work = None;
         self.closed.store(true, Ordering::Release);
         if let Some(thread) = self.thread.take() {

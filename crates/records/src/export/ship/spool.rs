@@ -62,7 +62,7 @@ impl Spool {
     ///
     /// # Errors
     /// Those of writing, but for a full disk.
-    pub fn add(&self, mut batch: Batch, bytes: &[u8]) -> Result<bool> {
+    pub(super) fn add(&self, mut batch: Batch, bytes: &[u8]) -> Result<bool> {
         (batch.bytes, batch.crc) = (bytes.len() as u64, crc32c(bytes));
         if self.lock().bytes + batch.bytes > self.terms.most {
             return Ok(false);
@@ -107,7 +107,7 @@ impl Spool {
     }
 
     /// The oldest that is not under way, which it is from now on; `None` if there is none for so long.
-    pub fn first(&self, patience: Duration) -> Option<Waiting> {
+    pub(super) fn first(&self, patience: Duration) -> Option<Waiting> {
         let mut state = self.lock();
         let is_none = |state: &mut State| state.waiting.len() == state.under_way.len();
         if is_none(&mut state) && !state.gone.is_empty() {
@@ -123,12 +123,12 @@ impl Spool {
     }
 
     /// A batch was not delivered, and is under way no more.
-    pub fn release(&self, id: Id) {
+    pub(super) fn release(&self, id: Id) {
         self.lock().under_way.remove(&id);
     }
 
     /// What is in a batch; `None` if that is not what was written.
-    pub fn read(&self, batch: &Batch) -> Result<Option<Vec<u8>>> {
+    pub(super) fn read(&self, batch: &Batch) -> Result<Option<Vec<u8>>> {
         let file = match self.folder.file(name_of(batch), OFlags::RDONLY) {
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
             file => file?,
@@ -139,12 +139,12 @@ impl Spool {
     }
 
     /// What comes next in a partition, as far as is known.
-    pub fn next_in(&self, partition: i32) -> Option<Assigned> {
+    pub(super) fn next_in(&self, partition: i32) -> Option<Assigned> {
         self.lock().next.get(&partition).copied()
     }
 
     /// A batch is about to be sent as this: on the disk before this returns.
-    pub fn assign(&self, id: Id, assigned: Assigned) -> Result<()> {
+    pub(super) fn assign(&self, id: Id, assigned: Assigned) -> Result<()> {
         self.step()?;
         let mut state = self.lock();
         state.note(self, &[Line::Sent(id, assigned)], false)?;
@@ -157,7 +157,7 @@ impl Spool {
     }
 
     /// A batch is about to be sent where it has no number: on the disk before this returns; `None`: it is surely not there.
-    pub fn tried(&self, id: Id, at: Option<u64>) -> Result<()> {
+    pub(super) fn tried(&self, id: Id, at: Option<u64>) -> Result<()> {
         self.step()?;
         let mut state = self.lock();
         let line = [Line::Tried(id, at.unwrap_or_default())];
@@ -173,12 +173,12 @@ impl Spool {
     }
 
     /// A batch goes under other numbers the next time.
-    pub fn unassign(&self, id: Id) {
+    pub(super) fn unassign(&self, id: Id) {
         self.lock().unassign(id);
     }
 
     /// The numbers of a batch that was refused are free again, and those of batches that were to come behind it: none of these is there.
-    pub fn take_back(&self, assigned: Assigned) -> Result<()> {
+    pub(super) fn take_back(&self, assigned: Assigned) -> Result<()> {
         let next = Assigned { count: 0, ..assigned };
         let mut state = self.lock();
         let is_behind = |other: &Assigned| {
@@ -197,7 +197,7 @@ impl Spool {
     }
 
     /// Batches that may have been sent by the producer of this one, in its partition.
-    pub fn numbered(&self, of: &Assigned) -> Vec<Id> {
+    pub(super) fn numbered(&self, of: &Assigned) -> Vec<Id> {
         let numbers = |of: &Assigned| (of.partition, of.producer, of.epoch);
         let state = self.lock();
         let sent = |waiting: &&Waiting| waiting.assigned.is_some_and(|own| numbers(&own) == numbers(of));
@@ -205,12 +205,12 @@ impl Spool {
     }
 
     /// Forgets what comes next: another producer begins anew.
-    pub fn forget(&self) {
+    pub(super) fn forget(&self) {
         self.lock().next.clear();
     }
 
     /// A batch leaves.
-    pub fn done(&self, id: Id, outcome: Outcome) -> Result<()> {
+    pub(super) fn done(&self, id: Id, outcome: Outcome) -> Result<()> {
         self.step()?;
         let mut state = self.lock();
         state.journal.add(&[Line::Done(id, outcome)], false)?;
@@ -246,7 +246,7 @@ impl Spool {
     }
 
     /// Has the oldest batch give way that is not under way; `None`: there is none.
-    pub fn drop_oldest(&self) -> Result<Option<Batch>> {
+    pub(super) fn drop_oldest(&self) -> Result<Option<Batch>> {
         let state = self.lock();
         let free = |waiting: &&Waiting| waiting.assigned.is_none() && !state.under_way.contains(&waiting.batch.id);
         let Some(Waiting { batch, .. }) = state.waiting.iter().find(free).copied() else { return Ok(None) };
@@ -255,29 +255,29 @@ impl Spool {
     }
 
     /// Waits until a batch came or went, or so long.
-    pub fn wait(&self, patience: Duration) {
+    pub(super) fn wait(&self, patience: Duration) {
         drop(self.changed.wait_timeout(self.lock(), patience));
     }
 
     /// Wakes who waits.
-    pub fn wake(&self) {
+    pub(super) fn wake(&self) {
         self.changed.notify_all();
     }
 
-    pub fn is_empty(&self) -> bool {
+    pub(super) fn is_empty(&self) -> bool {
         self.lock().waiting.is_empty()
     }
 
-    pub fn tally(&self) -> Tally {
+    pub(super) fn tally(&self) -> Tally {
         self.lock().tally
     }
 
     /// Counts something beside.
-    pub fn count(&self, count: impl FnOnce(&mut Tally)) {
+    pub(super) fn count(&self, count: impl FnOnce(&mut Tally)) {
         count(&mut self.lock().tally);
     }
 
-    pub fn lag(&self) -> Lag {
+    pub(super) fn lag(&self) -> Lag {
         let state = self.lock();
         let Tally { delivered, dropped, refused, damaged, .. } = state.tally;
         Lag {
@@ -293,15 +293,15 @@ impl Spool {
         }
     }
 
-    pub fn folder(&self) -> &Directory {
+    pub(super) fn folder(&self) -> &Directory {
         &self.folder
     }
 
-    pub fn path(&self) -> &std::path::Path {
+    pub(super) fn path(&self) -> &std::path::Path {
         &self.folder.path
     }
 
-    pub fn check(&self) -> Result<()> {
+    pub(super) fn check(&self) -> Result<()> {
         self.folder.check()
     }
 
@@ -311,12 +311,12 @@ impl Spool {
 
     /// Where a test has the process die.
     #[cfg(test)]
-    pub fn step(&self) -> Result<()> {
+    pub(super) fn step(&self) -> Result<()> {
         self.death.step()
     }
 
     #[cfg(not(test))]
-    pub fn step(&self) -> Result<()> {
+    pub(super) fn step(&self) -> Result<()> {
         Ok(())
     }
 

@@ -36,7 +36,7 @@ pub(super) struct Waiting {
 }
 
 impl Waiting {
-    pub fn new(batch: Batch) -> Self {
+    pub(super) fn new(batch: Batch) -> Self {
         Waiting { batch, assigned: None, tried: None }
     }
 }
@@ -65,7 +65,7 @@ pub(super) struct Tally {
 
 impl State {
     /// What lines say, one after the other.
-    pub fn replay(&mut self, lines: &[Line]) {
+    pub(super) fn replay(&mut self, lines: &[Line]) {
         for line in lines {
             match *line {
                 Line::Begin => {}
@@ -94,17 +94,17 @@ impl State {
     }
 
     /// A batch goes under other numbers the next time.
-    pub fn unassign(&mut self, id: Id) {
+    pub(super) fn unassign(&mut self, id: Id) {
         self.waiting.iter_mut().filter(|waiting| waiting.batch.id == id).for_each(|waiting| waiting.assigned = None);
     }
 
     /// A batch may be there since then; `None`: it is not.
-    pub fn tried(&mut self, id: Id, at: Option<u64>) {
+    pub(super) fn tried(&mut self, id: Id, at: Option<u64>) {
         self.waiting.iter_mut().filter(|waiting| waiting.batch.id == id).for_each(|waiting| waiting.tried = at);
     }
 
     /// Lines of the journal said what nobody knows: which numbers were used last, what was sent as what, when what was tried.
-    pub fn doubt(&mut self, has_numbers: bool) {
+    pub(super) fn doubt(&mut self, has_numbers: bool) {
         self.next.clear();
         for waiting in &mut self.waiting {
             if has_numbers {
@@ -117,14 +117,14 @@ impl State {
     }
 
     /// Notes something, on the disk.
-    pub fn note(&mut self, spool: &Spool, lines: &[Line], needs_room: bool) -> Result<()> {
+    pub(super) fn note(&mut self, spool: &Spool, lines: &[Line], needs_room: bool) -> Result<()> {
         self.journal.add(lines, needs_room)?;
         spool.step()?;
         self.sync(spool)
     }
 
     /// Brings all that was noted to the disk, and removes files that have left by it.
-    pub fn sync(&mut self, spool: &Spool) -> Result<()> {
+    pub(super) fn sync(&mut self, spool: &Spool) -> Result<()> {
         self.journal.sync()?;
         if !self.gone.is_empty() {
             spool.step()?;
@@ -137,14 +137,14 @@ impl State {
     }
 
     /// Leaves out of the journal what is of no more use, now and then.
-    pub fn shorten(&mut self, spool: &Spool) {
+    pub(super) fn shorten(&mut self, spool: &Spool) {
         if self.journal.is_longer_than(2 * self.waiting.len() + self.next.len()) {
             self.rewrite(spool);
         }
     }
 
     /// Leaves out of the journal what is of no more use.
-    pub fn rewrite(&mut self, spool: &Spool) {
+    pub(super) fn rewrite(&mut self, spool: &Spool) {
         // What it does not name any more is to be gone.
         if self.sync(spool).is_err() {
             return;
@@ -162,7 +162,7 @@ impl State {
 }
 
 impl State {
-    pub fn new(journal: Journal) -> Self {
+    pub(super) fn new(journal: Journal) -> Self {
         State {
             journal,
             waiting: VecDeque::new(),

@@ -14,7 +14,7 @@ pub(super) struct Target {
 
 impl Target {
     /// Whether what is sent stays on this machine.
-    pub fn is_loopback(&self) -> bool {
+    pub(super) fn is_loopback(&self) -> bool {
         self.hosts.iter().all(|(host, _)| {
             host == "localhost" || host.parse::<IpAddr>().is_ok_and(|address| address.to_canonical().is_loopback())
         })

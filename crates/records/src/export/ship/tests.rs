@@ -38,11 +38,11 @@ impl Death {
         self.left.store(steps + 1, Ordering::Relaxed);
     }
 
-    pub fn is_dead(&self) -> bool {
+    pub(super) fn is_dead(&self) -> bool {
         self.left.load(Ordering::Relaxed) == 1
     }
 
-    pub fn step(&self) -> Result<()> {
+    pub(super) fn step(&self) -> Result<()> {
         let one_less = |left: u64| if left > 1 { Some(left - 1) } else { None };
         let _ = self.left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_less);
         if self.is_dead() { Err(Error::other("dead")) } else { Ok(()) }

@@ -32,7 +32,7 @@ pub(super) struct Inside {
 }
 
 impl Door {
-    pub fn new(tls: &Tls, told: fn(String)) -> Result<Self> {
+    pub(super) fn new(tls: &Tls, told: fn(String)) -> Result<Self> {
         if tls.cert.is_none() {
             let text = "who listens by TLS shows a certificate: --tls cert=FILE,key=FILE";
             return Err(Error::new(ErrorKind::InvalidInput, text));
@@ -56,7 +56,7 @@ impl Door {
 }
 
 impl Inside {
-    pub fn wants_write(&self) -> bool {
+    pub(super) fn wants_write(&self) -> bool {
         self.session.wants_write()
     }
 }

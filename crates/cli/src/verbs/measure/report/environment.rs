@@ -7,7 +7,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 /// The machine and its ports.
 #[derive(Clone, Debug, Serialize)]
-pub struct Environment {
+pub(crate) struct Environment {
     /// When it began, nanoseconds of UTC.
     began_ns: u64,
     host: String,
@@ -32,7 +32,7 @@ struct Interface {
 
 impl Environment {
     /// Of this machine.
-    pub fn find(directions: &[Direction]) -> Self {
+    pub(crate) fn find(directions: &[Direction]) -> Self {
         let release = rustix::system::uname();
         let cpus = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
         let model = cpus.lines().find(|line| line.starts_with("model name")).and_then(|line| line.split(": ").nth(1));
@@ -62,7 +62,7 @@ impl Environment {
     }
 
     /// When it began, to the second.
-    pub fn started(&self) -> String {
+    pub(crate) fn started(&self) -> String {
         let seconds = self.began_ns / 1_000_000_000;
         let ((year, month, day), second) = (linerate_print::date(seconds / 86_400), seconds % 86_400);
         let (hour, minute, second) = (second / 3600, second / 60 % 60, second % 60);
@@ -70,7 +70,7 @@ impl Environment {
     }
 
     /// As it stands in reports, a line each.
-    pub fn facts(&self) -> Vec<(&'static str, String)> {
+    pub(crate) fn facts(&self) -> Vec<(&'static str, String)> {
         let mut facts = vec![
             ("host", self.host.clone()),
             ("kernel", self.kernel.clone()),

@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 
 /// Files that are written again after every trial, each whole or not at all: beside its place, and then put there.
 #[derive(Default)]
-pub struct Files<'a> {
+pub(crate) struct Files<'a> {
     files: Vec<Kept>,
     /// Who writes them.
     identity: Option<Identity>,
@@ -42,12 +42,12 @@ enum Form {
 impl<'a> Files<'a> {
     /// For somebody who gets them as JSON and as HTML.
     #[cfg(feature = "serve")]
-    pub fn told(told: &'a mut (dyn FnMut(String, String) + Send)) -> Self {
+    pub(crate) fn told(told: &'a mut (dyn FnMut(String, String) + Send)) -> Self {
         Files { told: Some(told), ..Files::default() }
     }
 
     /// Finds out that they can be written, by whoever is to have them.
-    pub fn create(paths: &[PathBuf], identity: &Identity) -> anyhow::Result<Self> {
+    pub(crate) fn create(paths: &[PathBuf], identity: &Identity) -> anyhow::Result<Self> {
         let kept = |path: &PathBuf| Ok(Kept { path: path.clone(), form: Form::of(path)?, failure: None });
         let files = paths.iter().map(kept).collect::<anyhow::Result<Vec<_>>>()?;
         let create = || {
@@ -64,7 +64,7 @@ impl<'a> Files<'a> {
 
     /// Writes what there is by now. What cannot be written is said once, and tried again the next time: what was measured is no worse
     /// for it.
-    pub fn write(&mut self, report: &Report) {
+    pub(crate) fn write(&mut self, report: &Report) {
         if let Some(told) = &mut self.told {
             let [json, html] = [Form::Json, Form::Html].map(|form| form.text(report));
             told(json, html);
@@ -86,7 +86,7 @@ impl<'a> Files<'a> {
     }
 
     /// Why files lack what is known by now, each.
-    pub fn failures(&self) -> impl Iterator<Item = &str> {
+    pub(crate) fn failures(&self) -> impl Iterator<Item = &str> {
         self.files.iter().filter_map(|file| file.failure.as_deref())
     }
 }
@@ -175,7 +175,7 @@ fn csv(report: &Report) -> String {
 }
 
 /// What stands above the results, a line each.
-pub fn facts(report: &Report) -> Vec<(&'static str, String)> {
+pub(super) fn facts(report: &Report) -> Vec<(&'static str, String)> {
     let way = if report.is_both { "<->" } else { "->" };
     let foretold = match report.estimated_s > 0.0 {
         true => format!(" of {} foretold", super::clock(report.estimated_s)),

@@ -28,7 +28,7 @@ path.line{fill:none}";
 const MOST_TRIALS: usize = 500;
 
 /// The report.
-pub fn html(report: &Report) -> String {
+pub(super) fn html(report: &Report) -> String {
     let mut text = format!(
         "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\
          <meta name=\"viewport\" content=\"width=device-width,initial-scale=1\">\

@@ -9,7 +9,7 @@ use serde::Serialize;
 
 /// One load for long.
 #[derive(Clone, Debug, Serialize)]
-pub struct SoakTest {
+pub(crate) struct SoakTest {
     pub load: f64,
     pub max_loss_ratio: f64,
     pub max_latency_s: Option<f64>,
@@ -33,7 +33,7 @@ pub struct SoakTest {
 
 /// A second of it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
-pub struct SoakSecond {
+pub(crate) struct SoakSecond {
     pub second: u64,
     pub sent: u64,
     pub received: u64,
@@ -42,7 +42,7 @@ pub struct SoakSecond {
 
 /// A minute of it.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
-pub struct Minute {
+pub(crate) struct Minute {
     pub minute: u64,
     pub sent: u64,
     pub received: u64,
@@ -54,7 +54,7 @@ pub struct Minute {
 
 /// Seconds in a row with loss.
 #[derive(Clone, Copy, Debug, Serialize)]
-pub struct EventJson {
+pub(crate) struct EventJson {
     second: u64,
     seconds: u64,
     lost: u64,
@@ -62,7 +62,7 @@ pub struct EventJson {
 
 /// A step of a service.
 #[derive(Clone, Debug, Serialize)]
-pub struct ServiceStep {
+pub(crate) struct ServiceStep {
     pub service: String,
     pub step: String,
     /// Bits a second of layer 2: offered, and received in the worst direction.
@@ -76,7 +76,7 @@ pub struct ServiceStep {
 
 /// A service beside all others.
 #[derive(Clone, Debug, Serialize)]
-pub struct PerformanceRow {
+pub(crate) struct PerformanceRow {
     pub service: String,
     pub sent: u64,
     pub lost: u64,
@@ -89,7 +89,7 @@ pub struct PerformanceRow {
 }
 
 impl SoakTest {
-    pub fn new(load: f64, max_loss_ratio: f64, max_latency_s: Option<f64>) -> Self {
+    pub(crate) fn new(load: f64, max_loss_ratio: f64, max_latency_s: Option<f64>) -> Self {
         SoakTest {
             load,
             max_loss_ratio,
@@ -110,14 +110,14 @@ impl SoakTest {
     }
 
     /// A second.
-    pub fn add(&mut self, passed: Passed) {
+    pub(crate) fn add(&mut self, passed: Passed) {
         self.soak.add(passed);
         self.seconds = self.soak.seconds() as f64;
         self.tell();
     }
 
     /// How many seconds have passed.
-    pub fn passed(&self) -> u64 {
+    pub(crate) fn passed(&self) -> u64 {
         self.soak.seconds()
     }
 
@@ -145,7 +145,7 @@ impl SoakTest {
     }
 
     /// All was sent, and what came counted, in these minutes: what no second has is of the last one.
-    pub fn conclude(&mut self, account: &Account, minutes: Vec<Minute>) {
+    pub(crate) fn conclude(&mut self, account: &Account, minutes: Vec<Minute>) {
         let counts = &account.counts;
         let all = self.soak.all();
         let rest = Passed {
@@ -176,19 +176,19 @@ impl SoakTest {
 }
 
 /// Nanoseconds as seconds; endless where nothing came, which documents say as null.
-pub fn seconds_of(nanos: Option<i64>) -> f64 {
+pub(crate) fn seconds_of(nanos: Option<i64>) -> f64 {
     nanos.map_or(f64::INFINITY, |nanos| nanos as f64 / 1e9)
 }
 
 /// A second, as it comes.
-pub fn soak_line(second: u64, passed: Passed) -> String {
+pub(crate) fn soak_line(second: u64, passed: Passed) -> String {
     let Passed { sent, received, lost } = passed;
     format!("  second {second}: {} sent, {} received, {} lost\n", grouped(sent), grouped(received), grouped(lost))
 }
 
 impl ServiceStep {
     /// Of what was seen in each direction; the worst of it is told.
-    pub fn new(service: &str, kind: Kind, rate: f64, seen: &[Seen], verdict: &'static str) -> Self {
+    pub(crate) fn new(service: &str, kind: Kind, rate: f64, seen: &[Seen], verdict: &'static str) -> Self {
         let worst = |of: fn(&Seen) -> f64| seen.iter().map(of).fold(0.0, f64::max);
         let received = match kind {
             Kind::Policing => worst(|seen| seen.rate),
@@ -214,7 +214,7 @@ impl ServiceStep {
 
 impl PerformanceRow {
     /// Of its row in each direction, and its seconds.
-    pub fn new<'a>(
+    pub(crate) fn new<'a>(
         service: &str,
         agreed: &Service,
         rows: impl Iterator<Item = &'a StreamRow>,

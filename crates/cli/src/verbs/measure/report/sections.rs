@@ -4,7 +4,7 @@ use super::{Report, SizeReport};
 use crate::view::rates::{bits_per_second, grouped};
 
 /// A table.
-pub struct Section {
+pub(super) struct Section {
     /// What it shows, with the section of the RFC; and that it is shortened, where it is.
     pub title: String,
     pub heads: Vec<&'static str>,
@@ -16,7 +16,7 @@ pub struct Section {
 }
 
 /// All that has rows.
-pub fn sections(report: &Report) -> Vec<Section> {
+pub(super) fn sections(report: &Report) -> Vec<Section> {
     let all = [
         throughput(report),
         at_loads(report),

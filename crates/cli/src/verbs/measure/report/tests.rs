@@ -8,7 +8,7 @@ use serde::Serialize;
 
 /// Latency at a part of a result.
 #[derive(Clone, Debug, Serialize)]
-pub struct AtLoad {
+pub(crate) struct AtLoad {
     pub of_result: f64,
     pub load: f64,
     pub lost: u64,
@@ -19,7 +19,7 @@ pub struct AtLoad {
 
 /// 26.2, and RFC 8219, section 7.2.
 #[derive(Clone, Debug, Serialize)]
-pub struct LatencyTest {
+pub(crate) struct LatencyTest {
     pub load: f64,
     pub seconds: f64,
     pub shortened: Option<String>,
@@ -34,7 +34,7 @@ pub struct LatencyTest {
 
 /// One direction of a run.
 #[derive(Clone, Debug, Serialize)]
-pub struct LatencyRun {
+pub(crate) struct LatencyRun {
     /// Of the frame in the middle; null if that was lost.
     pub tagged_ns: Option<i64>,
     pub lost: u64,
@@ -46,7 +46,7 @@ pub struct LatencyRun {
 
 /// A step of 26.3.
 #[derive(Clone, Debug, Serialize)]
-pub struct LossRow {
+pub(crate) struct LossRow {
     pub of_greatest: f64,
     pub load: f64,
     pub loss_ratio: f64,
@@ -56,7 +56,7 @@ pub struct LossRow {
 
 /// 26.4, as RFC 9004 has it.
 #[derive(Clone, Debug, Serialize)]
-pub struct Bursts {
+pub(crate) struct Bursts {
     /// Frames a second within bursts.
     pub greatest: f64,
     pub throughput: f64,
@@ -84,7 +84,7 @@ pub struct Bursts {
 
 /// 26.5.
 #[derive(Clone, Debug, Serialize)]
-pub struct Recovery {
+pub(crate) struct Recovery {
     pub overload: f64,
     pub halved: f64,
     pub shortened: Option<String>,
@@ -95,7 +95,7 @@ pub struct Recovery {
 
 /// One direction of a run.
 #[derive(Clone, Debug, Serialize)]
-pub struct RecoveryRun {
+pub(crate) struct RecoveryRun {
     /// During the overload, and after the load was halved.
     pub lost_before: u64,
     pub lost_after: u64,
@@ -107,7 +107,7 @@ pub struct RecoveryRun {
 
 /// 26.6.
 #[derive(Clone, Debug, Serialize)]
-pub struct Reset {
+pub(crate) struct Reset {
     pub load: f64,
     pub command: String,
     pub runs: Vec<ResetRun>,
@@ -115,7 +115,7 @@ pub struct Reset {
 
 /// A reset.
 #[derive(Clone, Debug, Serialize)]
-pub struct ResetRun {
+pub(crate) struct ResetRun {
     /// RFC 6201, 4.1.1 and 4.1.2.
     pub by_loss_s: f64,
     pub by_times_s: Option<f64>,
@@ -128,7 +128,7 @@ pub struct ResetRun {
 
 /// What comes through at the greatest load.
 #[derive(Clone, Debug, Serialize)]
-pub struct Forwarding {
+pub(crate) struct Forwarding {
     pub load: f64,
     /// Rates are of so many directions together.
     pub directions: usize,
@@ -143,7 +143,7 @@ pub struct Forwarding {
 }
 
 impl LatencyTest {
-    pub fn new(load: f64, seconds: f64, shortened: Option<String>) -> Self {
+    pub(crate) fn new(load: f64, seconds: f64, shortened: Option<String>) -> Self {
         LatencyTest {
             load,
             seconds,
@@ -157,7 +157,7 @@ impl LatencyTest {
     }
 
     /// A run.
-    pub fn add(&mut self, ways: Vec<LatencyRun>) {
+    pub(crate) fn add(&mut self, ways: Vec<LatencyRun>) {
         self.runs.push(ways);
         let all = || self.runs.iter().flatten();
         let median = |of: fn(&LatencyRun) -> Option<i64>| {
@@ -175,7 +175,7 @@ impl LatencyTest {
 
 impl LatencyRun {
     /// The second phase is the tagged frame alone.
-    pub fn of(way: &Way) -> Self {
+    pub(crate) fn of(way: &Way) -> Self {
         let tagged = way.rows.iter().find(|row| row.stream == 1);
         LatencyRun {
             tagged_ns: tagged.and_then(|row| row.delay.latency_min_ns),
@@ -187,7 +187,7 @@ impl LatencyRun {
 }
 
 impl Bursts {
-    pub fn new(greatest: f64, throughput: f64, limit: u64, shortened: Option<String>) -> Self {
+    pub(crate) fn new(greatest: f64, throughput: f64, limit: u64, shortened: Option<String>) -> Self {
         Bursts {
             greatest,
             throughput,
@@ -210,7 +210,7 @@ impl Bursts {
     }
 
     /// A run, of so many trials.
-    pub fn add(&mut self, frames: u64, is_limited: bool, trials: u64, rate: f64) {
+    pub(crate) fn add(&mut self, frames: u64, is_limited: bool, trials: u64, rate: f64) {
         self.frames.push(frames);
         self.rates.push(rate);
         self.is_limited |= is_limited;
@@ -227,12 +227,12 @@ impl Bursts {
 }
 
 impl Recovery {
-    pub fn new(overload: f64, halved: f64, shortened: Option<String>) -> Self {
+    pub(crate) fn new(overload: f64, halved: f64, shortened: Option<String>) -> Self {
         Recovery { overload, halved, shortened, mean_s: None, max_s: None, runs: Vec::new() }
     }
 
     /// A run.
-    pub fn add(&mut self, ways: Vec<RecoveryRun>) {
+    pub(crate) fn add(&mut self, ways: Vec<RecoveryRun>) {
         self.runs.push(ways);
         let of_device = self.runs.iter().flatten().filter(|run| run.tester.is_none());
         let all: Vec<f64> = of_device.map(|run| run.seconds).collect();
@@ -242,13 +242,13 @@ impl Recovery {
 }
 
 impl Reset {
-    pub fn new(load: f64, command: &str) -> Self {
+    pub(crate) fn new(load: f64, command: &str) -> Self {
         Reset { load, command: command.to_owned(), runs: Vec::new() }
     }
 }
 
 impl Forwarding {
-    pub fn new(load: f64, directions: usize, rates: &[f64], spread: &Spread, faults: &[String]) -> Self {
+    pub(crate) fn new(load: f64, directions: usize, rates: &[f64], spread: &Spread, faults: &[String]) -> Self {
         let Spread { mean, least, greatest, deviation, .. } = *spread;
         let (limited, tester) = (faults.len() as u64, faults.first().cloned());
         let rates = rates.to_vec();

@@ -21,19 +21,19 @@ const MOST_PARTS: u64 = 1 << (64 - PART);
 impl Id {
     /// The number of the batch in its run, and which part of it this is: 0 for all of it. Halves of part n are 2n and 2n + 1, those of a
     /// whole batch 2 and 3.
-    pub fn parts(self) -> (u64, u64) {
+    pub(crate) fn parts(self) -> (u64, u64) {
         (self.number & ((1 << PART) - 1), self.number >> PART)
     }
 
     /// What it is a half of; `None`: of nothing.
-    pub fn whole(self) -> Option<Id> {
+    pub(crate) fn whole(self) -> Option<Id> {
         let (number, part) = self.parts();
         let whole = if part < 4 { 0 } else { part / 2 };
         (part > 0).then_some(Id { run: self.run, number: number | whole << PART })
     }
 
     /// What its halves are called; `None`: it is halved no more.
-    pub fn halves(self) -> Option<[Id; 2]> {
+    pub(crate) fn halves(self) -> Option<[Id; 2]> {
         let (number, part) = self.parts();
         let first = part.max(1) * 2;
         let half = |part: u64| Id { run: self.run, number: number | part << PART };
@@ -102,7 +102,7 @@ pub(in super::super) enum Line {
 }
 
 impl Line {
-    pub fn to_bytes(self) -> [u8; LINE] {
+    pub(crate) fn to_bytes(self) -> [u8; LINE] {
         let mut line = [0; LINE];
         let mut put = |at: usize, bytes: &[u8]| line[at..at + bytes.len()].copy_from_slice(bytes);
         let mut head = |kind: u8, what: u8, id: Id| {
@@ -149,7 +149,7 @@ impl Line {
     }
 
     /// `None`: it is no line.
-    pub fn of(line: &[u8; LINE]) -> Option<Line> {
+    pub(crate) fn of(line: &[u8; LINE]) -> Option<Line> {
         let word = |at: usize| u32::from_le_bytes([line[at], line[at + 1], line[at + 2], line[at + 3]]);
         let long = |at: usize| u64::from(word(at)) | u64::from(word(at + 4)) << 32;
         if word(0) != crc32c(&line[4..]) {

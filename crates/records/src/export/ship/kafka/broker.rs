@@ -24,7 +24,7 @@ impl Broker {
     ///
     /// # Errors
     /// It cannot be reached; `Unsupported`: it does not.
-    pub fn open(host: &str, port: u16, over: &Over, access: &Access) -> Result<Self> {
+    pub(super) fn open(host: &str, port: u16, over: &Over, access: &Access) -> Result<Self> {
         let name = format!("{host}:{port}");
         let link = Link::open(host, port, over, &access.secure)
             .map_err(|error| Error::new(error.kind(), format!("{name}: {error}")))?;
@@ -45,7 +45,7 @@ impl Broker {
     }
 
     /// Whether it may still be there.
-    pub fn is_quiet(&mut self) -> bool {
+    pub(super) fn is_quiet(&mut self) -> bool {
         self.link.is_quiet()
     }
 
@@ -53,7 +53,7 @@ impl Broker {
     ///
     /// # Errors
     /// There is none, or it is none: the connection is of no more use.
-    pub fn ask(&mut self, ask: Ask, body: &[u8]) -> Result<Vec<u8>> {
+    pub(super) fn ask(&mut self, ask: Ask, body: &[u8]) -> Result<Vec<u8>> {
         self.begin(ask, body)?;
         self.end()
     }
@@ -62,7 +62,7 @@ impl Broker {
     ///
     /// # Errors
     /// It cannot be sent: the connection is of no more use.
-    pub fn begin(&mut self, ask: Ask, body: &[u8]) -> Result<()> {
+    pub(super) fn begin(&mut self, ask: Ask, body: &[u8]) -> Result<()> {
         self.number = self.number.wrapping_add(1);
         let request = wire::request(ask, self.number, CLIENT, body);
         self.link.send(&request).map_err(|error| self.named(error))
@@ -72,7 +72,7 @@ impl Broker {
     ///
     /// # Errors
     /// There is none, or it is none: the connection is of no more use.
-    pub fn end(&mut self) -> Result<Vec<u8>> {
+    pub(super) fn end(&mut self) -> Result<Vec<u8>> {
         self.answered = self.answered.wrapping_add(1);
         self.read(self.answered).map_err(|error| self.named(error))
     }
@@ -95,7 +95,7 @@ impl Broker {
     }
 
     /// What an answer is that cannot be read.
-    pub fn garbage(&self) -> Error {
+    pub(super) fn garbage(&self) -> Error {
         Error::new(ErrorKind::InvalidData, format!("{}: an answer that cannot be read", self.name))
     }
 }

@@ -29,18 +29,18 @@ struct Doubt {
 
 impl Doubts {
     /// A batch was refused for its numbers.
-    pub fn refused(&mut self, sent: &Sent, rows: u32) {
+    pub(super) fn refused(&mut self, sent: &Sent, rows: u32) {
         let Sent { id, assigned, is_again, .. } = *sent;
         self.batches.entry(id).or_insert(Doubt { assigned, rows, times: 0, is_again }).times += 1;
     }
 
     /// What became of a batch was not heard.
-    pub fn unheard(&mut self, id: Id) {
+    pub(super) fn unheard(&mut self, id: Id) {
         self.batches.entry(id).and_modify(|doubt| doubt.is_again = true);
     }
 
     /// A batch is there.
-    pub fn taken(&mut self, sent: &Sent) {
+    pub(super) fn taken(&mut self, sent: &Sent) {
         self.batches.remove(&sent.id);
         let partition = sent.assigned.partition;
         if self.batches.values().any(|doubt| is_before(&doubt.assigned, &sent.assigned)) {
@@ -54,14 +54,14 @@ impl Doubts {
     }
 
     /// Whether a batch that was refused is there.
-    pub fn is_there(&self, id: Id) -> bool {
+    pub(super) fn is_there(&self, id: Id) -> bool {
         let last = |doubt: &Doubt| Some((doubt.assigned, *self.there.get(&doubt.assigned.partition)?));
         self.batches.get(&id).and_then(last).is_some_and(|(own, last)| is_before(&own, &last))
     }
 
     /// Those that are to get other numbers, whether they may be there all the same, and their records: the broker has none of all the batches
     /// that have numbers of this producer there.
-    pub fn given_up(&mut self, of: &Assigned, numbered: &[Id]) -> Vec<(Id, bool, u32)> {
+    pub(super) fn given_up(&mut self, of: &Assigned, numbered: &[Id]) -> Vec<(Id, bool, u32)> {
         // Others have left the spool in other ways.
         self.batches.retain(|id, doubt| !is_of(&doubt.assigned, of) || numbered.contains(id));
         let is_over = numbered.iter().all(|id| self.batches.contains_key(id))

@@ -29,7 +29,7 @@ impl Access {
     /// # Errors
     /// There is no password.
     #[cfg(feature = "tls")]
-    pub fn of(target: &Target, ship: &Shipping, password: Option<String>, secure: Secure) -> Result<Self> {
+    pub(crate) fn of(target: &Target, ship: &Shipping, password: Option<String>, secure: Secure) -> Result<Self> {
         let Some((sasl, user)) = ship.sasl.zip(target.user.clone()) else { return Ok(Access { secure, sign: None }) };
         let mechanism = match sasl {
             Sasl::Plain => Mechanism::Plain,

@@ -20,7 +20,7 @@ pub(super) enum Ask {
 }
 
 impl Ask {
-    pub fn key(self) -> i16 {
+    pub(super) fn key(self) -> i16 {
         match self {
             Ask::Produce => 0,
             Ask::Metadata => 3,
@@ -31,7 +31,7 @@ impl Ask {
         }
     }
 
-    pub fn version(self) -> i16 {
+    pub(super) fn version(self) -> i16 {
         match self {
             Ask::Produce => 7,
             Ask::Metadata => 4,
@@ -47,34 +47,34 @@ impl Ask {
 pub(super) struct Out(pub Vec<u8>);
 
 impl Out {
-    pub fn i8(&mut self, value: i8) -> &mut Self {
+    pub(super) fn i8(&mut self, value: i8) -> &mut Self {
         self.bytes(&value.to_be_bytes())
     }
 
-    pub fn i16(&mut self, value: i16) -> &mut Self {
+    pub(super) fn i16(&mut self, value: i16) -> &mut Self {
         self.bytes(&value.to_be_bytes())
     }
 
-    pub fn i32(&mut self, value: i32) -> &mut Self {
+    pub(super) fn i32(&mut self, value: i32) -> &mut Self {
         self.bytes(&value.to_be_bytes())
     }
 
-    pub fn i64(&mut self, value: i64) -> &mut Self {
+    pub(super) fn i64(&mut self, value: i64) -> &mut Self {
         self.bytes(&value.to_be_bytes())
     }
 
-    pub fn bytes(&mut self, bytes: &[u8]) -> &mut Self {
+    pub(super) fn bytes(&mut self, bytes: &[u8]) -> &mut Self {
         self.0.extend_from_slice(bytes);
         self
     }
 
     /// A text, which is short.
-    pub fn text(&mut self, text: &str) -> &mut Self {
+    pub(super) fn text(&mut self, text: &str) -> &mut Self {
         self.i16(text.len() as i16).bytes(text.as_bytes())
     }
 
     /// Of variable length, zigzag.
-    pub fn var(&mut self, value: i64) -> &mut Self {
+    pub(super) fn var(&mut self, value: i64) -> &mut Self {
         let mut rest = (value << 1 ^ value >> 63) as u64;
         while rest > 0x7f {
             self.0.push(rest as u8 | 0x80);
@@ -85,7 +85,7 @@ impl Out {
     }
 
     /// Its length as a variable number, and the bytes.
-    pub fn var_bytes(&mut self, bytes: &[u8]) -> &mut Self {
+    pub(super) fn var_bytes(&mut self, bytes: &[u8]) -> &mut Self {
         self.var(bytes.len() as i64).bytes(bytes)
     }
 }
@@ -173,7 +173,7 @@ pub(super) fn batch(
 pub(super) struct In<'a>(pub &'a [u8]);
 
 impl<'a> In<'a> {
-    pub fn bytes(&mut self, count: usize) -> Option<&'a [u8]> {
+    pub(super) fn bytes(&mut self, count: usize) -> Option<&'a [u8]> {
         let (bytes, rest) = self.0.split_at_checked(count)?;
         self.0 = rest;
         Some(bytes)
@@ -183,23 +183,23 @@ impl<'a> In<'a> {
         self.bytes(N)?.try_into().ok()
     }
 
-    pub fn i8(&mut self) -> Option<i8> {
+    pub(super) fn i8(&mut self) -> Option<i8> {
         self.array().map(i8::from_be_bytes)
     }
 
-    pub fn i16(&mut self) -> Option<i16> {
+    pub(super) fn i16(&mut self) -> Option<i16> {
         self.array().map(i16::from_be_bytes)
     }
 
-    pub fn i32(&mut self) -> Option<i32> {
+    pub(super) fn i32(&mut self) -> Option<i32> {
         self.array().map(i32::from_be_bytes)
     }
 
-    pub fn i64(&mut self) -> Option<i64> {
+    pub(super) fn i64(&mut self) -> Option<i64> {
         self.array().map(i64::from_be_bytes)
     }
 
-    pub fn text(&mut self) -> Option<String> {
+    pub(super) fn text(&mut self) -> Option<String> {
         let count = usize::try_from(self.i16()?).ok()?;
         self.bytes(count).map(|text| String::from_utf8_lossy(text).into_owned())
     }

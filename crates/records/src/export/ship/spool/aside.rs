@@ -70,7 +70,7 @@ impl Spool {
     }
 
     /// Files that are set aside.
-    pub fn aside(&self) -> u64 {
+    pub(crate) fn aside(&self) -> u64 {
         self.lock().aside.len() as u64
     }
 }

@@ -32,7 +32,7 @@ impl Spool {
     ///
     /// # Errors
     /// Another process uses it (`ResourceBusy`); the system's; the journal is none.
-    pub fn open(folder: Directory, terms: Terms) -> Result<Self> {
+    pub(crate) fn open(folder: Directory, terms: Terms) -> Result<Self> {
         let lock = folder.file(LOCK, OFlags::RDWR | OFlags::CREATE)?;
         // Whoever may open it may hold it; one of an earlier version is open to all. Of another user's it stays as it is.
         let _ = fchmod(&lock, Mode::RUSR | Mode::WUSR);

@@ -9,13 +9,13 @@ use std::sync::atomic::Ordering;
 
 impl Spool {
     /// The other side takes no batch of so many records: others are to have half as many. Whether that is news.
-    pub fn shorter(&self, rows: u32) -> bool {
+    pub(crate) fn shorter(&self, rows: u32) -> bool {
         let most = (rows / 2).max(1) as usize;
         self.most_rows.fetch_min(most, Ordering::Relaxed) > most
     }
 
     /// The most records of a batch, as far as the other side has shown.
-    pub fn most_rows(&self) -> usize {
+    pub(crate) fn most_rows(&self) -> usize {
         self.most_rows.load(Ordering::Relaxed)
     }
 
@@ -23,7 +23,7 @@ impl Spool {
     ///
     /// # Errors
     /// Those of writing, but for a full disk.
-    pub fn halve(&self, whole: &Batch, halves: [(Batch, Vec<u8>); 2]) -> Result<bool> {
+    pub(crate) fn halve(&self, whole: &Batch, halves: [(Batch, Vec<u8>); 2]) -> Result<bool> {
         let halves = halves.map(|(mut half, bytes)| {
             (half.bytes, half.crc) = (bytes.len() as u64, crc32c(&bytes));
             (half, bytes)
