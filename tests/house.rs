@@ -1,5 +1,8 @@
 //! House rules that a program can check.
 
+#[path = "house/words.rs"]
+mod words;
+
 use linerate::burst::{Count, Kind};
 use linerate::meter::Level;
 use linerate::port::BACKENDS;

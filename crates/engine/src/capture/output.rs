@@ -29,7 +29,7 @@ pub(super) struct Output {
 
 /// Where the blocks are.
 enum Store {
-    /// Nowhere, before and after the run.
+    /// Before and after the run.
     None(Sinks),
     /// In this process alone; sinks may have a thread of their own, since whole blocks go there.
     Private { block: Block, sinks: Worker<Sinks>, interfaces: Arc<[Interface]> },
@@ -46,7 +46,6 @@ impl Output {
         Output { store, progress, totals, told, failure: None, is_dead: false, follow, unflushed: false }
     }
 
-    /// Says there what was done.
     pub(super) fn set_progress(&mut self, progress: Arc<Progress>) {
         self.progress = progress;
     }
@@ -97,14 +96,12 @@ impl Output {
         }
     }
 
-    /// So many frames were left out because they came a second time.
     pub(super) fn leave_out(&mut self, duplicates: u64) {
         if let Store::Shared { ring, .. } = &mut self.store {
             ring.leave_out(duplicates);
         }
     }
 
-    /// Whether other processes read the frames.
     pub(super) fn is_shared(&self) -> bool {
         matches!(self.store, Store::Shared { .. })
     }
@@ -195,7 +192,7 @@ impl Output {
         }
     }
 
-    /// Whether any sink is to be told how the run goes.
+    /// Returns whether any sink reports the progress of the run.
     pub(super) fn follow(&self) -> bool {
         self.follow
     }
@@ -222,7 +219,7 @@ impl Output {
         }
     }
 
-    /// The block is full: the next frame goes to another one.
+    /// Replaces the full block.
     fn turn(&mut self) {
         if let Store::Shared { ring, seen, .. } = &mut self.store {
             ring.turn();
@@ -230,14 +227,13 @@ impl Output {
         }
     }
 
-    /// Takes note of all frames lost before they got here.
+    /// Records the total of frames lost upstream.
     pub(super) fn look_at_losses(&mut self, lost: u64) {
         if let Store::Shared { ring, .. } = &mut self.store {
             ring.look_at_losses(lost);
         }
     }
 
-    /// Whether frames cannot go where they should.
     pub(super) fn has_failed(&self) -> bool {
         let sinks_have = match &self.store {
             Store::None(_) => false,
@@ -275,7 +271,6 @@ impl Output {
         (events, self.failure.take().or(failure).or(sinks))
     }
 
-    /// The thread that fills the block panicked over it.
     pub(super) fn die(&mut self, died: Died) {
         self.is_dead = true;
         self.fail_if(Err(died.into()));
@@ -306,7 +301,7 @@ fn complete_to(descs: &[Desc]) -> Nanos {
     descs.iter().rev().find(in_order).map_or(Nanos::ZERO, |desc| desc.time)
 }
 
-/// Whether there are frames of more than one link type.
+/// Returns whether frames have more than one link type.
 fn is_mixed(descs: &[Desc], interfaces: &[Interface]) -> bool {
     if interfaces.windows(2).all(|pair| pair[0].link == pair[1].link) {
         return false;
