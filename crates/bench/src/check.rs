@@ -1,68 +1,65 @@
-//! The receiver's account of streams: how many frames with trailers a core checks in a second, bursts as they would have just
-//! arrived, of streams in no order.
+//! Accounting of streams: packets with trailers that a core checks in a second, in bursts as they arrive, of streams in random order.
 
 use super::Effort;
-use super::measure::{Rounds, Row};
+use super::harness::{Case, Ours, Prepare, Sample, case};
+use super::traffic::START;
 use linerate_burst::{Block, Desc, Nanos};
 use linerate_cli::view::rates::counted;
 use linerate_generate::check::{Check, Options};
 use linerate_generate::trailer::{self, Key, Trailer};
 use linerate_wire::build::Frame;
 use linerate_wire::{Link, MacAddr, ethernet, ipv4, udp};
+use std::cell::{Cell, RefCell};
 use std::hint::black_box;
+use std::rc::Rc;
 use std::time::Instant;
 
-/// Frames of a burst.
+/// Packets of a burst.
 const BURST: usize = 2048;
-/// Bytes of a frame without FCS, of all headers, and of those up to UDP.
+/// Bytes of a packet without FCS, of all headers, and of those up to UDP.
 const LENGTH: usize = 60;
 const HEADERS: usize = 42;
 const LINK_AND_IP: usize = 34;
 
-pub(super) fn run(effort: Effort) -> anyhow::Result<Vec<Row>> {
-    [1_000, 100_000].map(|streams| measure(streams, effort)).into_iter().collect()
+pub(super) fn cases(effort: Effort) -> anyhow::Result<Vec<Prepare>> {
+    Ok([1_000, 100_000].map(|streams| case(move || of(streams, effort))).into())
 }
 
-fn measure(streams: usize, effort: Effort) -> anyhow::Result<Row> {
-    let (mut check, mut traffic) =
-        (Check::new(Key::default(), Options { streams, ..Options::default() }), Traffic::new(streams)?);
+fn of(streams: usize, effort: Effort) -> anyhow::Result<Case> {
+    let mut check = Check::new(Key::default(), Options { streams, ..Options::default() });
+    let mut traffic = Traffic::new(streams)?;
     let bursts = effort.of(1000).max(streams.div_ceil(BURST));
-    let (mut ours, mut limit) = (Rounds::default(), Rounds::default());
-    // The first time memory is allocated.
+    // The first round allocates memory.
     for _ in 0..bursts {
         check.take(traffic.next()?.burst(), &[Some(Link::Ethernet)]);
     }
-    for _ in 0..effort.rounds {
-        let (mut checked, mut read) = (0.0, 0.0);
+    let check = Rc::new(RefCell::new(check));
+    // The same bursts are read and checked; making them is not measured.
+    let (memory, read) = (Rc::clone(&check), Rc::new(Cell::new(0.0)));
+    let (frames, own_read) = ((bursts * BURST) as u64, Rc::clone(&read));
+    let ours = move || {
+        let (mut checked, mut touched, mut check) = (0.0, 0.0, check.borrow_mut());
         for _ in 0..bursts {
-            let block = traffic.next()?;
+            let burst = traffic.next()?.burst();
             let started = Instant::now();
-            let sum = block
-                .burst()
-                .iter()
-                .fold(0, |sum, (_, frame)| sum ^ u64::from(frame[0]) ^ u64::from(frame[LENGTH - 1]));
-            black_box(sum);
-            read += started.elapsed().as_secs_f64();
+            black_box(burst.iter().fold(0, |sum, (_, frame)| sum ^ frame[0] ^ frame[LENGTH - 1]));
+            touched += started.elapsed().as_secs_f64();
             let started = Instant::now();
-            check.take(block.burst(), &[Some(Link::Ethernet)]);
+            check.take(burst, &[Some(Link::Ethernet)]);
             checked += started.elapsed().as_secs_f64();
         }
-        let frames = (bursts * BURST) as u64;
-        ours.add(frames, checked);
-        limit.add(frames, read);
-    }
-    let summary = check.report(None).summary();
-    anyhow::ensure!(
-        (summary.streams, summary.counts.received, summary.counts.lost, summary.counts.corrupted)
-            == (streams as u64, traffic.made, 0, 0),
-        "the frames of the benchmark were not counted right: {summary:?}"
-    );
-    let row = ours.row("check", counted(streams as u64, "stream"), LENGTH as f64).limited("touch", &limit);
-    let memory = format!("{} bytes a stream", check.memory() / streams);
-    Ok(Row { remark: memory, ..row.sized(LENGTH + 4) })
+        own_read.set(touched);
+        let summary = check.report(None).summary();
+        let counts = (summary.streams, summary.counts.received, summary.counts.lost, summary.counts.corrupted);
+        anyhow::ensure!(counts == (streams as u64, traffic.made, 0, 0), "packets were miscounted: {summary:?}");
+        Ok(Sample::new(frames, checked))
+    };
+    let ours = Ours::new(counted(streams as u64, "stream"), ours)
+        .finish(move |row| row.remark = format!("{} bytes per stream", memory.borrow().memory() / streams));
+    Ok(Case::sized(LENGTH + 4).ours(ours).limit("touch", move || Ok(Sample::new(frames, read.get()))))
 }
 
-/// UDP datagrams of many streams, each the next of a stream that is drawn.
+/// UDP datagrams of many streams, each the next one of a random stream.
 struct Traffic {
     block: Block,
     frame: Vec<u8>,
@@ -82,7 +79,7 @@ impl Traffic {
         Ok(Traffic { block: Block::new(BURST * 128, BURST), frame, sequences: vec![0; streams], made: 0 })
     }
 
-    /// A burst of frames, in the block as if it had just arrived. For the first frames each stream has its turn.
+    /// A burst of packets. The first ones are of each stream in sequence.
     fn next(&mut self) -> anyhow::Result<&Block> {
         self.block.clear();
         let streams = self.sequences.len() as u64;
@@ -91,7 +88,7 @@ impl Traffic {
             let stream = if self.made < streams { self.made } else { draw % streams };
             let sequence = self.sequences[stream as usize];
             self.sequences[stream as usize] += 1;
-            let received = Nanos(1_700_000_000_000_000_000 + self.made * 50);
+            let received = Nanos(START + self.made * 50);
             let sent = received.0 - 10_000 - draw % 20_000;
             let bytes = Trailer { stream: stream as u32, sequence, time: sent }.bytes(&Key::default());
             self.frame[LENGTH - trailer::LEN..].copy_from_slice(&bytes);

@@ -1,10 +1,11 @@
-//! What a disk takes, by the writes that a recorder makes: through the page cache, and past it.
+//! Write rate of a disk, by the writes of a recorder: through the page cache, and direct.
 //!
-//! Each case writes one file of its own, which has no name any more when the first byte is written: it is gone whatever ends the
-//! program. A case ends after so many bytes or so many seconds.
+//! Each case writes a file of its own, which is unlinked before its first byte: it does not outlive the program. A case ends after a
+//! number of bytes or seconds.
 
-use super::Effort;
-use super::measure::Row;
+use super::harness::Row;
+use super::text::number;
+use super::{Args, Effort, OwnTable};
 use anyhow::Context;
 use linerate_cli::view::rates::grouped;
 use linerate_cli::view::table::table;
@@ -16,19 +17,19 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-/// The most bytes and seconds of a case.
+/// Maximum bytes and time of a case.
 const MOST_BYTES: u64 = 1 << 30;
 const MOST_TIME: Duration = Duration::from_secs(5);
-/// So much of what is free on the disk is taken at the most: a quarter.
+/// A case uses at most this part of the free space: a quarter.
 const FREE_PART: u64 = 4;
 /// Bytes of a write: a piece of a pcapng file, a block of a pcap file, and more.
 const WRITES: [usize; 3] = [256 << 10, 1 << 20, 4 << 20];
 /// Threads that write together, as a queue of requests would.
 const TOGETHER: usize = 4;
-/// Rates that memory is counted for, in Gb/s.
+/// Rates that memory is computed for, in Gb/s.
 const RATES: [f64; 4] = [1.0, 10.0, 40.0, 100.0];
 
-/// How a case writes.
+/// Path of writes.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum How {
     Cache,
@@ -37,17 +38,23 @@ enum How {
     DirectTogether,
 }
 
-/// What a case has measured.
+/// Result of a case.
 struct Measured {
     bytes: u64,
     seconds: f64,
-    /// With bringing all of it to the disk.
+    /// Seconds with the sync.
     synced: f64,
-    /// Of each write.
+    /// Seconds of each write.
     waits: Vec<f64>,
 }
 
-pub(super) fn run(effort: Effort, folder: &Path) -> anyhow::Result<Vec<Row>> {
+pub(super) fn own(args: &Args, effort: Effort) -> anyhow::Result<OwnTable> {
+    let folder = args.folder.as_deref().unwrap_or(Path::new("."));
+    let rows = run(effort, folder)?;
+    Ok((rows.iter().map(serde_json::to_value).collect::<Result<_, _>>()?, text(&rows, folder)))
+}
+
+fn run(effort: Effort, folder: &Path) -> anyhow::Result<Vec<Row>> {
     let free = statvfs(folder).with_context(|| folder.display().to_string())?;
     let most = (free.f_bavail * free.f_frsize / FREE_PART).min(effort.of(MOST_BYTES as usize) as u64);
     let mut rows = Vec::new();
@@ -69,24 +76,23 @@ pub(super) fn run(effort: Effort, folder: &Path) -> anyhow::Result<Vec<Row>> {
     Ok(rows)
 }
 
-/// The table, and what follows of it.
-pub(super) fn text(rows: &[Row], folder: &Path) -> String {
+/// The table, and the memory that bridges stalls.
+fn text(rows: &[Row], folder: &Path) -> String {
     let mut lines = table(&["write", "KiB", "GB/s", "Gb/s", "p50 us", "p99 us", "longest ms"], 1);
-    let number = |value: Option<f64>, digits: usize| format!("{:.digits$}", value.unwrap_or_default());
     for row in rows {
         lines.add_row([
             row.case.clone(),
-            number(row.size.map(|size| size as f64 / 1024.0), 0),
-            number(row.gbytes, 2),
-            number(row.gbytes.map(|rate| rate * 8.0), 1),
-            number(row.p50_us, 0),
-            number(row.p99_us, 0),
-            number(row.max_us.map(|wait| wait / 1e3), 1),
+            row.size.map_or_else(String::new, |size| (size >> 10).to_string()),
+            number(row.gbytes),
+            number(row.gbytes.map(|rate| rate * 8.0)),
+            number(row.p50_us),
+            number(row.p99_us),
+            number(row.max_us.map(|wait| wait / 1e3)),
         ]);
     }
     let longest = rows.iter().filter_map(|row| row.max_us).fold(0.0, f64::max) / 1e6;
     let mut text =
-        format!("{lines}\n\n  in {}\n  sync: with the time until all of it is on the disk\n", folder.display());
+        format!("{lines}\n\n  in {}\n  sync: with the time until all bytes are on the disk\n", folder.display());
     text += &format!("  memory that bridges a stall of {longest:.3} s, the longest here, and of 1 s:\n");
     for rate in RATES {
         let mebibytes = |seconds: f64| grouped((rate * 1e9 / 8.0 * seconds / f64::from(1 << 20)).ceil() as u64);
@@ -164,7 +170,7 @@ impl Case<'_> {
         let direct = if how == How::Cache { OFlags::empty() } else { OFlags::DIRECT };
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC | direct;
         let file = openat(CWD, &path, flags, Mode::from_raw_mode(0o600));
-        // Where it cannot be opened so it was made all the same; after another error what has that name is not of this run.
+        // A file that cannot be opened for direct writes was created; after another error the file is not of this run.
         let is_made = matches!(file, Ok(_) | Err(Errno::INVAL));
         let removed = if is_made { unlink(&path) } else { Ok(()) };
         let file = file.with_context(|| path.display().to_string())?;
@@ -193,7 +199,7 @@ impl Measured {
     }
 }
 
-/// Whether the file system takes no such writes.
+/// Returns true if the file system has no direct writes.
 fn is_unknown(error: &anyhow::Error) -> bool {
     error.downcast_ref::<Errno>() == Some(&Errno::INVAL)
 }

@@ -1,135 +1,95 @@
-//! Layers, flows and lines of frames in memory: how many frames a core takes apart, finds the flow of, or prints, in a second.
+//! Layers, flow hashes and printed lines of packets in memory: packets per second and core.
 
 use super::Effort;
 use super::folder::Folder;
-use super::measure::{Rounds, Row};
+use super::harness::{Case, Ours, Prepare, Sample, case};
+use super::traffic::packets;
 use linerate_backends::open_rx;
-use linerate_burst::{Block, Burst, Horizon};
+use linerate_burst::{Block, Burst, Desc, Horizon, Nanos};
 use linerate_cli::verbs::demo::stage::recording;
+use linerate_generate::stream::Mark;
+use linerate_generate::trailer::Key;
 use linerate_port::{RxOptions, Spec};
 use linerate_print::{Frame, Options, Printer};
 use linerate_wire::flow::locate;
-use linerate_wire::{Layers, Link, MacAddr, Pseudo, dissect, ethernet, ipv4, registry, tcp};
+use linerate_wire::{Layers, Link, dissect};
 use std::hint::black_box;
+use std::rc::Rc;
 
-/// Frames of the synthetic case: they stay in the first-level cache, as in a burst just copied.
+/// Packets of the synthetic case. They stay in the first-level cache, as in a burst just copied.
 const FRAMES: usize = 256;
-
-pub(super) fn run(effort: Effort) -> anyhow::Result<Vec<Row>> {
-    let mut rows = Vec::new();
-    let tcp = tcp_frames();
-    let sides = measure(tcp.burst(), effort.of(40_000), effort.rounds);
-    rows.extend(sides.rows("TCP/IPv4", 60.0).map(|row| row.sized(64)));
-
-    let workplace = Folder::on_disk("dissect")?;
-    let mix = load(&recording(None, workplace.path())?.path.to_string_lossy())?;
-    let bytes: usize = mix.burst().descs().iter().map(|desc| desc.captured as usize).sum();
-    let sides = measure(mix.burst(), effort.of(200), effort.rounds);
-    rows.extend(sides.rows("real mix", bytes as f64 / mix.len() as f64));
-    Ok(rows)
-}
-
 /// Bytes of Ethernet, IPv4 and TCP headers.
 const HEADERS: usize = 54;
 
-/// What is measured side by side, in turn.
-#[derive(Default)]
-struct Sides {
-    /// All layers of each frame.
-    dissect: Rounds,
-    /// Offsets and flow hash of each frame.
-    locate: Rounds,
-    /// The line of each frame.
-    print: Rounds,
-    /// A loop that only reads the headers.
-    touch: Rounds,
+pub(super) fn cases(effort: Effort) -> anyhow::Result<Vec<Prepare>> {
+    Ok(vec![
+        case(move || Ok(of("TCP/IPv4", tcp_frames()?, effort.of(40_000), Case::sized(64)))),
+        case(move || {
+            let workplace = Folder::on_disk("dissect")?;
+            let mix = load(&recording(None, workplace.path())?.path.to_string_lossy())?;
+            let bytes: usize = mix.burst().descs().iter().map(|desc| desc.captured as usize).sum();
+            let bytes = bytes as f64 / mix.len() as f64;
+            Ok(of("real mix", mix, effort.of(200), Case { bytes, ..Case::default() }))
+        }),
+    ])
 }
 
-impl Sides {
-    /// A row for each of ours; frames have `bytes` captured bytes on average.
-    fn rows(&self, case: &str, bytes: f64) -> [Row; 3] {
-        let (hash, print) = (format!("flow hash, {case}"), format!("print, {case}"));
-        [(&self.dissect, case.to_owned()), (&self.locate, hash), (&self.print, print)]
-            .map(|(ours, case)| ours.row("dissect", case, bytes).limited("read headers", &self.touch))
-    }
-}
-
-fn measure(burst: Burst<'_>, passes: usize, rounds: usize) -> Sides {
-    let mut sides = Sides::default();
+fn of(name: &str, packets: Block, passes: usize, case: Case) -> Case {
+    let packets = Rc::new(packets);
+    // A side handles all packets of the burst once.
+    let side = |passes: usize, mut handle: Box<dyn FnMut(Burst<'_>)>| {
+        let packets = Rc::clone(&packets);
+        move || {
+            Sample::timed(|| {
+                (0..passes).for_each(|_| handle(packets.burst()));
+                Ok((passes * packets.len()) as u64)
+            })
+        }
+    };
     let mut layers = Layers::new();
-    for _ in 0..rounds {
-        sides.dissect.time(|| {
-            let mut depth = 0;
-            for _ in 0..passes {
-                for (_, frame) in burst.iter() {
-                    dissect(Link::Ethernet, frame, &mut layers);
-                    depth += layers.as_slice().len() + usize::from(layers.l4());
-                }
-            }
-            black_box(depth);
-            (passes * burst.len()) as u64
+    let dissect_all = move |burst: Burst<'_>| {
+        let mut depth = 0;
+        for (_, frame) in burst.iter() {
+            dissect(Link::Ethernet, frame, &mut layers);
+            depth += layers.as_slice().len() + usize::from(layers.l4());
+        }
+        black_box(depth);
+    };
+    let locate_all = |burst: Burst<'_>| {
+        let found = burst.iter().map(|(_, frame)| locate(Link::Ethernet, frame));
+        black_box(found.fold(0, |sum, at| sum + u64::from(at.hash) + u64::from(at.l3) + u64::from(at.l4)));
+    };
+    let (mut printer, mut lines) = (Printer::new(Options::default()), Vec::new());
+    let print_all = move |burst: Burst<'_>| {
+        for (desc, bytes) in burst.iter() {
+            lines.clear();
+            printer.line(&Frame { time: desc.time.0, interface: "", link: 1, bytes, wire: desc.wire }, &mut lines);
+        }
+        black_box(&lines);
+    };
+    let read_all = |burst: Burst<'_>| {
+        let sum = burst.iter().fold(0u64, |sum, (_, frame)| {
+            let (words, _) = frame[..frame.len().min(HEADERS)].as_chunks();
+            words.iter().fold(sum, |sum, word| sum ^ u64::from_ne_bytes(*word))
         });
-        sides.locate.time(|| {
-            let mut sum = 0u64;
-            for _ in 0..passes {
-                for (_, frame) in burst.iter() {
-                    let found = locate(Link::Ethernet, frame);
-                    sum += u64::from(found.hash) + u64::from(found.l3) + u64::from(found.l4);
-                }
-            }
-            black_box(sum);
-            (passes * burst.len()) as u64
-        });
-        sides.print.time(|| {
-            // It is the slow one.
-            let passes = passes.div_ceil(8);
-            let (mut printer, mut lines) = (Printer::new(Options::default()), Vec::new());
-            for _ in 0..passes {
-                for (desc, bytes) in burst.iter() {
-                    lines.clear();
-                    let frame = Frame { time: desc.time.0, interface: "", link: 1, bytes, wire: desc.wire };
-                    printer.line(&frame, &mut lines);
-                }
-            }
-            black_box(lines);
-            (passes * burst.len()) as u64
-        });
-        sides.touch.time(|| {
-            let mut sum = 0u64;
-            for _ in 0..passes {
-                for (_, frame) in burst.iter() {
-                    let headers = &frame[..frame.len().min(HEADERS)];
-                    let (words, _) = headers.as_chunks();
-                    sum = words.iter().fold(sum, |sum, word| sum ^ u64::from_ne_bytes(*word));
-                }
-                black_box(sum);
-            }
-            (passes * burst.len()) as u64
-        });
-    }
-    sides
+        black_box(sum);
+    };
+    case.ours(Ours::new(name, side(passes, Box::new(dissect_all))))
+        .ours(Ours::new(format!("flow hash, {name}"), side(passes, Box::new(locate_all))))
+        // Printing is the slow one.
+        .ours(Ours::new(format!("print, {name}"), side(passes.div_ceil(8), Box::new(print_all))))
+        .limit("read headers", side(passes, Box::new(read_all)))
 }
 
-/// TCP segments without payload, of as many flows as frames.
-fn tcp_frames() -> Block {
-    let mut block = Block::new(1 << 20, FRAMES);
-    for number in 0..FRAMES {
-        let (source, destination) = ([10, 0, 0, number as u8].into(), [10, 1, 0, 1].into());
-        let mut frame = [0u8; 60];
-        let (link, packet) = frame.split_at_mut(ethernet::LEN);
-        let macs = (MacAddr([2, 0, 0, 0, 0, 1]), MacAddr([2, 0, 0, 0, 0, 2]));
-        let header = ethernet::Header { source: macs.0, destination: macs.1, ether_type: ethernet::IPV4 };
-        header.emit(link).expect("there is room for the header");
-        let ip = ipv4::Header { source, destination, ..ipv4::Header::new(registry::TCP) };
-        ip.emit(tcp::LEN, packet).expect("there is room for the header");
-        let segment = &mut packet[ipv4::LEN..ipv4::LEN + tcp::LEN];
-        let header = tcp::Header { source_port: 1024 + number as u16, destination_port: 443, ..tcp::Header::default() };
-        header.emit(segment).expect("there is room for the header");
-        tcp::fill_checksum(segment, &Pseudo::V4 { source, destination }).expect("a whole segment");
-        let desc = linerate_burst::Desc::new(linerate_burst::Nanos(number as u64), 0, 60);
-        assert!(block.push(&desc, &frame), "the block was made for so many");
+/// TCP segments without payload, a flow each.
+fn tcp_frames() -> anyhow::Result<Block> {
+    let packet = "ip(src=10.0.0.0..10.0.0.255, dst=10.1.0.1)/tcp(sport=1024..1279, dport=443)";
+    let (stream, mut block) = (packets(packet, "64", Mark::None)?, Block::new(1 << 20, FRAMES));
+    for number in 0..FRAMES as u64 {
+        let frame = stream.frame(number, 0, &Key::default());
+        assert!(block.push(&Desc::new(Nanos(number), 0, frame.len() as u32), &frame), "room for the packet");
     }
-    block
+    Ok(block)
 }
 
 /// A whole capture file in one block.
@@ -138,12 +98,12 @@ fn load(path: &str) -> anyhow::Result<Block> {
     let mut block = Block::new(size * 2, size / 16 + 1);
     let mut port = open_rx(&Spec::file(path), &RxOptions::default())?;
     loop {
-        let head = port.queues[0].fill(linerate_burst::Nanos::ZERO)?;
+        let head = port.queues[0].fill(Nanos::ZERO)?;
         if head.burst.is_empty() && head.horizon == Horizon::Ended {
             return Ok(block);
         }
         for (desc, frame) in head.burst.iter() {
-            anyhow::ensure!(block.push(desc, frame), "{path} is larger than it was");
+            anyhow::ensure!(block.push(desc, frame), "{path} has grown");
         }
         let shown = head.burst.len();
         port.queues[0].consume(shown);
@@ -163,7 +123,7 @@ mod tests {
         let section = block(0x0a0d_0d0a, &[&0x1a2b_3c4du32.to_le_bytes()[..], &[1, 0, 0, 0], &[0xff; 8]].concat());
         let interface = block(1, &[1, 0, 0, 0, 0, 0, 0, 0]);
         let frame = block(6, &[&[0u32, 0, 1, 60, 60].map(u32::to_le_bytes).concat()[..], &[0; 60]].concat());
-        // Of a kind that nobody knows: more than a reader looks through at a time.
+        // Of an unknown kind, and more than a reader looks through at a time.
         let gap = block(77, &[0; 1 << 19]).repeat(20);
         let path = std::env::temp_dir().join(format!("linerate-gap-{}.pcapng", std::process::id()));
         std::fs::write(&path, [&section[..], &interface, &frame, &gap, &frame].concat()).unwrap();

@@ -1,28 +1,30 @@
-//! Flow records on their way out: how many a second in each form and to each place, and the processor's time of each.
+//! Export of flow records: records per second in each format and to each destination, and CPU time per record.
 //!
-//! A broker and a database are stood in for by threads of this process that read what comes, say that it is there, and keep nothing.
+//! The broker and the database are threads of this process that read, acknowledge and discard.
 
 use super::Effort;
 use super::folder::Folder;
-use super::measure::{Rounds, Row};
+use super::harness::{Case, Ours, Prepare, Sample, case};
+use super::machine::process_cpu;
 use super::query::flow;
 use linerate_burst::{Account, Count, Ledger, Nanos};
+use linerate_cli::view::rates::counted;
 use linerate_meter::{Flow, Level, Records};
 use linerate_records::export::Shipping;
 use linerate_records::ipfix::{Packer, Profile};
 use linerate_records::{Demand, Ending, Exporter, Exports, Format, Options, open};
-use rustix::time::{ClockId, clock_gettime};
 use std::hint::black_box;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
-use std::time::{Duration, Instant};
+use std::rc::Rc;
+use std::time::Duration;
 
 /// Records of a round.
 const RECORDS: usize = 1 << 20;
-/// Of which as many are different ones.
+/// Different records among them.
 const DIFFERENT: usize = 1 << 17;
 
-/// Where records go, and as what; threads that encode.
+/// Destination, format, and encoding threads.
 const CASES: [(&str, &str, usize); 12] = [
     ("null", "", 1),
     ("/dev/null", "jsonl", 1),
@@ -37,59 +39,59 @@ const CASES: [(&str, &str, usize); 12] = [
     ("kafka by a disk", "parquet", 2),
     ("clickhouse by a disk", "parquet", 2),
 ];
-/// Behind the name of a place whose batches wait on a disk: in memory nobody waits for one.
+/// Suffix of a destination whose spool is on a disk.
 const BY_DISK: &str = " by a disk";
 
-pub(super) fn run(effort: Effort) -> anyhow::Result<Vec<Row>> {
-    let flows: Vec<Flow> = (0..effort.of(DIFFERENT)).map(|number| flow(number as u64)).collect();
-    let mut rows = vec![in_memory(effort, &flows)];
-    for (place, format, threads) in CASES {
-        let (mut rounds, mut cpu) = (Rounds::default(), Vec::new());
-        for _ in 0..effort.rounds {
-            let (seconds, cpu_seconds) = round(place, format, threads, &flows, effort.of(RECORDS))?;
-            rounds.add(effort.of(RECORDS) as u64, seconds);
-            cpu.push(cpu_seconds);
+pub(super) fn cases(effort: Effort) -> anyhow::Result<Vec<Prepare>> {
+    Ok(vec![case(move || {
+        let flows: Vec<Flow> = (0..effort.of(DIFFERENT)).map(|number| flow(number as u64)).collect();
+        let (flows, count) = (Rc::new(flows), effort.of(RECORDS));
+        let own = Rc::clone(&flows);
+        let mut all = Case::default();
+        all.ours.push(named("ipfix in memory, two records per flow".to_owned(), 1, move || in_memory(&own, count)));
+        for (place, format, threads) in CASES {
+            let threads_of = counted(threads as u64, "thread");
+            let name = match place {
+                "null" => "null: only the queue".to_owned(),
+                "/dev/null" => format!("{format}, {threads_of}"),
+                place => format!("{format} to {place}, {threads_of}"),
+            };
+            let flows = Rc::clone(&flows);
+            all.ours.push(named(name, threads, move || round(place, format, threads, &flows, count)));
         }
-        let plural = if threads == 1 { "" } else { "s" };
-        let case = match place {
-            "null" => "null: a queue alone".to_owned(),
-            "/dev/null" => format!("{format}, {threads} thread{plural}"),
-            place => format!("{format} to {place}, {threads} thread{plural}"),
-        };
-        let mut row = rounds.row("export", case, 0.0);
-        row.cores = threads;
-        row.remark = told(&mut cpu, effort.of(RECORDS));
-        rows.push(row);
-    }
-    Ok(rows)
+        Ok(all)
+    })])
 }
 
-/// Messages of IPFIX, made by the thread that has the flows.
-fn in_memory(effort: Effort, flows: &[Flow]) -> Row {
-    let (mut rounds, mut cpu) = (Rounds::default(), Vec::new());
+fn named(name: String, threads: usize, round: impl FnMut() -> anyhow::Result<Sample> + 'static) -> Ours {
+    Ours::new(name, round).with(|row| row.cores = threads)
+}
+
+/// Runs `work`, which returns its records, by the clock and by the CPU time of the process.
+fn measured(work: impl FnOnce() -> anyhow::Result<u64>) -> anyhow::Result<Sample> {
+    let before = process_cpu();
+    let sample = Sample::timed(work)?;
+    Ok(Sample { cpu: Some((process_cpu() - before).as_secs_f64()), ..sample })
+}
+
+/// Makes IPFIX messages in the thread that has the flows.
+fn in_memory(flows: &[Flow], count: usize) -> anyhow::Result<Sample> {
     let flows: Vec<&Flow> = flows.iter().collect();
-    let count = effort.of(RECORDS);
-    for _ in 0..effort.rounds {
-        let (mut packer, mut messages) = (Packer::new(Profile::default()), Vec::new());
-        let (begun, before) = (Instant::now(), cpu_time());
-        let mut records = 0;
+    measured(|| {
+        let (mut packer, mut messages, mut records) = (Packer::new(Profile::default()), Vec::new(), 0);
         for chunk in flows.chunks(512).cycle().take(count.div_ceil(512)) {
-            // Each flow is two records, one a direction.
-            records += 2 * chunk.len();
+            // Each flow is two records, one per direction.
+            records += 2 * chunk.len() as u64;
             packer.pack(chunk, Nanos(1), &mut messages);
             black_box(&messages);
             messages.clear();
         }
-        rounds.add(records as u64, begun.elapsed().as_secs_f64());
-        cpu.push((cpu_time() - before).as_secs_f64() * (count * 2) as f64 / records as f64);
-    }
-    let mut row = rounds.row("export", "ipfix in memory, two records a flow", 0.0);
-    row.remark = told(&mut cpu, count * 2);
-    row
+        Ok(records)
+    })
 }
 
-/// Seconds, and seconds of processors, until so many records are there.
-fn round(place: &str, format: &str, threads: usize, flows: &[Flow], count: usize) -> anyhow::Result<(f64, f64)> {
+/// Exports this number of records, up to their acknowledgement.
+fn round(place: &str, format: &str, threads: usize, flows: &[Flow], count: usize) -> anyhow::Result<Sample> {
     let is_by_disk = place.ends_with(BY_DISK);
     let folder = if is_by_disk { Folder::on_disk("export") } else { Folder::new("export") }?;
     let target = match place.trim_end_matches(BY_DISK) {
@@ -104,30 +106,20 @@ fn round(place: &str, format: &str, threads: usize, flows: &[Flow], count: usize
         "null" => vec![Box::new(Nowhere(0)) as Box<dyn Exporter>],
         _ => open(&[&target], &options)?,
     };
-    let (begun, before) = (Instant::now(), cpu_time());
-    let mut exports = Exports::start(exporters, || ())?;
-    flows.iter().cycle().take(count).for_each(|flow| exports.take(flow));
-    let mut ledger = Ledger::new();
-    exports.finish(false, &mut ledger)?;
-    let took = (begun.elapsed().as_secs_f64(), (cpu_time() - before).as_secs_f64());
-    let (written, there) = (ledger.total(Count::Exported), ledger.total(Count::DeliverAcknowledged));
     let is_shipped = target.contains("://");
-    anyhow::ensure!(written == count as u64 && (!is_shipped || there == written), "{target}: {written}, {there} there");
-    Ok(took)
+    measured(|| {
+        let mut exports = Exports::start(exporters, || ())?;
+        flows.iter().cycle().take(count).for_each(|flow| exports.take(flow));
+        let mut ledger = Ledger::new();
+        exports.finish(false, &mut ledger)?;
+        let (written, acknowledged) = (ledger.total(Count::Exported), ledger.total(Count::DeliverAcknowledged));
+        let is_whole = written == count as u64 && (!is_shipped || acknowledged == written);
+        anyhow::ensure!(is_whole, "{target}: {written} written, {acknowledged} acknowledged");
+        Ok(written)
+    })
 }
 
-fn told(cpu: &mut [f64], records: usize) -> String {
-    cpu.sort_by(f64::total_cmp);
-    let seconds = cpu.get(cpu.len() / 2).copied().unwrap_or_default();
-    format!("records/s; {:.2} us of CPU a record", seconds * 1e6 / records.max(1) as f64)
-}
-
-fn cpu_time() -> Duration {
-    let time = clock_gettime(ClockId::ProcessCPUTime);
-    Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
-}
-
-/// Takes records, and that is all.
+/// Discards records.
 struct Nowhere(u64);
 
 impl Exporter for Nowhere {
@@ -157,7 +149,7 @@ impl Exporter for Nowhere {
     }
 }
 
-/// Has a thread answer at each connection; where it listens. They end with their connections.
+/// Serves each connection in a thread; returns the port. Threads end with their connections.
 fn stand_in(serve: fn(TcpStream) -> std::io::Result<()>) -> std::io::Result<u16> {
     const IDLE: Duration = Duration::from_secs(60);
     let listener = TcpListener::bind("127.0.0.1:0")?;
@@ -172,7 +164,7 @@ fn stand_in(serve: fn(TcpStream) -> std::io::Result<()>) -> std::io::Result<u16>
     Ok(port)
 }
 
-/// A broker of Kafka with one partition of one topic, as far as a producer asks.
+/// A Kafka broker with one partition of one topic, reduced to the requests of a producer.
 fn broker(mut stream: TcpStream) -> std::io::Result<()> {
     let port = stream.local_addr()?.port();
     let text = |text: &[u8]| [&(text.len() as i16).to_be_bytes(), text].concat();
@@ -204,7 +196,7 @@ fn broker(mut stream: TcpStream) -> std::io::Result<()> {
     }
 }
 
-/// A database that takes inserts over HTTP.
+/// A database that accepts inserts over HTTP.
 fn database(stream: TcpStream) -> std::io::Result<()> {
     let mut out = stream.try_clone()?;
     let mut input = BufReader::new(stream);

@@ -1,165 +1,206 @@
-//! Frames in memory into flow records: how many a core meters in a second, over active flows, levels of detail, sizes,
-//! address patterns and cores; and capture files, beside other flow meters.
+//! Packets in memory into flow records, per core: active flows, levels of detail, new flows per second, address patterns, packet sizes
+//! and threads; and capture files, compared with other flow meters.
 
+mod churn;
 mod cores;
+pub(super) mod files;
 mod limit;
-mod looked;
 mod names;
-pub(super) mod peers;
+mod snapshots;
 mod traffic;
 
 use self::limit::two_lines;
 use self::traffic::{Pattern, Traffic};
 use super::Effort;
-use super::measure::{Rounds, Row};
+use super::harness::{Case, Ours, Prepare, Sample, case};
 use linerate_burst::Block;
-use linerate_meter::{Config, Flow, Level, Meter, Protocols, Spread};
+use linerate_meter::{Config, EndReason, Flow, Level, Meter, Protocols, Spread};
 use linerate_wire::Link;
+use std::cell::Cell;
 use std::hash::{BuildHasher, RandomState};
 use std::hint::black_box;
+use std::rc::Rc;
 use std::time::Instant;
 
-/// Bytes of frames made at a time, outside of what is timed; about what a processor's cache holds, as of frames that just came.
+/// Bytes of packets made at a time, which is not measured: about a processor's cache, as packets that have just arrived.
 const CHUNK: usize = 2 << 20;
 /// Active flows of the cases.
 const FLOWS: [usize; 5] = [256, 16_384, 65_536, 1_048_576, 10_485_760];
-/// Of the cases of address patterns, sizes and cores.
+/// Active flows of the cases of address patterns and sizes.
 const OTHER_FLOWS: usize = 65_536;
-/// Of the cases of sizes over cores.
+/// Active flows of the cases of threads with longer packets.
 const CORES_FLOWS: usize = 16_384;
-/// Of somebody who looks, or fewer.
-const LOOKED_FLOWS: usize = 1_048_576;
+/// Active flows with snapshots, at most.
+const SNAPSHOT_FLOWS: usize = 1_048_576;
 /// Packets of each flow, at least.
 const PACKETS: usize = 20;
-/// Of which the balance is told.
+/// Workers whose balance is reported.
 const WORKERS: usize = 8;
 const LEVELS: [Level; 3] = [Level::Counters, Level::Tcp, Level::Stats];
-
-/// Of frames in memory.
-pub(super) fn run(effort: Effort) -> anyhow::Result<Vec<Row>> {
-    let mut rows = Vec::new();
-    let wants = |flows| effort.flows.is_none_or(|wanted| wanted == flows) && !(effort.quick && flows > OTHER_FLOWS);
-    for flows in FLOWS.into_iter().filter(|flows| wants(*flows)) {
-        let limit = two_lines(flows, effort);
-        let case = Case {
-            flows,
-            limit: &limit,
-            level: Level::Counters,
-            pattern: Pattern::Random,
-            size: 64,
-            names: Protocols::NONE,
-        };
-        let first = rows.len();
-        for level in effort.levels() {
-            rows.extend(Case { level, ..case }.measure(effort));
-        }
-        if flows == OTHER_FLOWS {
-            let random =
-                rows.get(first).map(|row| row.mpps).filter(|_| effort.levels().next() == Some(Level::Counters));
-            for pattern in [Pattern::Mesh, Pattern::LockStep, Pattern::Clients, Pattern::Chosen] {
-                let [mut row, _] = Case { pattern, ..case }.measure(effort);
-                row.remark = format!("fullest of {WORKERS} workers {:.2} of the mean", balance(pattern, flows));
-                if let Some(random) = random {
-                    row.remark += &format!(", {:.2} of random's rate", row.mpps / random);
-                }
-                rows.push(row);
-            }
-            for size in [750, 1500] {
-                rows.extend(Case { size, ..case }.measure(effort).into_iter().take(1));
-            }
-            // Payload that says nothing: what it costs to look.
-            rows.extend(Case { size: 750, names: Protocols::ALL, ..case }.measure(effort).into_iter().take(1));
-            rows.extend(names::parsers(effort));
-        }
-    }
-    let is_looked_at = |flows: &usize| *flows <= LOOKED_FLOWS && wants(*flows);
-    if effort.levels().next() == Some(Level::Counters) {
-        rows.extend(
-            FLOWS.into_iter().rfind(is_looked_at).map(|flows| looked::run(effort, flows)).into_iter().flatten(),
-        );
-    }
-    for flows in [OTHER_FLOWS, 1_048_576].into_iter().filter(|flows| wants(*flows)) {
-        for level in effort.levels() {
-            rows.extend(cores::run(effort, level, flows, 64));
-        }
-    }
-    // What a core does with frames of usual sizes, and of how many cores the memory keeps up.
-    for size in [750, 1500].into_iter().filter(|_| wants(CORES_FLOWS) && !effort.quick) {
-        rows.extend(cores::run(effort, Level::Counters, CORES_FLOWS, size));
-    }
-    Ok(rows)
-}
-
-/// Of capture files.
-pub(super) fn files(effort: Effort) -> anyhow::Result<Vec<Row>> {
-    let mut rows = Vec::new();
-    let wants =
-        |flows: &usize| effort.flows.is_none_or(|wanted| wanted == *flows) && !(effort.quick && *flows > OTHER_FLOWS);
-    for flows in [256, OTHER_FLOWS, 1_048_576].into_iter().filter(wants) {
-        rows.extend(peers::run(effort, flows)?);
-    }
-    Ok(rows)
-}
 
 impl Effort {
     fn levels(self) -> impl Iterator<Item = Level> {
         LEVELS.into_iter().filter(move |level| self.level.is_none_or(|wanted| wanted == *level))
     }
+
+    /// Returns true if cases of this number of active flows are measured.
+    fn wants(self, flows: usize) -> bool {
+        self.flows.is_none_or(|wanted| wanted == flows) && !(self.quick && flows > OTHER_FLOWS)
+    }
+
+    fn has_counters(self) -> bool {
+        self.levels().next() == Some(Level::Counters)
+    }
 }
 
-/// What is measured.
+pub(super) fn cases(effort: Effort) -> anyhow::Result<Vec<Prepare>> {
+    let mut cases = Vec::new();
+    for flows in FLOWS.into_iter().filter(|flows| effort.wants(*flows)) {
+        for level in effort.levels() {
+            cases.push(case(move || {
+                let all = Case::sized(64).limit("two random lines", two_lines(flows, effort));
+                let (known, new) = Work { level, flows, ..Work::default() }.sides(effort);
+                Ok(others(all.ours(known), level, flows, effort).ours(new))
+            }));
+        }
+        if flows == OTHER_FLOWS && effort.has_counters() {
+            cases.push(case(move || Ok(names::parsers(effort))));
+        }
+    }
+    cases.extend(churn::cases(effort));
+    let most = FLOWS.into_iter().rfind(|flows| *flows <= SNAPSHOT_FLOWS && effort.wants(*flows));
+    cases.extend(most.filter(|_| effort.has_counters()).map(|flows| case(move || Ok(snapshots::of(effort, flows)))));
+    for flows in [OTHER_FLOWS, 1_048_576].into_iter().filter(|flows| effort.wants(*flows)) {
+        cases.extend(effort.levels().map(|level| case(move || Ok(cores::of(effort, level, flows, 64)))));
+    }
+    // Rate of a core with packets of usual sizes, and the number of cores that memory keeps up with.
+    for size in [750, 1500].into_iter().filter(|_| effort.wants(CORES_FLOWS) && !effort.quick) {
+        cases.push(case(move || Ok(cores::of(effort, Level::Counters, CORES_FLOWS, size))));
+    }
+    Ok(cases)
+}
+
+/// Adds the patterns, sizes and names of one number of flows, in the rounds of the first side.
+fn others(mut all: Case, level: Level, flows: usize, effort: Effort) -> Case {
+    if flows != OTHER_FLOWS || level != Level::Counters {
+        return all;
+    }
+    for pattern in [Pattern::Mesh, Pattern::LockStep, Pattern::Clients, Pattern::Chosen] {
+        let ours = Work { pattern, flows, ..Work::default() }.sides(effort).0.baseline(0);
+        all.ours.push(ours.finish(move |row| {
+            row.remark = format!("fullest of {WORKERS} workers {:.2} of the mean", balance(pattern, flows));
+            row.remark += &row.of_baseline.map_or_else(String::new, |rate| format!(", {rate:.2} of random's rate"));
+        }));
+    }
+    // Payload without names: the cost of looking for them.
+    for (size, names) in [(750, Protocols::NONE), (1500, Protocols::NONE), (750, Protocols::ALL)] {
+        let work = Work { size, names, flows, ..Work::default() };
+        all.ours.push(work.sides(effort).0.with(|row| row.size = Some(size)));
+    }
+    all
+}
+
+/// A meter and its traffic.
 #[derive(Clone, Copy)]
-struct Case<'a> {
+struct Work {
     level: Level,
     flows: usize,
     pattern: Pattern,
     /// With FCS.
     size: usize,
     names: Protocols,
-    limit: &'a Rounds,
 }
 
-impl Case<'_> {
-    /// Packets of flows that there are, and of flows that begin.
-    fn measure(self, effort: Effort) -> [Row; 2] {
-        let (mut known, mut new) = (Rounds::default(), Rounds::default());
-        let config = Config { names: self.names, ..config(self.level, self.flows) };
-        let mut meter = Meter::new(&config);
-        let mut traffic = Traffic::new(self.pattern, self.flows, self.size);
-        let chunk = (CHUNK / (self.size + 64)).max(1);
-        let mut block = Block::new(CHUNK, chunk);
-        let mut left = self.flows;
-        let seconds = timed(&mut meter, &mut block, self.flows, |block| {
-            let frames = left.min(chunk);
-            left -= frames;
-            traffic.begin(block, frames);
-        });
-        new.add(self.flows as u64, seconds);
-        let frames = effort.of((self.flows * PACKETS / effort.rounds).max(2 << 20)).next_multiple_of(chunk);
-        for _ in 0..effort.rounds {
-            let seconds = timed(&mut meter, &mut block, frames, |block| traffic.go_on(block, chunk));
-            known.add(frames as u64, seconds);
-        }
-        let row = |rounds: &Rounds, case: String| {
-            let row = rounds.row("flows", case, self.size as f64 - 4.0).sized(self.size);
-            let row = row.limited("two random lines", self.limit);
-            Row { flows: Some(self.flows), remark: format!("{} bytes a flow", config.bytes_per_flow()[0]), ..row }
-        };
-        let named = if self.names.is_empty() { "" } else { " and names" };
-        let level = format!("{}{named}", name(self.level));
-        let (flows, pattern) = (self.flows, self.pattern.name());
-        [
-            row(&known, format!("{level}, {flows} flows, {pattern}")),
-            row(&new, format!("{level}, new flows, to {flows}, {pattern}")),
-        ]
+impl Default for Work {
+    fn default() -> Self {
+        Work { level: Level::Counters, flows: 0, pattern: Pattern::Random, size: 64, names: Protocols::NONE }
     }
 }
 
-/// How much more than the mean the fullest of several workers gets.
+impl Work {
+    /// Packets of active flows, and the first packets of all flows, which are measured once.
+    fn sides(self, effort: Effort) -> (Ours, Ours) {
+        let Work { level, flows, pattern, size, names } = self;
+        let config = Config { names, ..config(level, flows) };
+        let bytes = config.bytes_per_flow()[0];
+        let opened: Rc<Cell<Option<Sample>>> = Rc::default();
+        let fill = Rc::clone(&opened);
+        let mut running: Option<Metering> = None;
+        let known = move || {
+            let metering = match &mut running {
+                Some(metering) => metering,
+                None => {
+                    let (metering, seconds) = Metering::new(&config, flows, pattern, size);
+                    fill.set(Some(Sample::new(flows as u64, seconds)));
+                    running.insert(metering)
+                }
+            };
+            let frames = effort.of((flows * PACKETS / effort.rounds).max(2 << 20)).next_multiple_of(metering.chunk);
+            let mut seconds = 0.0;
+            for _ in 0..frames / metering.chunk {
+                seconds += metering.take(|traffic, block, chunk| traffic.continue_any(block, chunk));
+            }
+            Ok(Sample::new(frames as u64, seconds))
+        };
+        let new = move || Ok(opened.take().unwrap_or_default());
+        let named = if names.is_empty() { "" } else { " and names" };
+        let (level, pattern) = (format!("{}{named}", name(level)), pattern.name());
+        let known = Ours::new(format!("{level}, {flows} flows, {pattern}"), known);
+        let new = Ours::new(format!("{level}, new flows, to {flows}, {pattern}"), new);
+        let finish = move |row: &mut crate::harness::Row| row.remark = format!("{bytes} bytes per flow");
+        let [known, new] = [known, new].map(|ours| ours.with(|row| row.flows = Some(flows)).finish(finish));
+        (known, new)
+    }
+}
+
+/// A meter at work.
+struct Metering {
+    meter: Meter,
+    traffic: Traffic,
+    block: Block,
+    /// Packets of a block.
+    chunk: usize,
+    /// Exported records of flows that closed.
+    closed: u64,
+}
+
+impl Metering {
+    /// Opens all flows; returns the seconds of that too.
+    fn new(config: &Config, flows: usize, pattern: Pattern, size: usize) -> (Self, f64) {
+        let chunk = (CHUNK / (size + 64)).max(1);
+        let (meter, traffic) = (Meter::new(config), Traffic::new(pattern, flows, size));
+        let mut metering = Metering { meter, traffic, block: Block::new(CHUNK, chunk), chunk, closed: 0 };
+        let (mut left, mut seconds) = (flows, 0.0);
+        while left > 0 {
+            let frames = left.min(chunk);
+            left -= frames;
+            seconds += metering.take(|traffic, block, _| traffic.open(block, frames));
+        }
+        (metering, seconds)
+    }
+
+    /// Meters packets that `make` puts into the block; returns the seconds of metering.
+    fn take(&mut self, make: impl FnOnce(&mut Traffic, &mut Block, usize)) -> f64 {
+        self.block.clear();
+        make(&mut self.traffic, &mut self.block, self.chunk);
+        let (mut packets, mut closed) = (0u64, 0);
+        let started = Instant::now();
+        self.meter.take(self.block.burst(), &[Some(Link::Ethernet)], &mut |flow: &Flow| {
+            packets += flow.packets();
+            closed += u64::from(flow.end == EndReason::End);
+        });
+        let seconds = started.elapsed().as_secs_f64();
+        self.closed += closed;
+        black_box(packets);
+        seconds
+    }
+}
+
+/// Load of the fullest of several workers, compared with the mean.
 fn balance(pattern: Pattern, flows: usize) -> f64 {
     let mut spread = Spread::new(&config(Level::Counters, flows), WORKERS);
     let mut block = Block::new(flows * 128, flows);
-    Traffic::new(pattern, flows, 64).begin(&mut block, flows);
+    Traffic::new(pattern, flows, 64).open(&mut block, flows);
     let mut loads = [0usize; WORKERS];
     block.burst().iter().for_each(|(_, frame)| loads[spread.meter_of(Some(Link::Ethernet), frame)] += 1);
     loads.iter().max().map_or(0.0, |most| *most as f64 * WORKERS as f64 / flows as f64)
@@ -176,19 +217,4 @@ fn name(level: Level) -> &'static str {
         Level::Tcp => "tcp",
         Level::Stats => "stats",
     }
-}
-
-/// Seconds that the meter takes for so many frames, which `make` puts into the block.
-fn timed(meter: &mut Meter, block: &mut Block, frames: usize, mut make: impl FnMut(&mut Block)) -> f64 {
-    let (mut seconds, mut done, mut packets) = (0.0, 0, 0u64);
-    while done < frames {
-        block.clear();
-        make(block);
-        let started = Instant::now();
-        meter.take(block.burst(), &[Some(Link::Ethernet)], &mut |flow: &Flow| packets += flow.packets());
-        seconds += started.elapsed().as_secs_f64();
-        done += block.len();
-    }
-    black_box(packets);
-    seconds
 }

@@ -1,14 +1,14 @@
-//! Files of a benchmark.
+//! Folders of benchmarks.
 
 use anyhow::Context;
 use linerate_cli::view::terminal::tell;
 use std::path::{Path, PathBuf};
 
-/// Where the files lie: in memory if that can be; removed with all that is in it.
+/// A folder, in memory if possible; removed with its files.
 pub(super) struct Folder(PathBuf);
 
 impl Folder {
-    /// For the files of one benchmark.
+    /// Creates a folder for the files of one benchmark.
     pub(crate) fn new(bench: &str) -> anyhow::Result<Folder> {
         let memory = Path::new("/dev/shm").join(name(bench));
         if std::fs::create_dir(&memory).is_ok() {
@@ -17,19 +17,19 @@ impl Folder {
         Folder::on_disk(bench)
     }
 
-    /// For files too large for memory. It is new, so that nobody else has put anything in it.
+    /// Creates a folder for files too large for memory. It is new, so that it has no files of others.
     pub(crate) fn on_disk(bench: &str) -> anyhow::Result<Folder> {
         let folder = std::env::temp_dir().join(name(bench));
         std::fs::create_dir(&folder).with_context(|| folder.display().to_string())?;
         Ok(Folder(folder))
     }
 
-    /// Where it is.
+    /// Returns its path.
     pub(crate) fn path(&self) -> &Path {
         &self.0
     }
 
-    /// Where the file of this name is to be.
+    /// Returns the path of a file in it.
     pub(crate) fn file(&self, name: &str) -> PathBuf {
         self.0.join(name)
     }
@@ -42,7 +42,7 @@ fn name(bench: &str) -> String {
 impl Drop for Folder {
     fn drop(&mut self) {
         if let Err(error) = std::fs::remove_dir_all(&self.0) {
-            tell(format_args!("bench: {} cannot be removed: {error}\n", self.0.display()));
+            tell(format_args!("{}: cannot be removed: {error}\n", self.0.display()));
         }
     }
 }
@@ -51,10 +51,10 @@ impl Drop for Folder {
 mod tests {
     use super::*;
 
-    /// Names can be guessed: a stranger may have made the folder, or a link to somewhere else, first.
+    /// Names can be guessed: another user may have made the folder, or a link to another place, first.
     #[test]
-    fn what_is_there_already_is_neither_used_nor_removed() {
-        let bench = "strangers";
+    fn an_existing_folder_is_neither_used_nor_removed() {
+        let bench = "others";
         let [memory, disk] = [Path::new("/dev/shm").join(name(bench)), std::env::temp_dir().join(name(bench))];
         let target = std::env::temp_dir().join(name("target"));
         std::fs::create_dir(&target).unwrap();

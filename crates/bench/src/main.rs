@@ -1,7 +1,10 @@
 //! `linerate-bench`: figures of linerate compared with those of peers and the limits of this machine in the same run.
 //!
-//! A program of its own (`make bench`): the one that is installed has no benchmarks. Where a benchmark needs `linerate` itself it starts
-//! `LINERATE_PROGRAM`, or the program of that name in its own folder.
+//! A program of its own (`make bench`): an installed `linerate` has no benchmarks. Benchmarks that need `linerate` itself start
+//! `LINERATE_PROGRAM`, or the program of that name in their own folder.
+//!
+//! A table is a row of [`TABLES`]: its name, what it measures, and the cases that it prepares. A case has sides of ours, peers and a
+//! limit, which [`harness`] measures in turn; [`peers`] has a row for each program that is compared.
 #![forbid(unsafe_code)]
 
 mod bridged;
@@ -11,39 +14,42 @@ mod check;
 mod disk;
 mod dissect;
 mod export;
-mod files;
 mod flows;
 mod folder;
 mod generate;
+mod harness;
 mod inline;
-mod measure;
+mod machine;
 mod memif;
 mod merge;
 mod pcap;
+mod peers;
 mod query;
 mod receive;
 mod render;
 mod replay;
 mod several;
-mod shown;
 mod switch;
 mod switched;
 mod testpmd;
+mod text;
 mod traffic;
 mod wire;
 
-use self::measure::Row;
-use self::shown::print;
+use self::Measure::{Cases, Own};
+use self::harness::{Group, KEPT, Prepare};
 use anyhow::{Context, ensure};
-use clap::{Parser, ValueEnum};
+use clap::Parser;
+use clap::builder::{PossibleValue, PossibleValuesParser};
 use linerate_cli::exit::{Exit, told, usage};
 use linerate_cli::verbs::receive::device::Which;
 use linerate_cli::view::terminal::{self, show, show_line, tell};
 use serde::Serialize;
-use std::path::{Path, PathBuf};
+use serde_json::{Value, json};
+use std::path::PathBuf;
 use std::process::ExitCode;
 
-/// Rounds unless asked for otherwise.
+/// Rounds by default.
 const ROUNDS: usize = 9;
 
 /// Measure linerate, its peers and the limits of this machine in the same run
@@ -56,144 +62,147 @@ Examples:
   # one of them; and only whether it works
   linerate-bench render
   linerate-bench --quick capture
-  # what a disk takes, and how much memory its stalls want
+  # write rate and stalls of a disk, and the memory to bridge them
   linerate-bench disk --folder /data
-  # TCP streams, beside the kernel's receiver: two minutes
+  # TCP streams, compared with the kernel's receiver: two minutes
   linerate-bench receive
-  # frames in memory of a GPU, beside those of the host
+  # packets in memory of a GPU, compared with those of the host
   linerate-bench receive --device device:0
-  # with devices of DPDK, beside its testpmd (make dpdk)
+  # with devices of DPDK, compared with its testpmd (make dpdk)
   linerate-bench burst --dpdk
-  # frames of 64 bytes alone, a JSON line a row
+  # only packets of 64 bytes, a JSON line per row
   linerate-bench burst render --size 64 --json
 Sizes count the FCS: 64 means 60 captured bytes. Figures are medians over
-rounds, spread is (max - min) / median. The limit is what this machine does in
-the same run without our work: a plain read, a plain copy, a bare touch.")]
+rounds, spread is (max - min) / median. The limit is the rate of this machine
+in the same run without our work: a plain read, a plain copy, a bare touch.")]
 pub struct Args {
-    /// Which tables
-    #[arg(value_enum, default_values_t = [Bench::All])]
-    benches: Vec<Bench>,
+    /// Tables to measure
+    #[arg(value_name = "TABLE", default_value = "all", value_parser = names())]
+    tables: Vec<String>,
     /// Rounds of each case
     #[arg(long, value_name = "N", default_value_t = ROUNDS)]
     rounds: usize,
-    /// Small inputs and one round: shows that the benchmarks work, not how fast anything is
+    /// Small inputs and one round, to test that the benchmarks work
     #[arg(long)]
     quick: bool,
-    /// Print JSON lines (schema linerate/bench/1), a row each
+    /// Print JSON lines (schema linerate/bench/1), one per row
     #[arg(long)]
     json: bool,
-    /// Of burst, capture, generate, inline, memif, render and wire, cases of this size alone (with FCS: 64, 128, 256, 512, 1024, 1518)
+    /// Only cases of this packet size, with FCS (64, 128, 256, 512, 1024, 1518)
     #[arg(long, value_name = "BYTES")]
     size: Option<usize>,
-    /// Of burst, cases with so many ports alone (1, 2, 4, 8)
+    /// burst: only cases with N ports (1, 2, 4, 8)
     #[arg(long, value_name = "N")]
     ports: Option<usize>,
-    /// Of burst, how many threads copy (1 or 2)
+    /// burst: number of threads that copy (1 or 2)
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=2))]
     copy_threads: u8,
-    /// Of burst, without the reader, which takes a processor
+    /// burst: no reader, which takes a processor
     #[arg(long)]
     no_reader: bool,
-    /// Of burst, devices of DPDK in place of memory: its testpmd, buffers merged and copied one by one, and our way, CPU time
-    /// of one core (needs make dpdk)
+    /// burst: devices of DPDK instead of memory; CPU time of one core (needs make dpdk)
     #[arg(long)]
     dpdk: bool,
-    /// Of flows and flow-files, cases with so many active flows alone (256, 16384, 65536, 1048576, 10485760)
+    /// flows, flow-files: only cases with N active flows (256, 16384, 65536, 1048576, 10485760)
     #[arg(long, value_name = "N")]
     flows: Option<usize>,
-    /// Of flows, cases of this level of detail alone
+    /// flows: only cases of this level of detail
     #[arg(long, value_enum)]
     level: Option<linerate_cli::verbs::flows::Level>,
-    /// Of receive, frames on this device (device:cpu, device:0) beside those of the host, by every way, fed from memory: no root needed
+    /// receive: frames on this device (device:cpu, device:0), fed from memory; needs no root
     #[arg(long, value_name = "DEVICE")]
     device: Option<Which>,
-    /// Of disk, the folder to write to [default: the one that the program is in]
+    /// disk: folder to write to [default: the current one]
     #[arg(long, value_name = "DIR")]
     folder: Option<PathBuf>,
     /// Be the reader of a measurement
     #[arg(long, hide = true)]
     burst_reader: Option<String>,
-    /// On this processor
+    /// Processor of that reader
     #[arg(long, hide = true)]
     burst_cpu: Option<usize>,
-    /// Sleeping while there is nothing
+    /// Sleep while the ring is empty
     #[arg(long, hide = true)]
     burst_sleep: bool,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-enum Bench {
-    /// All of them
-    All,
-    /// Layers of frames in memory
-    Dissect,
-    /// Reading capture files from the page cache
-    Pcap,
-    /// Lanes in memory into one ordered block, and capture files into one
-    Merge,
-    /// Ports in memory into shared memory, read by another process
-    Burst,
-    /// Frames in memory into flow records, over active flows, levels, sizes and threads
-    Flows,
-    /// Capture files into flow records, beside nfpcapd, softflowd and argus
-    FlowFiles,
-    /// Stored flow records by keys and filters, over threads
-    Query,
-    /// Flow records on their way out, in each form, to a broker and to a database: records and processor time
-    Export,
-    /// Time from a port to a reader in another process
-    HandOver,
-    /// Capturing and counting from a veth pair by every path, beside tcpdump and dumpcap
-    Capture,
-    /// Frames with trailers in memory, accounted for by stream
-    Check,
-    /// Frames of streams made in memory
-    Render,
-    /// Frames through memory shared with a peer, both ends of it ours and in one thread
-    Memif,
-    /// Frames in memory through rules, over flows
-    Switch,
-    /// Sending frames of all sizes into a veth pair by every path, beside trafgen and tcpreplay
-    Generate,
-    /// TCP streams in chunks of 1 to 128 MiB, received by every path, beside the kernel's own receiver
-    Receive,
-    /// Replaying a recording at ten times its speed: how exact the gaps are, beside tcpreplay
-    Replay,
-    /// What a disk takes by the writes of a recorder, and how long single ones take: most of a minute, a GiB at a time. Not of
-    /// all: it is to be asked for
-    Disk,
-    /// A capture file written again, metered and counted in one pass, beside a pass for each
-    Several,
-    /// From one veth pair to another, beside the Linux bridge and a redirect in the kernel
-    Wire,
-    /// From one port to another while an engine decides about each frame, or nobody does, beside the Linux bridge
-    Inline,
+/// Prepares the cases of a table, or measures a table with columns of its own.
+enum Measure {
+    Cases(fn(Effort) -> anyhow::Result<Vec<Prepare>>),
+    Own(fn(&Args, Effort) -> anyhow::Result<OwnTable>),
 }
 
-impl Bench {
-    fn name(self) -> String {
-        self.to_possible_value().map(|value| value.get_name().to_owned()).unwrap_or_default()
-    }
+/// JSON rows and text of a table with columns of its own.
+type OwnTable = (Vec<Value>, String);
+
+/// A table: its name, the object that it measures, the unit of its rates or `delays`, its most rounds, and the options that select its
+/// cases.
+struct Table {
+    name: &'static str,
+    about: &'static str,
+    unit: &'static str,
+    rounds: usize,
+    options: &'static [&'static str],
+    measure: Measure,
 }
 
-type Measure = fn(Effort) -> anyhow::Result<Vec<Row>>;
+const fn table(
+    (name, about): (&'static str, &'static str),
+    unit: &'static str,
+    rounds: usize,
+    options: &'static [&'static str],
+    measure: Measure,
+) -> Table {
+    Table { name, about, unit, rounds, options, measure }
+}
 
+const ALL: usize = usize::MAX;
+const SIZE: &[&str] = &["--size"];
+const OF_BURST: &[&str] = &["--size", "--ports", "--copy-threads", "--no-reader", "--dpdk"];
+
+#[rustfmt::skip]
+const TABLES: [Table; 21] = [
+    table(("dissect", "Layers, flow hashes and lines of packets in memory"), "packets", ALL, &[], Cases(dissect::cases)),
+    table(("pcap", "Capture files read from the page cache"), "packets", ALL, &[], Cases(pcap::cases)),
+    table(("merge", "Lanes in memory merged into one block, capture files into one"), "packets", ALL, &[], Cases(merge::cases)),
+    table(("burst", "Ports in memory shared with another process"), "packets", ALL, OF_BURST, Cases(burst::cases)),
+    table(("flows", "Packets in memory into flow records"), "packets", ALL, &["--flows", "--level"], Cases(flows::cases)),
+    table(("flow-files", "Capture files into flow records"), "packets", 3, &["--flows"], Cases(flows::files::cases)),
+    table(("query", "Stored flow records by keys and filters"), "records", ALL, &[], Cases(query::cases)),
+    table(("export", "Flow records by format and destination"), "records", ALL, &[], Cases(export::cases)),
+    table(("hand-over", "Delay from a port to a reader in another process"), "delays", 5, &[], Cases(burst::hand_overs)),
+    table(("capture", "Packets captured from a veth pair by every path"), "packets", 5, SIZE, Cases(capture::cases)),
+    table(("check", "Packets with trailers in memory, accounted for by stream"), "packets", ALL, &[], Cases(check::cases)),
+    table(("render", "Packets of streams made in memory"), "packets", ALL, SIZE, Cases(render::cases)),
+    table(("memif", "Packets through memory shared with a peer"), "packets", ALL, SIZE, Cases(memif::cases)),
+    table(("switch", "Packets in memory, and between ports, through rules"), "packets", ALL, &[], Cases(switch::cases)),
+    table(("generate", "Packets sent into a veth pair by every path"), "packets", 5, SIZE, Cases(generate::cases)),
+    table(("replay", "Gap errors of a recording at ten times its speed"), "delays", 3, &[], Cases(replay::cases)),
+    table(("several", "A file written, metered and counted in one pass"), "packets", ALL, &[], Cases(several::cases)),
+    table(("wire", "Packets from one veth pair to another"), "packets", 5, SIZE, Cases(wire::cases)),
+    table(("inline", "Packets between ports with an engine that decides"), "packets", 3, SIZE, Cases(inline::cases)),
+    table(("receive", "TCP streams in chunks of 1 to 128 MiB by every path"), "chunks", 5, &["--device"], Own(receive::own)),
+    table(("disk", "Write rate and stalls of a disk; 1 GiB at a time"), "writes", 1, &["--folder"], Own(disk::own)),
+];
+
+fn names() -> PossibleValuesParser {
+    let all = PossibleValue::new("all").help("All tables except disk");
+    let tables = TABLES.iter().map(|table| PossibleValue::new(table.name).help(table.about));
+    PossibleValuesParser::new(std::iter::once(all).chain(tables))
+}
+
+/// Size of a measurement, and the cases that were selected.
 #[derive(Clone, Copy)]
 struct Effort {
     rounds: usize,
     quick: bool,
-    /// Of cases with sizes and ports, those to measure.
     size: Option<usize>,
     ports: Option<usize>,
-    /// Threads that copy.
     copy_threads: u8,
-    /// Whether somebody reads what is copied.
+    /// A reader reads copied packets.
     reader: bool,
-    /// Whether ports are those of DPDK.
     dpdk: bool,
-    /// Of cases with active flows, those to measure.
     flows: Option<usize>,
-    /// Of cases with levels of detail, those to measure.
     level: Option<linerate_meter::Level>,
 }
 
@@ -201,6 +210,11 @@ impl Effort {
     /// `full`, or a small fraction of it.
     fn of(&self, full: usize) -> usize {
         if self.quick { (full / 100).max(1) } else { full }
+    }
+
+    /// Those of these sizes that were selected.
+    fn sizes(&self, all: &[usize]) -> Vec<usize> {
+        all.iter().copied().filter(|size| self.size.is_none_or(|wanted| wanted == *size)).collect()
     }
 }
 
@@ -215,7 +229,7 @@ fn main() -> ExitCode {
     terminal::end(exit).into()
 }
 
-/// Path of the measured program: `LINERATE_PROGRAM`, else `linerate` in the folder of this program.
+/// Path of the measured program: `LINERATE_PROGRAM`, otherwise `linerate` in the folder of this program.
 fn linerate() -> anyhow::Result<PathBuf> {
     if let Some(program) = std::env::var_os("LINERATE_PROGRAM") {
         return Ok(program.into());
@@ -231,112 +245,85 @@ fn run(args: &Args) -> anyhow::Result<Exit> {
         return Ok(Exit::Done);
     }
     args.check()?;
-    let effort = Effort {
-        rounds: if args.quick { 1 } else { args.rounds },
-        quick: args.quick,
-        size: args.size,
-        ports: args.ports,
-        copy_threads: args.copy_threads,
-        reader: !args.no_reader,
-        dpdk: args.dpdk,
-        flows: args.flows,
-        level: args.level.map(Into::into),
-    };
-    let mut rows = Vec::new();
-    let tables: &[(Bench, Measure)] = &[
-        (Bench::Dissect, dissect::run),
-        (Bench::Pcap, pcap::run),
-        (Bench::Merge, merge::run),
-        (Bench::Burst, burst::run),
-        (Bench::Flows, flows::run),
-        (Bench::FlowFiles, flows::files),
-        (Bench::Query, query::run),
-        (Bench::Export, export::run),
-        (Bench::HandOver, burst::hand_overs),
-        (Bench::Capture, capture::run),
-        (Bench::Check, check::run),
-        (Bench::Render, render::run),
-        (Bench::Memif, memif::run),
-        (Bench::Switch, switch::run),
-        (Bench::Generate, generate::run),
-        (Bench::Replay, replay::run),
-        (Bench::Several, several::run),
-        (Bench::Wire, wire::run),
-        (Bench::Inline, inline::run),
-    ];
-    for (bench, measure) in tables.iter().copied() {
-        if args.wants(bench) {
-            args.begin(bench);
-            let new = measure(effort)?;
-            if args.json {
-                for row in &new {
-                    show_line(&Line { schema: "linerate/bench/1", row })?;
+    let mut is_empty = true;
+    for table in TABLES.iter().filter(|table| args.wants(table)) {
+        if !args.json {
+            tell(format_args!("measuring: {}\n", table.name));
+        }
+        let rounds = if args.quick { 1 } else { args.rounds.min(table.rounds) };
+        let effort = args.effort(rounds);
+        match table.measure {
+            Cases(cases) => {
+                let prepared = cases(effort)?;
+                let mut groups = Vec::new();
+                for prepare in prepared {
+                    let group =
+                        prepare().with_context(|| format!("bench {}", table.name))?.measure(table.name, rounds)?;
+                    is_empty &= group.rows.is_empty();
+                    if args.json {
+                        group.rows.iter().try_for_each(line)?;
+                    }
+                    groups.push(group);
+                }
+                args.show(&groups, table);
+            }
+            Own(measure) => {
+                let (rows, text) = measure(args, effort)?;
+                is_empty = false;
+                if args.json {
+                    rows.iter().try_for_each(line)?;
+                } else {
+                    show(text);
                 }
             }
-            rows.extend(new);
         }
     }
-    if args.has_own(effort)? && rows.is_empty() {
-        return Ok(Exit::Done);
-    }
-    if rows.is_empty() && (args.size, args.ports, args.flows) != (None, None, None) {
-        return Err(usage("no case is of that size, or has so many ports or flows: --help lists those there are"));
-    }
-    if !args.json {
-        print(&rows);
+    if is_empty && (args.size, args.ports, args.flows) != (None, None, None) {
+        return Err(usage("no case has this size, or this number of ports or flows; --help lists them"));
     }
     Ok(Exit::Done)
 }
 
+/// Prints a row as a JSON line.
+fn line(row: &impl Serialize) -> anyhow::Result<()> {
+    let mut row = serde_json::to_value(row)?;
+    if let Some(fields) = row.as_object_mut() {
+        let is_empty = |value: &Value| value.is_null() || *value == json!([]) || *value == json!("");
+        fields.retain(|key, value| KEPT.contains(&key.as_str()) || !is_empty(value));
+        fields.insert("schema".into(), json!("linerate/bench/1"));
+    }
+    show_line(&row)?;
+    Ok(())
+}
+
 impl Args {
-    fn wants(&self, bench: Bench) -> bool {
-        self.benches.contains(&bench) || self.benches.contains(&Bench::All)
+    fn wants(&self, table: &Table) -> bool {
+        let is_named = |name: &str| self.tables.iter().any(|wanted| wanted == name);
+        is_named(table.name) || is_named("all") && table.name != "disk"
     }
 
-    /// The tables that have columns of their own; whether one was asked for.
-    fn has_own(&self, effort: Effort) -> anyhow::Result<bool> {
-        let is_received = self.wants(Bench::Receive);
-        if is_received {
-            self.begin(Bench::Receive);
-            match self.device {
-                Some(which) => {
-                    let rows = receive::device::run(effort, which)?;
-                    self.end(&rows, || receive::device::text(&rows))?;
-                }
-                None => {
-                    let rows = receive::run(effort)?;
-                    self.end(&rows, || receive::text(&rows))?;
-                }
-            }
-        }
-        let is_disk = self.benches.contains(&Bench::Disk);
-        if is_disk {
-            let folder = self.folder.as_deref().unwrap_or(Path::new("."));
-            self.begin(Bench::Disk);
-            let rows = disk::run(effort, folder)?;
-            self.end(&rows, || disk::text(&rows, folder))?;
-        }
-        Ok(is_received || is_disk)
-    }
-
-    fn begin(&self, bench: Bench) {
-        if !self.json {
-            tell(format_args!("measuring: {}\n", bench.name()));
+    fn effort(&self, rounds: usize) -> Effort {
+        Effort {
+            rounds,
+            quick: self.quick,
+            size: self.size,
+            ports: self.ports,
+            copy_threads: self.copy_threads,
+            reader: !self.no_reader,
+            dpdk: self.dpdk,
+            flows: self.flows,
+            level: self.level.map(Into::into),
         }
     }
 
-    fn end<R: Serialize>(&self, rows: &[R], text: impl FnOnce() -> String) -> anyhow::Result<()> {
-        if !self.json {
-            show(text());
-            return Ok(());
+    fn show(&self, groups: &[Group], table: &Table) {
+        let text = text::text(table.name, table.about, table.unit, groups);
+        if !self.json && !text.is_empty() {
+            show(format_args!("{text}\n"));
         }
-        for row in rows {
-            show_line(&Line { schema: "linerate/bench/1", row })?;
-        }
-        Ok(())
     }
 
-    /// Refuses what is of none of the tables asked for.
+    /// Refuses options of other tables.
     fn check(&self) -> anyhow::Result<()> {
         if self.rounds == 0 {
             return Err(usage("--rounds 0: at least one round is needed"));
@@ -347,47 +334,27 @@ impl Args {
         if self.dpdk && (self.no_reader || self.copy_threads > 1) {
             return Err(usage("--dpdk measures one core without a reader: it takes no --no-reader or --copy-threads"));
         }
-        if self.benches == [Bench::Disk] && self.rounds != ROUNDS {
-            return Err(usage("--rounds means nothing for disk: each case is one round"));
+        if self.tables == ["disk"] && self.rounds != ROUNDS {
+            return Err(usage("--rounds has no effect on disk: each case is one round"));
         }
-        if self.folder.is_some() && !self.benches.contains(&Bench::Disk) {
-            return Err(usage("--folder means nothing without disk: no other table writes there"));
-        }
-        let of: [(&str, bool, &[Bench]); 8] = [
-            (
-                "--size",
-                self.size.is_some(),
-                &[
-                    Bench::Burst,
-                    Bench::Capture,
-                    Bench::Generate,
-                    Bench::Inline,
-                    Bench::Memif,
-                    Bench::Render,
-                    Bench::Wire,
-                ],
-            ),
-            ("--ports", self.ports.is_some(), &[Bench::Burst]),
-            ("--copy-threads", self.copy_threads > 1, &[Bench::Burst]),
-            ("--no-reader", self.no_reader, &[Bench::Burst]),
-            ("--dpdk", self.dpdk, &[Bench::Burst]),
-            ("--flows", self.flows.is_some(), &[Bench::Flows, Bench::FlowFiles]),
-            ("--device", self.device.is_some(), &[Bench::Receive]),
-            ("--level", self.level.is_some(), &[Bench::Flows]),
+        let given = [
+            ("--size", self.size.is_some()),
+            ("--ports", self.ports.is_some()),
+            ("--copy-threads", self.copy_threads > 1),
+            ("--no-reader", self.no_reader),
+            ("--dpdk", self.dpdk),
+            ("--flows", self.flows.is_some()),
+            ("--device", self.device.is_some()),
+            ("--level", self.level.is_some()),
+            ("--folder", self.folder.is_some()),
         ];
-        match of.iter().find(|(_, given, benches)| *given && !benches.iter().any(|bench| self.wants(*bench))) {
-            None => Ok(()),
-            Some((option, _, benches)) => {
-                let names: Vec<String> = benches.iter().map(|bench| bench.name()).collect();
-                Err(usage(format!("{option} means nothing without one of its tables: {}", names.join(", "))))
+        for (option, _) in given.iter().filter(|(_, is_given)| *is_given) {
+            let tables: Vec<&Table> = TABLES.iter().filter(|table| table.options.contains(option)).collect();
+            if !tables.iter().any(|table| self.wants(table)) {
+                let names: Vec<&str> = tables.iter().map(|table| table.name).collect();
+                return Err(usage(format!("{option} needs one of its tables: {}", names.join(", "))));
             }
         }
+        Ok(())
     }
-}
-
-#[derive(Serialize)]
-struct Line<'a, R> {
-    schema: &'static str,
-    #[serde(flatten)]
-    row: &'a R,
 }

@@ -1,101 +1,126 @@
-//! Frames through `memif:` ports, beside DPDK's testpmd in the same run: with both ends in one thread what sending and receiving a frame
-//! costs together; and what is received of a testpmd that sends, by us and by another testpmd.
+//! Packets through `memif:` ports, compared with DPDK's testpmd: CPU time of sending and receiving with both ends in one thread, and
+//! packets received from a testpmd that sends, by us and by another testpmd.
 
 use super::Effort;
 use super::folder::Folder;
-use super::measure::{Rounds, Row};
-use super::testpmd::{Testpmd, two_cpus};
-use anyhow::Context;
+use super::harness::{Case, Ours, Prepare, Sample, case};
+use super::machine::two_cpus;
+use super::testpmd::{self, Testpmd};
+use anyhow::{Context, ensure};
 use linerate_backends::REGISTRY;
 use linerate_burst::{Block, Desc, Nanos};
 use linerate_cli::view::terminal::tell;
+use linerate_engine::clock;
 use linerate_port::{RxOptions, RxPort, Spec, TxOptions, TxPort};
-use rustix::time::{ClockId, clock_gettime};
 use std::hint::black_box;
-use std::time::Duration;
+use std::rc::Rc;
+use std::time::{Duration, Instant};
 
-/// Frames handed over at a time, and received at a time.
+/// Packets sent at a time, and received at a time.
 const BURST: usize = 256;
-/// Captured bytes of frames.
-const LENGTHS: [usize; 2] = [60, 1514];
+const SIZES: [usize; 2] = [64, 1518];
 
-pub(super) fn run(effort: Effort) -> anyhow::Result<Vec<Row>> {
-    let lengths = LENGTHS.iter().filter(|length| effort.size.is_none_or(|size| size == **length + 4));
-    let cases = lengths.flat_map(|length| ["client", "server"].map(|sender| (*length, sender)));
-    let mut rows: Vec<Row> = cases.map(|(length, sender)| measure(length, sender, effort)).collect::<Result<_, _>>()?;
-    for length in LENGTHS.iter().filter(|length| effort.size.is_none_or(|size| size == **length + 4)) {
-        rows.extend(from_testpmd(*length, effort)?);
+pub(super) fn cases(effort: Effort) -> anyhow::Result<Vec<Prepare>> {
+    let is_root = rustix::process::geteuid().is_root();
+    if !is_root {
+        tell("dpdk-testpmd: not measured: needs root\n");
     }
-    Ok(rows)
+    let has_peer = is_root && testpmd::is_installed();
+    let span = Duration::from_millis(if effort.quick { 100 } else { 1000 });
+    let sizes = effort.sizes(&SIZES);
+    let both = sizes.iter().flat_map(|size| ["client", "server"].map(|sender| (*size, sender)));
+    let both = both.map(|(size, sender)| case(move || of(size, sender, effort, has_peer.then_some(span))));
+    let from = sizes.iter().copied().filter(|_| has_peer).map(|size| {
+        let ours = Ours::new("from testpmd txonly", move || received(size, span));
+        case(move || Ok(Case::sized(size).ours(ours).peer("testpmd rxonly", move || rxonly(size, span))))
+    });
+    Ok(both.chain(from.collect::<Vec<_>>()).collect())
 }
 
-/// How long testpmd works in a round.
-fn span(effort: Effort) -> Duration {
-    Duration::from_millis(if effort.quick { 100 } else { 1000 })
+fn of(size: usize, sender: &'static str, effort: Effort, peer: Option<Duration>) -> anyhow::Result<Case> {
+    let (mut rx, mut tx, mut now) = join(sender)?;
+    let length = size - 4;
+    let mut block = Block::new(BURST * (length + 64), BURST);
+    let frame: Vec<u8> = (0..length).map(|at| at as u8).collect();
+    while block.push(&Desc::new(Nanos(1), 0, length as u32), &frame) {}
+    let (block, mut copy) = (Rc::new(block), Block::new(BURST * (length + 64), BURST));
+    let (bursts, source) = (effort.of(40_000), Rc::clone(&block));
+    let ours = move || {
+        Sample::by_cpu(|| {
+            for _ in 0..bursts {
+                let sent = tx.queues[0].send(source.burst())?;
+                ensure!(sent == BURST, "a ring accepted {sent} of {BURST} packets");
+                let mut left = BURST;
+                while left > 0 {
+                    now = now.after(Duration::from_micros(10));
+                    let head = rx.queues[0].fill(now)?;
+                    let shown = head.burst.len();
+                    ensure!((1..=left).contains(&shown), "{shown} of {left} packets arrived");
+                    black_box(head.burst.frame(shown - 1)[0]);
+                    rx.queues[0].consume(shown);
+                    left -= shown;
+                }
+            }
+            Ok((bursts * BURST) as u64)
+        })
+    };
+    let plain = move || {
+        Sample::by_cpu(|| {
+            for _ in 0..bursts {
+                copy.clear();
+                block.burst().iter().for_each(|(desc, frame)| _ = black_box(copy.push(desc, frame)));
+            }
+            Ok((bursts * BURST) as u64)
+        })
+    };
+    let ours = Ours::new(format!("a {sender} sends"), ours).finish(|row| row.ns = row.cpu_ns);
+    let case = Case::sized(size).ours(ours).limit("copy", plain);
+    Ok(match peer {
+        Some(span) => case.peer("testpmd, both ends", move || both_ends(length, span)),
+        None => case,
+    })
 }
 
-/// Both ends in one thread of testpmd, which sends what it has received for ever: frames, and what the thread has used.
-fn testpmd_alone(length: usize, effort: Effort) -> anyhow::Result<Option<(u64, Duration)>> {
-    if !rustix::process::geteuid().is_root() {
-        return Ok(None);
-    }
+/// Both ends in one thread of testpmd, which sends the packets that it receives again and again.
+fn both_ends(length: usize, span: Duration) -> anyhow::Result<Sample> {
     let folder = Folder::new("memif")?;
-    let devices = ["server", "client"].iter().enumerate().map(|(number, role)| device(&folder, number, role, ""));
+    let devices = [device(&folder, 0, "server"), device(&folder, 1, "client")];
     let size = format!("--txpkts={length}");
-    let does = ["--forward-mode=io", "--tx-first", &size];
-    let Some(testpmd) = Testpmd::start(&devices.collect::<Vec<_>>(), &does, two_cpus()[0])? else { return Ok(None) };
-    testpmd.work(span(effort))?;
-    let used = testpmd.used();
-    Ok(Some((testpmd.end()?, used)))
+    Testpmd::start(&devices, &["--forward-mode=io", "--tx-first", &size], two_cpus()[0])?.measure(span)
 }
 
-fn device(folder: &Folder, number: usize, role: &str, more: &str) -> String {
+fn device(folder: &Folder, number: usize, role: &str) -> String {
     let socket = folder.file("m.sock");
-    format!("net_memif{number},role={role},id=0,socket={},socket-abstract=no{more}", socket.display())
+    format!("net_memif{number},role={role},id=0,socket={},socket-abstract=no", socket.display())
 }
 
-/// What comes of a testpmd that sends as fast as it can, in the time that its thread works: to us, and to another one.
-fn from_testpmd(length: usize, effort: Effort) -> anyhow::Result<Option<Row>> {
-    if !rustix::process::geteuid().is_root() {
-        tell("bench memif: no testpmd beside it: that needs root\n");
-        return Ok(None);
-    }
-    let (size, [cpu, other]) = (format!("--txpkts={length}"), two_cpus());
-    let send =
-        |folder: &Folder| Testpmd::start(&[device(folder, 0, "client", "")], &["--forward-mode=txonly", &size], other);
-    let (mut ours, mut peer) = (Rounds::default(), Rounds::default());
-    for _ in 0..effort.rounds.min(5) {
-        let folder = Folder::new("memif")?;
-        let spec = Spec::parse(&format!("memif:{}?role=server", folder.file("m.sock").display()))?;
-        let mut rx = REGISTRY.open_rx(&spec, &RxOptions::default())?;
-        let Some(sender) = send(&folder)? else {
-            tell("bench memif: no testpmd beside it: apt-get install dpdk\n");
-            return Ok(None);
-        };
-        let (frames, used) = receive(&mut rx, &sender, span(effort))?;
-        ours.add(frames, used.as_secs_f64());
-        // First it, then our end: one that is left while frames flow may die.
-        drop((sender, rx, folder));
-        let folder = Folder::new("memif")?;
-        let does = ["--forward-mode=rxonly"];
-        let receiver = Testpmd::start(&[device(&folder, 0, "server", "")], &does, cpu)?.context("testpmd")?;
-        receiver.work(Duration::from_millis(1))?;
-        let sender = send(&folder)?.context("testpmd")?;
-        sender.work(span(effort))?;
-        let used = sender.used();
-        let frames = receiver.end()?;
-        drop(sender);
-        peer.add(frames, used.as_secs_f64());
-    }
-    let row = ours.row("memif", "from testpmd txonly", length as f64).sized(length + 4);
-    Ok(Some(row.beside("testpmd rxonly", &peer)))
+/// A testpmd that sends as fast as it can.
+fn txonly(folder: &Folder, size: usize) -> anyhow::Result<Testpmd> {
+    let size = format!("--txpkts={}", size - 4);
+    Testpmd::start(&[device(folder, 0, "client")], &["--forward-mode=txonly", &size], two_cpus()[1])
 }
 
-/// Frames that come while the sender works so long, and how long that was.
-fn receive(rx: &mut RxPort, sender: &Testpmd, span: Duration) -> anyhow::Result<(u64, Duration)> {
-    let (mut frames, mut rounds, began) = (0, 0u32, std::time::Instant::now());
-    loop {
-        let head = rx.queues[0].fill(linerate_engine::clock::now())?;
+/// Packets that another testpmd receives, in the CPU time of the sender.
+fn rxonly(size: usize, span: Duration) -> anyhow::Result<Sample> {
+    let folder = Folder::new("memif")?;
+    let receiver = Testpmd::start(&[device(&folder, 0, "server")], &["--forward-mode=rxonly"], two_cpus()[0])?;
+    receiver.work(Duration::from_millis(1))?;
+    let sender = txonly(&folder, size)?;
+    sender.work(span)?;
+    let used = sender.used();
+    Ok(Sample::new(receiver.end()?, used.as_secs_f64()))
+}
+
+/// Packets that we receive, in the CPU time of the sender.
+fn received(size: usize, span: Duration) -> anyhow::Result<Sample> {
+    let folder = Folder::new("memif")?;
+    let spec = Spec::parse(&format!("memif:{}?role=server", folder.file("m.sock").display()))?;
+    let mut rx = REGISTRY.open_rx(&spec, &RxOptions::default())?;
+    // Dropped before our end: testpmd may crash if its peer leaves while packets flow.
+    let sender = txonly(&folder, size)?;
+    let (mut frames, mut rounds, began) = (0, 0u32, Instant::now());
+    let used = loop {
+        let head = rx.queues[0].fill(clock::now())?;
         let shown = head.burst.len();
         if shown > 0 {
             black_box(head.burst.frame(shown - 1)[0]);
@@ -106,67 +131,22 @@ fn receive(rx: &mut RxPort, sender: &Testpmd, span: Duration) -> anyhow::Result<
         if rounds.is_multiple_of(4096) {
             let used = sender.used();
             if used >= span && frames > 0 {
-                return Ok((frames, used));
+                break used;
             }
-            anyhow::ensure!(began.elapsed() < Duration::from_secs(30), "{frames} frames came of testpmd in 30 s");
+            ensure!(began.elapsed() < Duration::from_secs(30), "{frames} packets from testpmd in 30 s");
         }
-    }
+    };
+    drop(sender);
+    Ok(Sample::new(frames, used.as_secs_f64()))
 }
 
-fn measure(length: usize, sender: &str, effort: Effort) -> anyhow::Result<Row> {
-    let (mut rx, mut tx, mut now) = join(sender)?;
-    let mut block = Block::new(BURST * (length + 64), BURST);
-    let frame: Vec<u8> = (0..length).map(|at| at as u8).collect();
-    while block.push(&Desc::new(Nanos(1), 0, length as u32), &frame) {}
-    let mut copy = Block::new(BURST * (length + 64), BURST);
-    let bursts = effort.of(40_000);
-    let (mut ours, mut limit, mut peer) = (Rounds::default(), Rounds::default(), Rounds::default());
-    for _ in 0..effort.rounds {
-        if let Some((frames, used)) = testpmd_alone(length, effort)? {
-            peer.add(frames, used.as_secs_f64());
-        }
-        // By the time of this thread: what others do on the machine does not count.
-        let began = cpu_time();
-        let mut received = 0;
-        for _ in 0..bursts {
-            let sent = tx.queues[0].send(block.burst())?;
-            anyhow::ensure!(sent == BURST, "a ring took {sent} of {BURST} frames");
-            let mut left = BURST;
-            while left > 0 {
-                now = now.after(Duration::from_micros(10));
-                let head = rx.queues[0].fill(now)?;
-                let shown = head.burst.len();
-                anyhow::ensure!((1..=left).contains(&shown), "{shown} of {left} frames came");
-                black_box(head.burst.frame(shown - 1)[0]);
-                rx.queues[0].consume(shown);
-                left -= shown;
-            }
-            received += BURST;
-        }
-        anyhow::ensure!(received == bursts * BURST, "{received} of {} frames came", bursts * BURST);
-        ours.add(received as u64, (cpu_time() - began).as_secs_f64());
-        let began = cpu_time();
-        for _ in 0..bursts {
-            copy.clear();
-            for (desc, frame) in block.burst().iter() {
-                black_box(copy.push(desc, frame));
-            }
-        }
-        limit.add(received as u64, (cpu_time() - began).as_secs_f64());
-    }
-    let ns = 1e3 / ours.median();
-    let row = ours.row("memif", format!("a {sender} sends"), length as f64).limited("copy", &limit).sized(length + 4);
-    let row = if peer.len() > 0 { row.beside("testpmd, both ends", &peer) } else { row };
-    Ok(Row { ns: Some(ns), remark: format!("{ns:.1} ns a frame, both ends"), ..row })
-}
-
-/// Both ends, joined, and what time it is there.
+/// Opens and connects both ends; returns their time too.
 fn join(sender: &str) -> anyhow::Result<(RxPort, TxPort, Nanos)> {
     let receiver = if sender == "client" { "server" } else { "client" };
     let name = format!("memif:linerate-bench-{}-{sender}", std::process::id());
     let receive = || REGISTRY.open_rx(&Spec::parse(&format!("{name}?role={receiver}"))?, &RxOptions::default());
     let send = || REGISTRY.open_tx(&Spec::parse(&format!("{name}?role={sender}"))?, &TxOptions::default());
-    // The server first: a client that finds nobody waits a while.
+    // The server first: a client without a server waits before it tries again.
     let (mut rx, mut tx) = if sender == "client" {
         let rx = receive()?;
         (rx, send()?)
@@ -176,7 +156,7 @@ fn join(sender: &str) -> anyhow::Result<(RxPort, TxPort, Nanos)> {
     };
     let mut now = Nanos(1);
     let mut probe = Block::new(64, 1);
-    anyhow::ensure!(probe.push(&Desc::new(Nanos(1), 0, 14), &[0; 14]), "no room");
+    ensure!(probe.push(&Desc::new(Nanos(1), 0, 14), &[0; 14]), "no room");
     for _ in 0..1000 {
         now = now.after(Duration::from_millis(1));
         let shown = rx.queues[0].fill(now)?.burst.len();
@@ -189,10 +169,5 @@ fn join(sender: &str) -> anyhow::Result<(RxPort, TxPort, Nanos)> {
             tx.queues[0].send(probe.burst())?;
         }
     }
-    None.context("the two ends of a memif port did not find each other")
-}
-
-fn cpu_time() -> Duration {
-    let time = clock_gettime(ClockId::ThreadCPUTime);
-    Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
+    None.context("the two ends of a memif port did not connect")
 }

@@ -1,119 +1,72 @@
-//! Reading and counting capture files from the page cache, beside a plain read of the same file.
+//! Capture files read and counted from the page cache, compared with a plain read of the same file.
 
 use super::Effort;
 use super::folder::Folder;
-use super::measure::{Rounds, Row};
+use super::harness::{Case, Ours, Prepare, Sample, case};
+use super::traffic::{CaptureFile, START};
 use linerate_backends::open_rx;
-use linerate_burst::{Block, Desc, Interface, Ledger, LinkType, Nanos, Sink, StampSource};
 use linerate_engine::{Counting, Receive, Selection};
-use linerate_port::{RxOptions, RxPort, Spec};
-use linerate_record::{Format, Output, Reader, Writer};
+use linerate_port::{RxOptions, Spec};
+use linerate_record::{Format, Reader};
 use std::fs::File;
 use std::io::Read;
-use std::path::Path;
+use std::rc::Rc;
 
-/// What the reader asks for at a time, and so does the plain read.
+/// Bytes per read, as the reader's.
 const PIECE: usize = 256 << 10;
 /// Bytes of the test file: more than the caches hold.
 const FILE_BYTES: usize = 512 << 20;
 
-pub(super) fn run(effort: Effort) -> anyhow::Result<Vec<Row>> {
-    let mut rows = Vec::new();
-    let folder = Folder::on_disk("pcap")?;
-    for size in [64, 1518] {
-        for format in [Format::Pcap, Format::Pcapng] {
-            let path = folder.file(&size.to_string());
-            let frames = effort.of(FILE_BYTES) / (size + 12);
-            let written = write(&path, format, size - 4, frames);
-            let result = written.and_then(|()| measure(&path, frames as u64, effort.rounds));
-            std::fs::remove_file(&path)?;
-            let Measured { ours, counted, plain } = result?;
-            let case = if format == Format::Pcap { "read pcap" } else { "read pcapng" };
-            let mut row = ours.row("pcap", case, (size - 4) as f64).sized(size).limited("plain read", &plain);
-            row.remark = format!("{:.1} GB/s of frames", ours.median() * (size - 4) as f64 / 1e3);
-            rows.push(row);
-            let case = if format == Format::Pcap { "count pcap" } else { "count pcapng" };
-            rows.push(counted.row("pcap", case, (size - 4) as f64).sized(size).limited("plain read", &plain));
-        }
-    }
-    Ok(rows)
+pub(super) fn cases(effort: Effort) -> anyhow::Result<Vec<Prepare>> {
+    let formats = [("pcap", Format::Pcap), ("pcapng", Format::Pcapng)];
+    let all = [64, 1518].into_iter().flat_map(|size| formats.map(|format| (size, format)));
+    Ok(all.map(|(size, (name, format))| case(move || of(size, name, format, effort))).collect())
 }
 
-/// The rounds of reader, count, and plain read.
-struct Measured {
-    ours: Rounds,
-    counted: Rounds,
-    plain: Rounds,
-}
-
-fn measure(path: &Path, frames: u64, rounds: usize) -> anyhow::Result<Measured> {
-    let (mut ours, mut counted, mut plain) = (Rounds::default(), Rounds::default(), Rounds::default());
-    let mut buffer = vec![0; PIECE];
-    for _ in 0..rounds {
-        let mut file = File::open(path)?;
-        let mut failure = None;
-        plain.time(|| {
-            loop {
-                match file.read(&mut buffer) {
-                    Ok(0) => break,
-                    Ok(_) => {}
-                    Err(error) => {
-                        failure = Some(error);
-                        break;
-                    }
-                }
-            }
-            frames
-        });
-        let mut reader = Reader::new(Box::new(File::open(path)?), path.to_string_lossy())?;
-        let mut result = Ok(0);
-        ours.time(|| {
-            result = read_all(&mut reader);
-            frames
-        });
-        let port = open_rx(&Spec::file(&path.to_string_lossy()), &RxOptions::default())?;
-        let mut found = 0;
-        counted.time(|| {
-            found = count(port);
-            frames
-        });
-        anyhow::ensure!(result? == frames && found == frames && failure.is_none(), "the test file was not read whole");
-    }
-    Ok(Measured { ours, counted, plain })
-}
-
-fn count(port: RxPort) -> u64 {
-    let mut counting = Counting::new(Selection::default(), false);
-    Receive::all(vec![port]).run(&mut [&mut counting]);
-    counting.done().all.traffic.frames
-}
-
-fn read_all(reader: &mut Reader) -> Result<u64, linerate_record::ReadError> {
-    let mut frames = 0;
-    loop {
-        let shown = reader.fill()?.len();
-        if shown == 0 {
-            return Ok(frames);
-        }
-        frames += shown as u64;
-        reader.consume(shown);
-    }
-}
-
-fn write(path: &Path, format: Format, length: usize, frames: usize) -> anyhow::Result<()> {
-    let mut writer = Writer::new(Output::open(&path.to_string_lossy())?, format);
-    let interfaces = [Interface::new("bench", LinkType::ETHERNET, StampSource::User)];
+fn of(size: usize, name: &str, format: Format, effort: Effort) -> anyhow::Result<Case> {
+    let folder = Rc::new(Folder::on_disk("pcap")?);
+    let path = folder.file(name);
+    let (length, frames) = (size - 4, (effort.of(FILE_BYTES) / (size + 12)) as u64);
+    let mut file = CaptureFile::create(&path, format)?;
     let frame = vec![0x5a; length];
-    let mut block = Block::new(1 << 20, 8192);
-    for number in 0..frames {
-        let desc = Desc::new(Nanos(1_700_000_000_000_000_000 + number as u64 * 100), 0, length as u32);
-        if !block.push(&desc, &frame) {
-            writer.accept(block.view(0, &interfaces))?;
-            block.clear();
-            block.push(&desc, &frame);
-        }
-    }
-    writer.accept(block.view(0, &interfaces))?;
-    writer.finish(&Ledger::new())?;
-    Ok(())
+    (0..frames).try_for_each(|number| file.push(START + number * 100, &frame))?;
+    file.finish()?;
+    let whole = move |found: u64| {
+        anyhow::ensure!(found == frames, "{found} of {frames} packets were read");
+        Ok(frames)
+    };
+    let [read, counted, plain] = [0; 3].map(|_| path.clone());
+    let read = move || {
+        let mut reader = Reader::new(Box::new(File::open(&read)?), read.to_string_lossy())?;
+        Sample::timed(|| {
+            let mut found = 0;
+            loop {
+                let shown = reader.fill()?.len();
+                if shown == 0 {
+                    return whole(found);
+                }
+                found += shown as u64;
+                reader.consume(shown);
+            }
+        })
+    };
+    let count = move || {
+        let port = open_rx(&Spec::file(&counted.to_string_lossy()), &RxOptions::default())?;
+        Sample::timed(|| {
+            let mut counting = Counting::new(Selection::default(), false);
+            Receive::all(vec![port]).run(&mut [&mut counting]);
+            whole(counting.done().all.traffic.frames)
+        })
+    };
+    let mut buffer = vec![0; PIECE];
+    let plain = move || {
+        let (_folder, mut file) = (&folder, File::open(&plain)?);
+        Sample::timed(|| {
+            while file.read(&mut buffer)? > 0 {}
+            Ok(frames)
+        })
+    };
+    let read = Ours::new(format!("read {name}"), read);
+    let read = read.finish(move |row| row.remark = format!("{:.1} GB/s of packets", row.mpps * length as f64 / 1e3));
+    Ok(Case::sized(size).ours(read).ours(Ours::new(format!("count {name}"), count)).limit("plain read", plain))
 }

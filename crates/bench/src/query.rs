@@ -1,24 +1,27 @@
-//! Stored flow records that are asked: how many a core goes through in a second.
+//! Questions about stored flow records: records per second.
 
 use super::Effort;
 use super::folder::Folder;
-use super::measure::{Rounds, Row};
+use super::harness::{Case, Ours, Prepare, Sample, case};
 use anyhow::anyhow;
 use linerate_burst::{Nanos, random::draw};
+use linerate_cli::view::rates::counted;
 use linerate_meter::Flow;
 use linerate_query::{Filter, Key, Question, Store, stored};
 use linerate_records::back;
 use linerate_records::encode::parquet::{GROUP_ROWS, Writer};
+use std::cell::Cell;
 use std::fs::File;
 use std::net::Ipv4Addr;
+use std::rc::Rc;
 use std::sync::Arc;
 
 /// Records of the file.
 const RECORDS: usize = 8 * GROUP_ROWS;
-/// Hosts that begin flows: as many keys.
+/// Hosts that open flows: one key each.
 const HOSTS: u64 = 22_170;
 
-/// What is asked: filter, keys, measures, and threads.
+/// Questions: filter, keys, measures, and threads.
 const CASES: [(&str, &str, &str, usize); 6] = [
     ("", "orig_address", "records,packets,bytes", 1),
     ("", "orig_address", "records,packets,bytes", 2),
@@ -28,8 +31,12 @@ const CASES: [(&str, &str, &str, usize); 6] = [
     ("bytes > 1k and not flags A", "end_reason", "records,packets,bytes", 1),
 ];
 
-pub(super) fn run(effort: Effort) -> anyhow::Result<Vec<Row>> {
-    let folder = Folder::new("query")?;
+pub(super) fn cases(effort: Effort) -> anyhow::Result<Vec<Prepare>> {
+    Ok(vec![case(move || of(effort))])
+}
+
+fn of(effort: Effort) -> anyhow::Result<Case> {
+    let folder = Rc::new(Folder::new("query")?);
     let path = folder.file("flows.parquet");
     let records = effort.of(RECORDS);
     let mut writer = Writer::new(File::create(&path)?)?;
@@ -39,39 +46,35 @@ pub(super) fn run(effort: Effort) -> anyhow::Result<Vec<Row>> {
         writer.write(&flows.iter().collect::<Vec<_>>())?;
     }
     writer.finish()?;
-    let bytes = std::fs::metadata(&path)?.len();
-    let store = Store::new(stored(&path)?, 0, u64::MAX);
-    let mut rows = Vec::new();
+    let size = std::fs::metadata(&path)?.len() / records as u64;
+    let store = Rc::new(Store::new(stored(&path)?, 0, u64::MAX));
+    let mut all = Case::default();
     for (filter, keys, sums, threads) in CASES {
-        let filter_of = Filter::parse(filter, Nanos::ZERO)?;
-        let mut question =
-            Question { keys: Key::parse(keys).map_err(|error| anyhow!(error))?, ..Question::new(filter_of) };
+        let keys_of = Key::parse(keys).map_err(|error| anyhow!(error))?;
+        let mut question = Question { keys: keys_of, ..Question::new(Filter::parse(filter, Nanos::ZERO)?) };
         question.measure(Some(sums), None).map_err(|error| anyhow!(error))?;
-        let (question, mut rounds, mut groups) = (Arc::new(question), Rounds::default(), 0);
-        for _ in 0..effort.rounds {
-            let mut failed = Vec::new();
-            rounds.time(|| {
+        let (question, groups) = (Arc::new(question), Rc::new(Cell::new(0)));
+        let (found, store, folder) = (Rc::clone(&groups), Rc::clone(&store), Rc::clone(&folder));
+        let round = move || {
+            let _folder = &folder;
+            Sample::timed(|| {
                 let (asked, scan) = store.ask(&question, None, threads, &|| true);
-                groups = asked.answer().groups;
-                failed = scan.failures;
-                records as u64
-            });
-            anyhow::ensure!(failed.is_empty(), "{}", failed.join(", "));
-        }
-        let what = if filter.is_empty() { keys.to_owned() } else { format!("{filter}, {keys}") };
-        let mut row = rounds.row("query", what, 0.0);
-        row.cores = threads;
-        row.remark = format!(
-            "records/s; {threads} thread{}, {groups} groups, {} bytes a record",
-            if threads == 1 { "" } else { "s" },
-            bytes / records as u64
-        );
-        rows.push(row);
+                found.set(asked.answer().groups);
+                anyhow::ensure!(scan.failures.is_empty(), "{}", scan.failures.join(", "));
+                Ok(records as u64)
+            })
+        };
+        let name = if filter.is_empty() { keys.to_owned() } else { format!("{filter}, {keys}") };
+        let threads_of = counted(threads as u64, "thread");
+        let ours = Ours::new(name, round).with(|row| row.cores = threads).finish(move |row| {
+            row.remark = format!("{threads_of}, {}, {size} bytes per record", counted(groups.get(), "group"));
+        });
+        all.ours.push(ours);
     }
-    Ok(rows)
+    Ok(all)
 }
 
-/// As flows of a network are: few hosts have much, ports of services, a moment after the one before.
+/// A flow as of a network: few hosts have most of the traffic, ports are those of services, times follow each other.
 pub(super) fn flow(number: u64) -> Flow {
     let chance = |what: u64| draw(what, number);
     let host = (chance(1) % HOSTS).min(chance(2) % HOSTS);

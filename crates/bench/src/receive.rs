@@ -1,54 +1,52 @@
-//! Streams of the kernel's TCP received in user space, in chunks of several sizes, beside the kernel's own receiver.
+//! Streams of the kernel's TCP received in user space, in chunks of several sizes, compared with the kernel's own receiver.
 //!
-//! The next chunk begins when the last byte of the one before is acknowledged; the kernel stamps that moment. So the time of a
-//! chunk is a fixed part and a part for each byte, and the line through the times of all sizes tells both: how fast a receiver is
-//! where nothing waits, and what each wait costs. Sender and receiver have a processor each. The kernel works on what arrives
-//! where the sender runs, for every receiver alike; what is counted is the time of the thread that receives.
+//! A chunk starts when the last byte of the previous one is acknowledged; the kernel stamps that moment. So the time of a chunk is a
+//! fixed part and a part per byte, and the line through the times of all sizes shows both: the rate without waits, and the cost of a
+//! wait. Sender and receiver have a processor each. The kernel processes arriving packets on the sender's processor, for every receiver
+//! alike; CPU time is that of the receiving thread.
 
+mod chunks;
 pub(super) mod device;
-mod fit;
 mod receivers;
-mod text;
 
-pub(super) use self::text::text;
-
-use self::fit::Line;
+use self::chunks::{Measured, Row, parts, positive, published, rates};
 use self::receivers::{RECEIVERS, Receiver, Stage};
-use super::Effort;
+use super::harness::{Side, alternate};
+use super::machine::{has_hosts, two_cpus};
+use super::{Args, Effort, OwnTable};
 use anyhow::{Context, anyhow, ensure};
 use linerate_backends::transfer::{self, Connection, Series, Source, Stream, Watched, explain};
-use linerate_cli::view::terminal::tell;
+use linerate_cli::view::rates::counted;
 use linerate_engine::Stop;
-use rustix::thread::{CpuSet, sched_getaffinity};
-use serde::Serialize;
 use std::net::SocketAddr;
+use std::rc::Rc;
 use std::sync::atomic::AtomicU64;
 use std::sync::mpsc;
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// Bytes of chunks.
 const CHUNKS: [u64; 8] = [1 << 20, 2 << 20, 4 << 20, 8 << 20, 16 << 20, 32 << 20, 64 << 20, 128 << 20];
-/// Chunks of one size are sent for so long. A chunk that was begun is ended.
+/// Sending time of chunks of one size. A started chunk is finished.
 const SPAN: Duration = Duration::from_millis(150);
 const QUICK_SPAN: Duration = Duration::from_millis(10);
-/// Before that, until congestion control has found out how much it may send.
+/// Time for the congestion window to open first.
 const WARM_UP: Duration = Duration::from_millis(50);
-/// No round of a way begins after so long: a slow machine measures fewer of them.
+/// No round starts after this time: a slow machine measures fewer of them.
 const ENOUGH: Duration = Duration::from_secs(30);
-/// Whoever waits longer than this for the other end gives up.
+/// Maximum wait for the other end.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// Ethernet, with FCS; IPv4, and TCP with timestamps.
 const LAYER_2: u32 = 14 + 4;
 const HEADERS: u32 = 20 + 32;
 
-/// What frames are like on the way.
+/// Packets between sender and receiver.
 #[derive(Clone, Copy, Debug)]
 struct Way {
     name: &'static str,
     mtu: u32,
-    /// Segments stay together, up to 64 KiB of them, as behind a card with LRO, and their checksums are left to cards; or each is a
-    /// frame with a checksum of its own, which whoever receives verifies.
+    /// Segments stay joined, up to 64 KiB, as from a card with LRO, with checksums left to the card; otherwise each is a packet with a
+    /// checksum, which the receiver verifies.
     is_joined: bool,
 }
 
@@ -64,59 +62,10 @@ impl Way {
         self.mtu - HEADERS
     }
 
-    /// Bytes on layer 2 for each one of payload, as on a wire.
+    /// Bytes on layer 2 per byte of payload, as on a wire.
     fn layer_2(&self) -> f64 {
         f64::from(self.mtu + LAYER_2) / f64::from(self.segment())
     }
-}
-
-/// A receiver with chunks of one size; names as in docs/json.md.
-#[derive(Clone, Debug, Serialize)]
-pub(super) struct Row {
-    bench: &'static str,
-    case: &'static str,
-    way: &'static str,
-    mtu: u32,
-    chunk: u64,
-    chunk_us: f64,
-    p50_us: f64,
-    p99_us: f64,
-    gbps_payload: f64,
-    gbps_payload_min: f64,
-    gbps_payload_max: f64,
-    gbps_l2: f64,
-    cpu_s_per_gib: f64,
-    /// In all rounds.
-    resent_segments: u32,
-    /// Of the line through the times of all sizes.
-    limit_gbps_payload: f64,
-    limit_gbps_l2: f64,
-    fixed_us: f64,
-    peer: Option<&'static str>,
-    peer_gbps_payload: Option<f64>,
-    peer_cpu_s_per_gib: Option<f64>,
-    ratio: Option<f64>,
-    rounds: usize,
-    spread_percent: f64,
-}
-
-/// Chunks of one size in one round.
-struct Measured {
-    /// Seconds of a chunk, on average.
-    seconds: f64,
-    /// Microseconds that half of them, and of a hundred all but one, take at the most.
-    p50: f64,
-    p99: f64,
-    /// Seconds of the receiving thread for a GiB.
-    cpu: f64,
-    /// Segments that were sent again: lost on the way, or not taken.
-    resent: u32,
-}
-
-/// The rounds of a receiver: of each, a figure for each size.
-struct Side {
-    receiver: Receiver,
-    rounds: Vec<Vec<Measured>>,
 }
 
 /// Zeros, which cost the sender least.
@@ -128,111 +77,125 @@ impl Source for Zeros {
     }
 }
 
-pub(super) fn run(effort: Effort) -> anyhow::Result<Vec<Row>> {
-    if !rustix::process::geteuid().is_root() {
-        tell("bench receive: SKIPPED: test hosts need root\n");
-        return Ok(Vec::new());
-    }
-    let mut rows = Vec::new();
-    for way in WAYS {
-        rows.extend(measure(effort, way).with_context(|| format!("bench receive: {}", way.name))?);
-    }
-    Ok(rows)
+/// Rows and text: of the device that was asked for, or of all receivers.
+pub(super) fn own(args: &Args, effort: Effort) -> anyhow::Result<OwnTable> {
+    let effort = Effort { rounds: effort.rounds.min(5), ..effort };
+    let (rows, text) = match args.device {
+        Some(which) => device::run(effort, which)?,
+        None if has_hosts("receive") => {
+            let ways = WAYS.into_iter().map(|way| measure(effort, way).with_context(|| way.name.to_owned()));
+            let rows = ways.collect::<anyhow::Result<Vec<_>>>()?.concat();
+            let text = text(&rows);
+            (rows, text)
+        }
+        None => (Vec::new(), String::new()),
+    };
+    Ok((rows.iter().map(serde_json::to_value).collect::<Result<_, _>>()?, text))
 }
 
 fn measure(effort: Effort, way: Way) -> anyhow::Result<Vec<Row>> {
-    let stage = Stage::up(way, effort.quick)?;
+    let stage = Rc::new(Stage::up(way, effort.quick)?);
     let chunks = if effort.quick { &CHUNKS[..2] } else { &CHUNKS };
-    let receivers = RECEIVERS.into_iter().filter(|receiver| receiver.suits(way));
-    let mut sides: Vec<Side> = receivers.map(|receiver| Side { receiver, rounds: Vec::new() }).collect();
-    let began = Instant::now();
-    for round in 0..effort.rounds.min(5) {
-        if round > 0 && began.elapsed() > ENOUGH {
-            break;
-        }
-        for side in &mut sides {
-            side.round(&stage, chunks).with_context(|| side.receiver.name)?;
-        }
-    }
+    let side = |receiver: Receiver| {
+        let stage = Rc::clone(&stage);
+        Side::new(receiver.name, move || round(receiver, &stage, chunks))
+    };
+    let receivers: Vec<Receiver> = RECEIVERS.into_iter().filter(|receiver| receiver.suits(way)).collect();
+    let mut sides: Vec<_> = receivers.iter().copied().map(side).collect();
+    alternate(effort.rounds, ENOUGH, sides.iter_mut())?;
+    let all = Row { bench: "receive", way: Some(way.name), mtu: way.mtu, ..Row::default() };
     let mut rows: Vec<Row> = Vec::new();
-    for side in &sides {
-        // The kernel's receiver is the first.
-        let peers = rows.iter().take(chunks.len()).cloned().collect::<Vec<_>>();
-        rows.extend(side.rows(way, chunks, &peers));
+    for (side, receiver) in sides.iter().zip(&receivers) {
+        let all = Row { remark: receiver.job(&stage), ..all.clone() };
+        for (at, row) in chunks::rows(side, &all, |chunk| chunk as f64).into_iter().enumerate() {
+            // The kernel's receiver is the first side.
+            let peer = rows.get(at).filter(|peer| peer.case != row.case).cloned();
+            rows.push(Row {
+                gbps_l2: Some(row.gbps_payload * way.layer_2()),
+                limit_gbps_l2: Some(row.limit_gbps_payload * way.layer_2()),
+                ratio: peer.as_ref().map(|peer| row.gbps_payload / peer.gbps_payload),
+                peer_gbps_payload: peer.as_ref().map(|peer| peer.gbps_payload),
+                peer_cpu_s_per_gib: peer.as_ref().map(|peer| peer.cpu_s_per_gib),
+                peer: peer.map(|peer| peer.case),
+                ..row
+            });
+        }
     }
     Ok(rows)
 }
 
-impl Side {
-    /// One connection, over which chunks of all sizes go.
-    fn round(&mut self, stage: &Stage, chunks: &[u64]) -> anyhow::Result<()> {
-        let receiving = self.receiver.open(stage)?;
-        let (to, stop) = (receiving.to, Stop::new());
-        let (sending_cpu, receiving_cpu) = processors();
-        let (tell, told) = mpsc::channel();
-        let (measured, sent, received) = thread::scope(|scope| {
-            let receiver = scope.spawn({
-                let stop = stop.clone();
-                move || receiving.run(receiving_cpu, &stop, &tell)
-            });
-            // Where the channel is closed the receiver has failed, and says why.
-            let sent = told.recv().context("the receiver has not begun").and_then(|thread| {
-                let result = send(stage, to, sending_cpu, chunks, thread);
-                result.inspect_err(|_| stop.request())
-            });
-            let received = receiver.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
-            match (sent, received) {
-                (Ok((measured, sent)), Ok(received)) => Ok((measured, sent, received)),
-                (Err(error), Ok(_)) | (_, Err(error)) => Err(error),
-            }
-        })?;
-        ensure!(sent == received, "{sent} bytes were acknowledged, and {received} received");
-        self.rounds.push(measured);
-        Ok(())
-    }
-
-    fn rows(&self, way: Way, chunks: &[u64], peers: &[Row]) -> Vec<Row> {
-        let middle = |at: usize, of: fn(&Measured) -> f64| median(self.rounds.iter().map(|round| of(&round[at])));
-        let times: Vec<(f64, f64)> =
-            chunks.iter().enumerate().map(|(at, chunk)| (*chunk as f64, middle(at, |one| one.seconds))).collect();
-        let line = Line::through(&times);
-        let row = |(at, chunk): (usize, &u64)| {
-            let gbps = |seconds: f64| *chunk as f64 * 8.0 / seconds / 1e9;
-            let of_rounds = self.rounds.iter().map(|round| gbps(round[at].seconds));
-            let (min, max) = of_rounds.fold((f64::MAX, 0.0f64), |(min, max), one| (min.min(one), max.max(one)));
-            let (seconds, cpu) = (times[at].1, middle(at, |one| one.cpu));
-            let peer = peers.get(at);
-            Row {
-                bench: "receive",
-                case: self.receiver.name,
-                way: way.name,
-                mtu: way.mtu,
-                chunk: *chunk,
-                chunk_us: seconds * 1e6,
-                p50_us: middle(at, |one| one.p50),
-                p99_us: middle(at, |one| one.p99),
-                gbps_payload: gbps(seconds),
-                gbps_payload_min: min,
-                gbps_payload_max: max,
-                gbps_l2: gbps(seconds) * way.layer_2(),
-                cpu_s_per_gib: cpu,
-                resent_segments: self.rounds.iter().map(|round| round[at].resent).sum(),
-                limit_gbps_payload: line.gbps(),
-                limit_gbps_l2: line.gbps() * way.layer_2(),
-                fixed_us: line.fixed * 1e6,
-                peer: peer.map(|peer| peer.case),
-                peer_gbps_payload: peer.map(|peer| peer.gbps_payload),
-                peer_cpu_s_per_gib: peer.map(|peer| peer.cpu_s_per_gib),
-                ratio: peer.map(|peer| gbps(seconds) / peer.gbps_payload),
-                rounds: self.rounds.len(),
-                spread_percent: (max - min) / gbps(seconds) * 100.0,
-            }
-        };
-        chunks.iter().enumerate().map(row).collect()
-    }
+/// Sends chunks of all sizes over one connection.
+fn round(receiver: Receiver, stage: &Stage, chunks: &[u64]) -> anyhow::Result<Vec<Measured>> {
+    let receiving = receiver.open(stage)?;
+    let (to, stop) = (receiving.to, Stop::new());
+    let [sending_cpu, receiving_cpu] = two_cpus();
+    let (report, reported) = mpsc::channel();
+    let (measured, sent, received) = thread::scope(|scope| {
+        let receiver = scope.spawn({
+            let stop = stop.clone();
+            move || receiving.run(receiving_cpu, &stop, &report)
+        });
+        // The channel closes if the receiver fails, which then returns the reason.
+        let sent = reported.recv().context("the receiver has not started").and_then(|thread| {
+            let result = send(stage, to, Some(sending_cpu), chunks, thread);
+            result.inspect_err(|_| stop.request())
+        });
+        let received = receiver.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+        match (sent, received) {
+            (Ok((measured, sent)), Ok(received)) => Ok((measured, sent, received)),
+            (Err(error), Ok(_)) | (_, Err(error)) => Err(error),
+        }
+    })?;
+    ensure!(sent == received, "{sent} bytes were acknowledged, and {received} received");
+    Ok(measured)
 }
 
-/// Sends chunks of all sizes, and watches what the receiving thread needs; and how many bytes were acknowledged.
+fn text(rows: &[Row]) -> String {
+    let Some(first) = rows.first() else { return String::new() };
+    let mut text = String::new();
+    let heads = ["receiver", "limit", "L2", "fixed us", "s/GiB", "CPU", "ratio", "spread", "resent"];
+    // Without the spread of one round.
+    let heads: Vec<&str> = heads.into_iter().filter(|head| first.rounds > 1 || *head != "spread").collect();
+    let ratio = |value: Option<f64>| {
+        value.filter(|value| value.is_finite()).map_or_else(String::new, |value| format!("{value:.2}"))
+    };
+    for way in parts(rows, |row| row.way) {
+        let sides = parts(way, |row| row.case.clone());
+        let summary = chunks::summary(&heads, &sides, |side, row| {
+            let cells = [
+                positive(Some(row.limit_gbps_payload)),
+                positive(row.limit_gbps_l2),
+                format!("{:.1}", row.fixed_us),
+                if row.cpu_s_per_gib > 0.0 { format!("{:.3}", row.cpu_s_per_gib) } else { String::new() },
+                ratio(
+                    row.peer_cpu_s_per_gib
+                        .filter(|peer| *peer > 0.0 && row.cpu_s_per_gib > 0.0)
+                        .map(|peer| row.cpu_s_per_gib / peer),
+                ),
+                ratio(row.ratio),
+            ];
+            let resent = side.iter().filter_map(|row| row.resent_segments).sum::<u32>().to_string();
+            cells.into_iter().chain(row.spread_percent.map(|spread| format!("{spread:.0} %"))).chain([resent]).collect()
+        });
+        text += &format!("{}\n\n{summary}\n\n", rates(way[0].way.unwrap_or_default(), &sides));
+    }
+    text += &format!(
+        "  medians of up to {}, the receivers in turn; heads are MiB of a chunk\n  \
+         Gb/s are 10^9 bits of payload, or with headers and FCS (L2) for packets as\n  \
+         long as the MTU (super-frames: 1500)\n  \
+         limit and fixed us: the line closest to the times of all chunks\n  \
+         s/GiB: CPU time of the receiving thread; CPU, ratio: that and the rate,\n  \
+         compared with the kernel; these{} are of the longest chunks\n  \
+         resent: segments, over all chunks\n  \
+         kernel: {}\n\n",
+        counted(first.rounds as u64, "round"),
+        if first.rounds > 1 { " and spread" } else { "" },
+        first.remark.as_deref().unwrap_or_default(),
+    );
+    text + &published()
+}
+
+/// Sends chunks of all sizes, and measures the CPU time of the receiving thread; returns the acknowledged bytes too.
 fn send(
     stage: &Stage,
     to: SocketAddr,
@@ -242,7 +205,7 @@ fn send(
 ) -> anyhow::Result<(Vec<Measured>, u64)> {
     let way = transfer::Way {
         netns: Some(stage.sender()),
-        // BBR paces, whoever receives.
+        // BBR would pace.
         congestion: Some("cubic".to_owned()),
         patience: PATIENCE,
         silence: Some(PATIENCE),
@@ -280,25 +243,9 @@ fn send(
     Ok((measured, sent))
 }
 
-/// Processor time that a thread of this process has used (Documentation/scheduler/sched-stats.rst: nanoseconds come first).
+/// CPU time of a thread of this process (Documentation/scheduler/sched-stats.rst: nanoseconds are the first field).
 fn cpu_time(thread: i32) -> Duration {
     let text = std::fs::read_to_string(format!("/proc/self/task/{thread}/schedstat")).unwrap_or_default();
     let nanos = text.split_whitespace().next().and_then(|number| number.parse().ok());
     Duration::from_nanos(nanos.unwrap_or_default())
-}
-
-/// One for the sender and one for the receiver, where there are two.
-fn processors() -> (Option<usize>, Option<usize>) {
-    let all = sched_getaffinity(None).unwrap_or_default();
-    let mut there = (0..CpuSet::MAX_CPU).filter(|cpu| all.is_set(*cpu));
-    match (there.next(), there.next()) {
-        (sender, Some(receiver)) => (sender, Some(receiver)),
-        _ => (None, None),
-    }
-}
-
-fn median(of: impl Iterator<Item = f64>) -> f64 {
-    let mut sorted: Vec<f64> = of.collect();
-    sorted.sort_by(f64::total_cmp);
-    sorted.get(sorted.len() / 2).copied().unwrap_or_default()
 }

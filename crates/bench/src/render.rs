@@ -1,88 +1,95 @@
-//! Frames of streams made in memory: how many a core makes in a second, beside a plain copy of as many bytes.
-
-mod sets;
+//! Packets of streams made in memory per second and core, compared with a plain copy of as many bytes.
 
 use super::Effort;
-use super::measure::{Rounds, Row};
+use super::harness::{Case, Ours, Prepare, Sample, case};
+use super::traffic::{packets, set};
 use linerate_burst::Nanos;
-use linerate_generate::rate::FCS;
-use linerate_generate::stream::StreamSet;
+use linerate_generate::stream::{Mark, Stream};
 use linerate_generate::{Part, Traffic};
-use sets::{four_fields, four_random_fields, one_field, set, stream, with_noise, with_trailer};
 use std::hint::black_box;
 
-/// The smallest frames, with FCS: of these alone there are many streams, which take much memory.
+/// The smallest packets, with FCS. Only these have very many streams, which take much memory.
 const SMALLEST: usize = 64;
-/// Bytes made of each case in a round: the more the longer the frames.
+/// Bytes made of each case in a round, and the most packets.
 const BYTES: usize = 256 << 20;
-/// The most frames of a round.
 const FRAMES: usize = 4 << 20;
-/// Frames of a burst, as many as lie in memory.
+/// Packets of a burst.
 const BURST: usize = 256;
-/// Frames of a stream that are made once.
+/// Packets of a stream that is prebuilt.
 const KEPT: u64 = 1024;
-/// Sizes of a mix, with how often each is met.
-const IMIX: [(usize, f64); 3] = [(64, 7.0), (594, 4.0), (1518, 1.0)];
+/// Sizes of a mix, and the mean captured bytes of a packet.
+const IMIX: (&str, f64) = ("imix", (60 * 7 + 590 * 4 + 1514) as f64 / 12.0);
 
-pub(super) fn run(effort: Effort) -> anyhow::Result<Vec<Row>> {
-    let mut rows = Vec::new();
-    for size in [SMALLEST, 512, 1518] {
-        if effort.size.is_some_and(|wanted| wanted != size) {
-            continue;
-        }
-        let one = |fields: &[_]| stream(1, &[(size, 1.0)], fields);
-        let many = |count: u32| set((0..count).map(|id| stream(id, &[(size, 1.0)], &four_fields())).collect());
-        let fresh = |set: &StreamSet| Traffic::new(set, Part::WHOLE);
-        let mut cases = vec![
-            ("template", fresh(&set(vec![one(&[])]))?),
-            ("cached", Traffic::kept(&set(vec![one(&four_fields())]), Part::WHOLE, KEPT)?),
-            ("one field", fresh(&set(vec![one(&one_field())]))?),
-            ("four fields", fresh(&set(vec![one(&four_fields())]))?),
-            ("four random fields", fresh(&set(vec![one(&four_random_fields())]))?),
-            ("four fields, trailer", fresh(&set(vec![with_trailer(one(&four_fields()))]))?),
-            ("noise payload", fresh(&set(vec![with_noise(one(&[]))]))?),
-            ("1,000 streams in turn", fresh(&many(1_000))?),
-        ];
-        if size == SMALLEST {
-            cases.push(("100,000 streams in turn", fresh(&many(effort.of(100_000) as u32))?));
-        }
-        for (case, traffic) in cases {
-            rows.push(measure(effort, case, traffic, (size - FCS as usize) as f64).sized(size));
-        }
+const FOUR: &str = "ip(src=10.0.0.0..10.0.255.255, dst=random(10.200.0.0..10.200.255.255))/udp(sport=0..65535, dport=random(0..65535))";
+const FOUR_RANDOM: &str = "ip(src=random(10.0.0.0..10.0.255.255), dst=random(10.200.0.0..10.200.255.255))/udp(sport=random(0..65535), dport=random(0..65535))";
+
+/// Cases: packet, mark, and number of streams that are sent in turn.
+const CASES: [(&str, &str, Mark, usize); 9] = [
+    ("template", "ip/udp", Mark::None, 1),
+    ("cached", FOUR, Mark::None, 1),
+    ("one field", "ip(src=10.0.0.0..10.0.255.255)/udp", Mark::None, 1),
+    ("four fields", FOUR, Mark::None, 1),
+    ("four random fields", FOUR_RANDOM, Mark::None, 1),
+    ("four fields, trailer", FOUR, Mark::Trailer, 1),
+    ("noise payload", "ip/udp/payload(noise)", Mark::None, 1),
+    ("1,000 streams in turn", FOUR, Mark::None, 1_000),
+    ("100,000 streams in turn", FOUR, Mark::None, 100_000),
+];
+
+pub(super) fn cases(effort: Effort) -> anyhow::Result<Vec<Prepare>> {
+    let mut cases = Vec::new();
+    for size in effort.sizes(&[SMALLEST, 512, 1518]) {
+        let wanted = CASES.into_iter().filter(move |(.., streams)| size == SMALLEST || *streams < 100_000);
+        cases.extend(wanted.map(|(name, packet, mark, streams)| {
+            case(move || {
+                let streams = if streams > 1_000 { effort.of(streams) } else { streams };
+                Ok(of(
+                    effort,
+                    name,
+                    traffic(packet, &size.to_string(), mark, streams, name == "cached")?,
+                    Case::sized(size),
+                ))
+            })
+        }));
     }
     if effort.size.is_none() {
-        let weights: f64 = IMIX.iter().map(|(_, weight)| weight).sum();
-        let mean = IMIX.iter().map(|(size, weight)| (size - FCS as usize) as f64 * weight).sum::<f64>() / weights;
-        let mix = set(vec![stream(1, &IMIX, &four_fields())]);
-        rows.push(measure(effort, "four fields, 7:4:1", Traffic::new(&mix, Part::WHOLE)?, mean));
+        cases.push(case(move || {
+            let mix = traffic(FOUR, IMIX.0, Mark::None, 1, false)?;
+            Ok(of(effort, "four fields, 7:4:1", mix, Case { bytes: IMIX.1, ..Case::default() }))
+        }));
     }
-    Ok(rows)
+    Ok(cases)
 }
 
-/// Makes frames of `bytes` on average, in turn with the copy.
-fn measure(effort: Effort, case: &str, mut traffic: Traffic, bytes: f64) -> Row {
-    let frames = effort.of((BYTES / bytes as usize).min(FRAMES));
-    let (mut ours, mut copy) = (Rounds::default(), Rounds::default());
-    let source = vec![7; BURST * (bytes as usize).next_multiple_of(64)];
+fn traffic(packet: &str, sizes: &str, mark: Mark, streams: usize, keep: bool) -> anyhow::Result<Traffic> {
+    let one = packets(packet, sizes, mark)?;
+    let set = set((0..streams as u32).map(|id| Stream { id, ..one.clone() }).collect());
+    Ok(if keep { Traffic::kept(&set, Part::WHOLE, KEPT)? } else { Traffic::new(&set, Part::WHOLE)? })
+}
+
+fn of(effort: Effort, name: &str, mut traffic: Traffic, case: Case) -> Case {
+    let frames = effort.of((BYTES / case.bytes as usize).min(FRAMES));
+    let source = vec![7; BURST * (case.bytes as usize).next_multiple_of(64)];
     let mut target = vec![0; source.len()];
-    for _ in 0..effort.rounds {
-        ours.time(|| make(&mut traffic, frames));
-        copy.time(|| {
-            for _ in 0..frames.div_ceil(BURST) {
-                target.copy_from_slice(black_box(&source));
-                black_box(&mut target);
-            }
-            (frames.div_ceil(BURST) * BURST) as u64
-        });
-    }
-    ours.row("render", case, bytes).limited("memory copy", &copy)
+    case.ours(Ours::new(name, move || Sample::timed(|| Ok(make(&mut traffic, frames))))).limit(
+        "memory copy",
+        move || {
+            Sample::timed(|| {
+                for _ in 0..frames.div_ceil(BURST) {
+                    target.copy_from_slice(black_box(&source));
+                    black_box(&mut target);
+                }
+                Ok((frames.div_ceil(BURST) * BURST) as u64)
+            })
+        },
+    )
 }
 
-/// Takes frames as a sender that is never full.
+/// Takes packets as a sender that is never full.
 fn make(traffic: &mut Traffic, frames: usize) -> u64 {
     let mut made = 0;
     while made < frames {
-        let burst = traffic.offer(0, Nanos(made as u64)).expect("frames lie in their memory");
+        let burst = traffic.offer(0, Nanos(made as u64)).expect("packets lie in their memory");
         let shown = black_box(burst).len();
         traffic.consume(shown);
         made += shown;

@@ -1,9 +1,9 @@
-//! A capture file written again, metered and counted: all in one pass, beside a pass for each of them.
+//! A capture file written again, metered and counted in one pass, compared with a pass for each.
 
 use super::Effort;
-use super::flows::peers;
+use super::flows::files::write;
 use super::folder::Folder;
-use super::measure::{Rounds, Row};
+use super::harness::{Case, Ours, Prepare, Sample, case};
 use anyhow::ensure;
 use linerate_backends::open_rx;
 use linerate_engine::{Capture, Consumer, Counting, Metering, Meters, Receive, Selection};
@@ -11,44 +11,40 @@ use linerate_meter::{Config, Flow, Level, Records};
 use linerate_port::{RxOptions, Spec};
 use linerate_record::{Format, Output, Writer};
 use std::path::Path;
+use std::rc::Rc;
 
 const FRAMES: usize = 2_000_000;
 const FLOWS: usize = 65_536;
-const SIZE: usize = 64;
 
-/// Records that nobody wants.
+/// Discards records.
 struct Dropped;
 
 impl Records for Dropped {
     fn take(&mut self, _: &Flow) {}
 }
 
-pub(super) fn run(effort: Effort) -> anyhow::Result<Vec<Row>> {
-    let folder = Folder::new("several")?;
-    let (input, output) = (folder.file("input.pcap"), folder.file("output.pcap"));
-    let (frames, flows) = (effort.of(FRAMES), effort.of(FLOWS));
-    peers::write(&input, frames, flows)?;
-    let (mut together, mut apart) = (Rounds::default(), Rounds::default());
-    for _ in 0..effort.rounds {
-        let mut all = Ok(());
-        together.time(|| {
-            all = pass(&input, &output, frames, flows, [true; 3]);
-            frames as u64
-        });
-        all?;
-        let mut each = Ok(());
-        apart.time(|| {
-            let passes = [[true, false, false], [false, true, false], [false, false, true]];
-            each = passes.into_iter().try_for_each(|wanted| pass(&input, &output, frames, flows, wanted));
-            frames as u64
-        });
-        each?;
-    }
-    let row = together.row("several", "write, meter and count", (SIZE - 4) as f64).sized(SIZE);
-    Ok(vec![Row { flows: Some(flows), ..row.beside("a pass for each", &apart) }])
+pub(super) fn cases(effort: Effort) -> anyhow::Result<Vec<Prepare>> {
+    Ok(vec![case(move || {
+        let folder = Rc::new(Folder::new("several")?);
+        let (frames, flows) = (effort.of(FRAMES), effort.of(FLOWS));
+        write(&folder.file("input.pcap"), frames, flows)?;
+        let side = |passes: &'static [[bool; 3]]| {
+            let folder = Rc::clone(&folder);
+            move || {
+                let (input, output) = (folder.file("input.pcap"), folder.file("output.pcap"));
+                Sample::timed(|| {
+                    passes.iter().try_for_each(|wanted| pass(&input, &output, frames, flows, *wanted))?;
+                    Ok(frames as u64)
+                })
+            }
+        };
+        let ours = Ours::new("write, meter and count", side(&[[true; 3]])).with(|row| row.flows = Some(flows));
+        let apart = side(&[[true, false, false], [false, true, false], [false, false, true]]);
+        Ok(Case::sized(64).ours(ours).peer("a pass for each", apart))
+    })])
 }
 
-/// One pass over the file for those that are wanted: writing, metering, counting.
+/// One pass over the file for the wanted ones of writing, metering, counting.
 fn pass(input: &Path, output: &Path, frames: usize, flows: usize, wanted: [bool; 3]) -> anyhow::Result<()> {
     let writer = Writer::new(Output::open(&output.to_string_lossy())?, Format::Pcap);
     let mut capture = Capture::new(Selection::default(), vec![Box::new(writer)]);
@@ -65,6 +61,6 @@ fn pass(input: &Path, output: &Path, frames: usize, flows: usize, wanted: [bool;
     }
     let done = [capture.done().frames, metering.done().0.counts.frames, counting.done().all.traffic.frames];
     let is_whole = done.iter().zip(wanted).all(|(done, is_wanted)| !is_wanted || *done == frames as u64);
-    ensure!(is_whole, "{done:?} of {frames} frames were taken");
+    ensure!(is_whole, "{done:?} of {frames} packets were taken");
     Ok(())
 }

@@ -1,36 +1,36 @@
-//! What a switch needs for a frame, from memory and to nowhere: looking at it, finding its rule, and handing it on where it lies; then between
-//! two memif ports beside Open vSwitch, and between two veth pairs beside the Linux bridge.
+//! A switch: CPU time per packet in memory (parsing, finding the rule, output without a copy); between two memif ports, compared with
+//! Open vSwitch; and between two veth pairs, compared with the Linux bridge.
 
 use super::Effort;
-use super::measure::{Rounds, Row};
+use super::harness::{Case, Ours, Prepare, Row, Sample, case};
 use super::{bridged, switched};
 use linerate_burst::{Block, Burst, Desc, Nanos};
+use linerate_cli::view::rates::counted;
 use linerate_switch::text::{numbered, parse_rule};
 use linerate_switch::{Options, Outputs, PortNo, Reason, Rule, Switch};
-use rustix::time::{ClockId, clock_gettime};
 use std::hint::black_box;
 use std::net::Ipv4Addr;
-use std::time::Duration;
+use std::rc::Rc;
 
 /// Captured bytes of a frame.
 pub(super) const LENGTH: usize = 60;
-/// Frames that come at a time.
+/// Packets that arrive at a time.
 const BURST: usize = 256;
 
-/// What rules there are.
+/// Rules of a case.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Rules {
-    /// One, of a port.
+    /// One for a port.
     Port,
-    /// Two, of halves of all addresses.
+    /// Two for halves of all addresses.
     Halves,
-    /// One for every flow.
+    /// One per flow.
     Exact,
     /// None: a bridge that learns.
     Normal,
 }
 
-pub(super) fn run(effort: Effort) -> anyhow::Result<Vec<Row>> {
+pub(super) fn cases(effort: Effort) -> anyhow::Result<Vec<Prepare>> {
     let many = 65_536;
     let cases = [
         ("a port rule", Rules::Port, 1024, false),
@@ -40,15 +40,13 @@ pub(super) fn run(effort: Effort) -> anyhow::Result<Vec<Row>> {
         ("a rule a flow", Rules::Exact, many, false),
         ("each flow new", Rules::Exact, many, true),
     ];
-    let alone = cases.into_iter().map(|(case, rules, flows, is_new)| measure(case, rules, flows, is_new, effort));
-    let mut rows: Vec<Row> = alone.collect::<Result<_, _>>()?;
-    rows.push(replaced(if effort.quick { 4096 } else { many }, effort)?);
-    rows.extend(switched::run(effort)?);
-    rows.extend(bridged::run(effort)?);
-    Ok(rows)
+    let own = cases.map(|(name, rules, flows, is_new)| case(move || of(name, rules, flows, is_new, effort)));
+    let replaced = case(move || replaced(if effort.quick { 4096 } else { many }));
+    let own = own.into_iter().chain([replaced]);
+    Ok(own.chain(switched::cases(effort)?).chain(bridged::cases(effort)?).collect())
 }
 
-/// One for each flow.
+/// Returns a rule per flow.
 pub(super) fn rules(flows: usize) -> Vec<String> {
     let rule = |flow| {
         let (source, destination, port) = (source(flow), destination(flow), port(flow));
@@ -57,33 +55,36 @@ pub(super) fn rules(flows: usize) -> Vec<String> {
     (0..flows as u32).map(rule).collect()
 }
 
-/// These rules, between so many ports.
+/// Parses rules between this number of ports.
 pub(super) fn parsed(rules: &[String], ports: usize) -> anyhow::Result<Vec<Rule>> {
     rules.iter().map(|rule| parse_rule(rule, &numbered(ports)).map_err(anyhow::Error::msg)).collect()
 }
 
-/// What it takes that many rules change at once, all of them: frames wait for so long.
-fn replaced(count: usize, effort: Effort) -> anyhow::Result<Row> {
+/// Replaces all rules at once; packets wait for that.
+fn replaced(count: usize) -> anyhow::Result<Case> {
     let texts = rules(count);
     let others: Vec<_> = texts.iter().map(|text| text.replace("output:2", "output:1")).collect();
-    let sets = [parsed(&texts, 2)?, parsed(&others, 2)?];
+    let mut sets = [parsed(&texts, 2)?, parsed(&others, 2)?];
     let mut switch = Switch::new(Options::new(2));
-    let mut rounds = Rounds::default();
-    for round in 0..=2 * effort.rounds {
-        let rules = sets[round % 2].clone();
-        let began = cpu_time();
-        switch.replace_all(rules, Nanos(1));
-        if round > 0 {
-            rounds.add(count as u64, (cpu_time() - began).as_secs_f64());
-        }
-    }
-    anyhow::ensure!(switch.count() == count, "{} of {count} rules are there", switch.count());
-    let ms = count as f64 / rounds.median() / 1e3;
-    let row = rounds.row("switch", format!("{count} rules replaced"), 0.0);
-    Ok(Row { ns: Some(1e3 / rounds.median()), remark: format!("{ms:.1} ms, rules for frames"), ..row })
+    switch.replace_all(sets[1].clone(), Nanos(1));
+    let ours = Ours::new(format!("{count} rules replaced"), move || {
+        let rules = sets[0].clone();
+        sets.swap(0, 1);
+        let sample = Sample::by_cpu(|| {
+            switch.replace_all(rules, Nanos(1));
+            Ok(count as u64)
+        });
+        anyhow::ensure!(switch.count() == count, "{} of {count} rules exist", switch.count());
+        sample
+    });
+    let ours = ours.finish(move |row| {
+        row.ns = row.cpu_ns;
+        row.remark = format!("{:.1} ms; M/s counts rules", count as f64 / row.mpps / 1e3);
+    });
+    Ok(Case::default().ours(ours))
 }
 
-/// Counts what leaves.
+/// Counts packets that leave.
 #[derive(Default)]
 struct Gone(u64);
 
@@ -96,7 +97,7 @@ impl Outputs for Gone {
     fn done(&mut self, _: usize, _: Result<u32, Reason>) {}
 }
 
-fn measure(case: &str, rules: Rules, flows: usize, is_new: bool, effort: Effort) -> anyhow::Result<Row> {
+fn of(name: &str, rules: Rules, flows: usize, is_new: bool, effort: Effort) -> anyhow::Result<Case> {
     let mut switch = Switch::new(Options::new(3));
     let texts: Vec<String> = match rules {
         Rules::Port => vec!["in_port=1,actions=output:2".to_owned()],
@@ -105,41 +106,54 @@ fn measure(case: &str, rules: Rules, flows: usize, is_new: bool, effort: Effort)
         Rules::Exact => self::rules(flows),
     };
     switch.add_all(parsed(&texts, 3)?, Nanos(1));
+    let (block, turns) = (Rc::new(frames(flows)?), (effort.of(4_000_000) / flows).max(1));
+    pass(&mut switch, block.burst());
+    let (source, total) = (Rc::clone(&block), (turns * flows) as u64);
+    let ours = move || {
+        Sample::by_cpu(|| {
+            let turn = |_| {
+                if is_new {
+                    // Forgets the cached flows.
+                    switch.remove_if(|_| false);
+                }
+                pass(&mut switch, source.burst())
+            };
+            let gone: u64 = (0..turns).map(turn).sum();
+            anyhow::ensure!(gone >= total, "{gone} of {total} packets left");
+            Ok(total)
+        })
+    };
+    let mut copy = Block::new(BURST * (LENGTH + 64), BURST);
+    let plain = move || {
+        Sample::by_cpu(|| {
+            for (desc, frame) in (0..turns).flat_map(|_| block.burst().iter()) {
+                if !copy.push(desc, frame) {
+                    black_box(&copy).burst();
+                    copy.clear();
+                }
+            }
+            Ok(total)
+        })
+    };
+    let ours = Ours::new(name, ours).with(|row| row.flows = Some(flows)).finish(by_packet);
+    Ok(Case::sized(LENGTH + 4).ours(ours).limit("copy", plain))
+}
+
+/// Reports the flows, and the CPU time per packet.
+pub(super) fn by_packet(row: &mut Row) {
+    row.ns = row.cpu_ns;
+    row.remark = row.flows.map_or_else(String::new, |flows| counted(flows as u64, "flow"));
+}
+
+/// A packet of each flow, in another order than their rules.
+pub(super) fn frames(flows: usize) -> anyhow::Result<Block> {
     let mut block = Block::new(flows * (LENGTH + 16) + 64, flows);
     for flow in 0..flows as u32 {
-        // Not in the order of the rules.
         let flow = flow.wrapping_mul(40_503) % flows as u32;
         let added = block.push(&Desc::new(Nanos(1), 0, LENGTH as u32), &frame(flow));
-        anyhow::ensure!(added, "no room for {flows} frames");
+        anyhow::ensure!(added, "no room for {flows} packets");
     }
-    let turns = (effort.of(4_000_000) / flows).max(1);
-    let (mut ours, mut limit) = (Rounds::default(), Rounds::default());
-    let mut copy = Block::new(BURST * (LENGTH + 64), BURST);
-    pass(&mut switch, block.burst());
-    for _ in 0..effort.rounds {
-        let began = cpu_time();
-        let turn = |_| {
-            if is_new {
-                // What was known of flows is void, as if these had never come.
-                switch.remove_if(|_| false);
-            }
-            pass(&mut switch, block.burst())
-        };
-        let gone: u64 = (0..turns).map(turn).sum();
-        anyhow::ensure!(gone >= (turns * flows) as u64, "{gone} of {} frames left", turns * flows);
-        ours.add((turns * flows) as u64, (cpu_time() - began).as_secs_f64());
-        let began = cpu_time();
-        for (desc, frame) in (0..turns).flat_map(|_| block.burst().iter()) {
-            if !copy.push(desc, frame) {
-                black_box(&copy).burst();
-                copy.clear();
-            }
-        }
-        limit.add((turns * flows) as u64, (cpu_time() - began).as_secs_f64());
-    }
-    let ns = 1e3 / ours.median();
-    let row = ours.row("switch", case.to_owned(), LENGTH as f64).limited("copy", &limit).sized(LENGTH + 4);
-    Ok(Row { ns: Some(ns), flows: Some(flows), remark: format!("{ns:.1} ns a frame"), ..row })
+    Ok(block)
 }
 
 fn pass(switch: &mut Switch, frames: Burst<'_>) -> u64 {
@@ -165,8 +179,8 @@ fn port(flow: u32) -> u32 {
     1024 + (flow & 1023)
 }
 
-/// UDP over IPv4; nobody looks at checksums.
-pub(super) fn frame(flow: u32) -> [u8; LENGTH] {
+/// UDP over IPv4 without checksums.
+fn frame(flow: u32) -> [u8; LENGTH] {
     let mut frame = [0; LENGTH];
     frame[..14].copy_from_slice(&[2, 0, 0, 0, 0, 2, 2, 0, 0, 1, (flow >> 8) as u8, flow as u8, 8, 0]);
     frame[14..26].copy_from_slice(&[0x45, 0, 0, 46, 0, 1, 0, 0, 64, 17, 0, 0]);
@@ -175,9 +189,4 @@ pub(super) fn frame(flow: u32) -> [u8; LENGTH] {
     frame[34..36].copy_from_slice(&(port(flow) as u16).to_be_bytes());
     (frame[37], frame[39]) = (9, 26);
     frame
-}
-
-fn cpu_time() -> Duration {
-    let time = clock_gettime(ClockId::ThreadCPUTime);
-    Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
 }

@@ -1,38 +1,44 @@
-//! A switch between two `memif:` ports: what a frame costs the thread that switches, CPU time, beside Open vSwitch with DPDK in the same run.
+//! A switch between two `memif:` ports: CPU time per packet of the switching thread, compared with Open vSwitch with DPDK.
 //!
-//! One thread sends into the one port and takes what leaves by the other, as fast as that goes; another one switches, ours or the one of
-//! Open vSwitch (`scripts/ovs`), on a processor of its own.
+//! One thread sends into the first port and receives from the second as fast as it can; the other one switches, ours or that of Open
+//! vSwitch (`scripts/ovs`), on a processor of its own.
 
 use super::Effort;
 use super::folder::Folder;
-use super::measure::{Rounds, Row};
-use super::switch::{LENGTH, frame, parsed, rules};
-use super::testpmd::{thread_time, two_cpus};
+use super::harness::{Case, Ours, Prepare, Sample, case};
+use super::machine::{FORWARDING, during, pin, task_cpu, two_cpus};
+use super::peers::missing;
+use super::switch::{LENGTH, by_packet, frames, parsed, rules};
 use anyhow::{Context, ensure};
 use linerate_backends::REGISTRY;
-use linerate_burst::{Block, Desc, Nanos};
+use linerate_burst::{Block, Nanos};
 use linerate_cli::view::terminal::tell;
 use linerate_engine::switching::Switching;
-use linerate_engine::{Progress, Receive, Stop, Waiting, clock};
+use linerate_engine::{Progress, Waiting, clock};
 use linerate_port::{RxOptions, RxPort, Spec, TxOptions, TxPort};
 use linerate_switch::{Options, Switch};
-use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
+use rustix::thread::{sched_getaffinity, sched_setaffinity};
+use std::cell::RefCell;
 use std::path::Path;
 use std::process::Command;
+use std::rc::Rc;
 use std::time::{Duration, Instant};
 
-/// Frames of a round, and the least that are on their way at a time.
+/// Packets of a round, and the least number in flight.
 const FRAMES: usize = 4_000_000;
 const BURST: usize = 256;
-/// Nothing came for so long: nothing will.
+/// Maximum wait for packets.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// What rules there are, and how many flows.
-struct Case {
-    name: &'static str,
+/// Makes the rules of a number of flows.
+type Rules = fn(usize) -> Vec<String>;
+
+/// Rules and packets of a case.
+struct Load {
     rules: Vec<String>,
-    flows: usize,
-    /// Each flow comes once: no rule is known from a frame like it.
+    block: Block,
+    frames: usize,
+    /// Each flow has one packet: its rule is in no cache.
     is_new: bool,
 }
 
@@ -42,50 +48,57 @@ struct Ends {
     from: RxPort,
 }
 
-pub(super) fn run(effort: Effort) -> anyhow::Result<Vec<Row>> {
+pub(super) fn cases(effort: Effort) -> anyhow::Result<Vec<Prepare>> {
     let many = if effort.quick { 4096 } else { 65_536 };
+    let port: Rules = |_| vec!["in_port=1,actions=output:2".to_owned()];
     let cases = [
-        Case { name: "a port rule", rules: vec!["in_port=1,actions=output:2".to_owned()], flows: 1024, is_new: false },
-        Case { name: "a rule a flow", rules: rules(1024), flows: 1024, is_new: false },
-        Case { name: "a rule a flow", rules: rules(many), flows: many, is_new: false },
-        Case { name: "each flow new", rules: rules(many), flows: many, is_new: true },
+        ("a port rule", port, 1024, false),
+        ("a rule a flow", rules, 1024, false),
+        ("a rule a flow", rules, many, false),
+        ("each flow new", rules, many, true),
     ];
-    let [cpu, other] = two_cpus();
-    let all = sched_getaffinity(None).unwrap_or_default();
-    let mut ovs = Ovs::start(cpu)?;
-    stay(Some(other), &all);
-    let rows = cases.iter().map(|case| {
-        let (mut ours, mut peer) = (Rounds::default(), Rounds::default());
-        for _ in 0..effort.rounds.min(5) {
-            own(case, effort, (cpu, &all), &mut ours)?;
-            if let Some(ovs) = &mut ovs {
-                ovs.round(case, effort, &mut peer).with_context(|| format!("Open vSwitch, {}", case.name))?;
+    // One daemon for all cases, started with the first one.
+    let ovs: Rc<RefCell<Option<Ovs>>> = Rc::default();
+    let has_ovs = Path::new("target/ovs/done").exists() && rustix::process::geteuid().is_root();
+    if !has_ovs {
+        missing("Open vSwitch", "openvswitch-switch-dpdk, by scripts/ovs unpack");
+    }
+    let of = |(name, rules, flows, is_new): (&'static str, Rules, usize, bool)| {
+        let ovs = Rc::clone(&ovs);
+        case(move || {
+            let (block, [cpu, other]) = (frames(flows)?, two_cpus());
+            let load = Rc::new(Load { rules: rules(flows), block, frames: effort.of(FRAMES).max(flows), is_new });
+            let own = Rc::clone(&load);
+            let ours = Ours::new(format!("memif to memif, {name}"), move || apart(other, || switched(&own, cpu)));
+            let all = Case::sized(LENGTH + 4).ours(ours.with(|row| row.flows = Some(flows)).finish(by_packet));
+            if !has_ovs {
+                return Ok(all);
             }
-        }
-        let name = format!("memif to memif, {}", case.name);
-        let row = ours.row("switch", name, LENGTH as f64).sized(LENGTH + 4);
-        let row = if peer.len() > 0 { row.beside("Open vSwitch", &peer) } else { row };
-        let ns = 1e3 / ours.median();
-        anyhow::Ok(Row { ns: Some(ns), flows: Some(case.flows), remark: format!("{ns:.1} ns of CPU a frame"), ..row })
-    });
-    let rows = rows.collect();
-    stay(None, &all);
-    rows
+            if ovs.borrow().is_none() {
+                *ovs.borrow_mut() = Some(Ovs::start(cpu)?);
+            }
+            Ok(all.peer("Open vSwitch", move || {
+                apart(other, || ovs.borrow_mut().as_mut().context("Open vSwitch is not running")?.round(&load))
+            }))
+        })
+    };
+    Ok(cases.map(of).into())
 }
 
-/// This thread on a processor, or on all of these.
-fn stay(cpu: Option<usize>, all: &CpuSet) {
-    let mut one = CpuSet::new();
-    cpu.into_iter().for_each(|cpu| one.set(cpu));
-    // Elsewhere it measures as well, with more spread.
-    let _ = sched_setaffinity(None, if cpu.is_some() { &one } else { all });
+/// Runs `work` on this processor.
+fn apart<T>(cpu: usize, work: impl FnOnce() -> anyhow::Result<T>) -> anyhow::Result<T> {
+    let all = sched_getaffinity(None)?;
+    pin(cpu);
+    let done = work();
+    sched_setaffinity(None, &all)?;
+    done
 }
 
-/// Our switch, in a thread of this process.
-fn own(case: &Case, effort: Effort, (cpu, all): (usize, &CpuSet), rounds: &mut Rounds) -> anyhow::Result<()> {
+/// Measures our switch, in a thread of this process.
+fn switched(load: &Load, cpu: usize) -> anyhow::Result<Sample> {
     let folder = Folder::new("switch")?;
     let mut switch = Switch::new(Options::new(2));
-    switch.add_all(parsed(&case.rules, 2)?, Nanos(1));
+    switch.add_all(parsed(&load.rules, 2)?, Nanos(1));
     let spec =
         |port: usize| Spec::parse(&format!("memif:{}?role=server", folder.file(&format!("m{port}.sock")).display()));
     let (mut from, mut to) = (Vec::new(), Vec::new());
@@ -93,30 +106,17 @@ fn own(case: &Case, effort: Effort, (cpu, all): (usize, &CpuSet), rounds: &mut R
         from.push(REGISTRY.open_rx(&spec(port)?, &RxOptions::default())?);
         to.push(REGISTRY.open_tx(&spec(port)?, &TxOptions::default())?);
     }
-    let stop = Stop::new();
     let mut switching = Switching::new(switch, to, vec![1, 2], false, Progress::new());
-    let named = "bench-switching";
-    std::thread::scope(|scope| {
-        let run = Receive { ports: from, waiting: Waiting::Spin, duration: None, stop: stop.clone() };
-        let switches = std::thread::Builder::new().name(named.into()).spawn_scoped(scope, move || {
-            stay(Some(cpu), all);
-            run.run(&mut [&mut switching]).failure.map(|failure| failure.to_string())
-        })?;
-        let measured = Ends::open(folder.path()).and_then(|mut ends| {
-            let used = || thread_time(std::process::id(), named);
-            ends.measure(case, effort, &used, rounds)
-        });
-        stop.request();
-        let failure = switches.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
-        ensure!(failure.is_none(), "{}", failure.unwrap_or_default());
-        measured
-    })
+    let used = || task_cpu(std::process::id(), FORWARDING);
+    let measured =
+        during(from, &mut switching, (Waiting::Spin, Some(cpu)), |_| Ends::open(folder.path())?.measure(load, &used))?;
+    Ok(measured.0)
 }
 
 impl Ends {
     /// Connects to the servers in a folder.
     fn open(folder: &Path) -> anyhow::Result<Ends> {
-        // Open vSwitch sends by its second ring, and takes from one.
+        // Open vSwitch sends by its second ring, and receives from one.
         let spec = |port: usize| {
             let socket = folder.join(format!("m{port}.sock"));
             Spec::parse(&format!("memif:{}?role=client&rings-in=2&rings-out=1", socket.display()))
@@ -126,38 +126,25 @@ impl Ends {
         Ok(Ends { to, from })
     }
 
-    /// How many frames left by the other port, in which time of the thread that switches.
-    fn measure(
-        &mut self,
-        case: &Case,
-        effort: Effort,
-        used: &dyn Fn() -> Duration,
-        rounds: &mut Rounds,
-    ) -> anyhow::Result<()> {
-        let mut block = Block::new(case.flows * (LENGTH + 16) + 64, case.flows);
-        for flow in 0..case.flows as u32 {
-            // Not in the order of the rules.
-            let flow = flow.wrapping_mul(40_503) % case.flows as u32;
-            ensure!(block.push(&Desc::new(Nanos(1), 0, LENGTH as u32), &frame(flow)), "no room");
-        }
-        // Until frames come the ends have not found each other; what was known of flows is known then.
-        let warm = if case.is_new { BURST.min(case.flows) } else { case.flows };
-        self.push(&block, warm)?;
-        let frames = if case.is_new { case.flows - warm } else { effort.of(FRAMES).max(case.flows) };
+    /// Measures packets that leave by the other port, in the CPU time of the switching thread.
+    fn measure(&mut self, load: &Load, used: &dyn Fn() -> Duration) -> anyhow::Result<Sample> {
+        // The first packets connect the ends and fill the caches of flows.
+        let flows = load.block.len();
+        let warm = if load.is_new { BURST.min(flows) } else { flows };
+        self.push(&load.block, warm)?;
         let before = used();
-        let came = self.push(&block, frames)?;
-        rounds.add(came, (used() - before).as_secs_f64());
-        Ok(())
+        let arrived = self.push(&load.block, if load.is_new { flows - warm } else { load.frames })?;
+        Ok(Sample::cpu(arrived, used() - before))
     }
 
-    /// Sends so many frames, the last of the block first known, until as many have come, or what was lost has not.
+    /// Sends this number of packets, from the end of the block first, until as many have arrived; returns that number.
     fn push(&mut self, block: &Block, frames: usize) -> anyhow::Result<u64> {
-        let (mut sent, mut came, mut moved, mut tried) = (0, 0u64, Instant::now(), Instant::now());
+        let (mut sent, mut arrived, mut moved, mut tried) = (0, 0u64, Instant::now(), Instant::now());
         let mut at = block.len() - frames.min(block.len());
-        while (came as usize) < frames {
+        while (arrived as usize) < frames {
             let now = clock::now();
-            // No more on their way than rings hold, so that nothing is lost that is not slow.
-            if sent < frames && sent.saturating_sub(came as usize) < 2 * BURST {
+            // No more in flight than rings hold, so that only a slow switch loses packets.
+            if sent < frames && sent.saturating_sub(arrived as usize) < 2 * BURST {
                 let end = block.len().min(at + BURST).min(at + frames - sent);
                 let took = self.to.queues[0].send(block.burst().slice(at..end))?;
                 self.to.queues[0].flush(now)?;
@@ -166,24 +153,22 @@ impl Ends {
             for queue in &mut self.from.queues {
                 let shown = queue.fill(now)?.burst.len();
                 queue.consume(shown);
-                came += shown as u64;
+                arrived += shown as u64;
                 if shown > 0 {
                     (moved, tried) = (Instant::now(), Instant::now());
                 }
             }
-            if moved.elapsed() > PATIENCE {
-                anyhow::bail!("{came} of {frames} frames came");
-            }
-            // What was lost while both ends found each other is sent again.
+            ensure!(moved.elapsed() < PATIENCE, "{arrived} of {frames} packets arrived");
+            // Packets that were lost while the ends connected are sent again.
             if tried.elapsed() > Duration::from_millis(500) {
-                (sent, tried) = (came as usize, Instant::now());
+                (sent, tried) = (arrived as usize, Instant::now());
             }
         }
-        Ok(came)
+        Ok(arrived)
     }
 }
 
-/// Open vSwitch at work, and the ends of its ports, which stay while it runs: it may die when they go.
+/// Open vSwitch at work, and the ends of its ports, which stay open: it may crash if they close.
 struct Ovs {
     folder: Folder,
     ends: Ends,
@@ -191,26 +176,21 @@ struct Ovs {
 }
 
 impl Ovs {
-    /// Starts it; none, said aloud, where it is not there.
-    fn start(cpu: usize) -> anyhow::Result<Option<Ovs>> {
-        if !Path::new("target/ovs/done").exists() || !rustix::process::geteuid().is_root() {
-            tell("bench switch: no Open vSwitch beside it: scripts/ovs unpack fetches it; it needs root\n");
-            return Ok(None);
-        }
+    fn start(cpu: usize) -> anyhow::Result<Ovs> {
         let folder = Folder::new("ovs")?;
         script(&["up", &folder.path().to_string_lossy()], cpu).inspect_err(|_| down(&folder))?;
         let started = std::fs::read_to_string(folder.file("v.pid")).map_err(anyhow::Error::from);
         let started = started.and_then(|pid| Ok((pid.trim().parse::<u32>()?, Ends::open(folder.path())?)));
         let (pid, ends) = started.inspect_err(|_| down(&folder))?;
-        Ok(Some(Ovs { folder, ends, pid }))
+        Ok(Ovs { folder, ends, pid })
     }
 
-    fn round(&mut self, case: &Case, effort: Effort, rounds: &mut Rounds) -> anyhow::Result<()> {
+    fn round(&mut self, load: &Load) -> anyhow::Result<Sample> {
         let file = self.folder.file("rules");
-        std::fs::write(&file, case.rules.join("\n") + "\n")?;
+        std::fs::write(&file, load.rules.join("\n") + "\n")?;
         script(&["flows", &self.folder.path().to_string_lossy(), &file.to_string_lossy()], 0)?;
         let pid = self.pid;
-        self.ends.measure(case, effort, &move || thread_time(pid, "pmd"), rounds)
+        self.ends.measure(load, &move || task_cpu(pid, "pmd"))
     }
 }
 
@@ -222,11 +202,11 @@ impl Drop for Ovs {
 
 fn down(folder: &Folder) {
     if let Err(error) = script(&["down", &folder.path().to_string_lossy()], 0) {
-        tell(format_args!("bench switch: {error:#}\n"));
+        tell(format_args!("switch: {error:#}\n"));
     }
 }
 
-/// Runs the script, on a processor that what it starts is to have.
+/// Runs the script, on a processor that the daemon is to have.
 fn script(words: &[&str], cpu: usize) -> anyhow::Result<()> {
     let mut command = Command::new("scripts/ovs");
     if words[0] == "up" {

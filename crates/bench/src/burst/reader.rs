@@ -1,34 +1,36 @@
-//! The reader of a measurement: this program once more, as another process.
+//! The reader of a measurement: this program in another process.
 
-use crate::measure::Rounds;
+use crate::harness::Sample;
 use anyhow::{Context, bail};
 use linerate_burst::Nanos;
 use linerate_cli::view::terminal::show_line;
 use linerate_engine::clock;
+use linerate_generate::Delays;
 use linerate_share::{Attach, End};
 use rustix::event::{PollFd, PollFlags, poll};
-use rustix::thread::{CpuSet, sched_setaffinity};
+use rustix::thread::sched_setaffinity;
 use serde::{Deserialize, Serialize};
 use std::process::{Command, Stdio};
+use std::time::Duration;
 
-/// What a reader saw.
+/// Longest delay of a packet that is not a prepared one.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Result of a reader.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Reading {
     pub frames: u64,
     /// From the first frame to the end of the last.
     pub seconds: f64,
-    /// Of everything touched, so that it is.
+    /// Sum of all bytes read, so that they are read.
     pub sum: u64,
-    /// From the time of a frame until it was seen.
-    pub p50_ns: u64,
-    pub p90_ns: u64,
-    pub p99_ns: u64,
-    pub max_ns: u64,
+    /// Median, 99th percentile and maximum delay from the time of a packet until it is read, in microseconds.
+    pub delays: [Option<f64>; 3],
 }
 
 impl Reading {
-    pub(super) fn add_to(self, rounds: &mut Rounds) {
-        rounds.add(self.frames, self.seconds);
+    pub(super) fn sample(&self) -> Sample {
+        Sample { delays: self.delays, ..Sample::new(self.frames, self.seconds) }
     }
 }
 
@@ -59,16 +61,14 @@ impl Child {
     }
 }
 
-/// Reads a ring to its end, touching every frame; prints what was seen.
+/// Reads a ring to its end, touching every packet; prints the result.
 pub(crate) fn read(ring: &str, cpu: Option<usize>, sleeps: bool) -> anyhow::Result<()> {
     if let Some(cpu) = cpu {
-        let mut set = CpuSet::new();
-        set.set(cpu);
-        sched_setaffinity(None, &set)?;
+        sched_setaffinity(None, &crate::machine::one_cpu(cpu))?;
     }
     let mut reader = Attach { lossless: true, name: "bench".into(), ..Attach::default() }.to(ring)?;
     let mut reading = Reading::default();
-    let mut delays = Delays::default();
+    let mut delays = Delays::new();
     let (mut first, mut last) = (None, Nanos::ZERO);
     loop {
         let burst = reader.fill(1024);
@@ -87,7 +87,10 @@ pub(crate) fn read(ring: &str, cpu: Option<usize>, sleeps: bool) -> anyhow::Resu
         }
         let now = clock::now();
         first.get_or_insert(now);
-        delays.add(now.0.saturating_sub(burst.descs()[0].time.0), frames as u64);
+        // Prepared packets have a time of the past, and no delay.
+        if now.since(burst.descs()[0].time) < PATIENCE {
+            burst.descs().iter().for_each(|desc| delays.add(now.0.saturating_sub(desc.time.0)));
+        }
         for (desc, frame) in burst.iter() {
             let head = frame.first_chunk().map_or(0, |head| u64::from_ne_bytes(*head));
             reading.sum = reading.sum.wrapping_add(u64::from(desc.hash)).wrapping_add(head);
@@ -97,43 +100,10 @@ pub(crate) fn read(ring: &str, cpu: Option<usize>, sleeps: bool) -> anyhow::Resu
         last = clock::now();
     }
     reading.seconds = last.since(first.unwrap_or(last)).as_secs_f64();
-    (reading.p50_ns, reading.p90_ns) = (delays.at(0.5), delays.at(0.9));
-    (reading.p99_ns, reading.max_ns) = (delays.at(0.99), delays.max);
+    let micros = |delay: Duration| Some(delay.as_secs_f64() * 1e6);
+    if delays.count() > 0 {
+        reading.delays = [micros(delays.quantile(0.5)), micros(delays.quantile(0.99)), micros(delays.max())];
+    }
     show_line(&reading)?;
     Ok(())
-}
-
-/// Delays by 100 ns, up to a millisecond.
-struct Delays {
-    buckets: Vec<u64>,
-    count: u64,
-    max: u64,
-}
-
-const BUCKET: u64 = 100;
-const BUCKETS: usize = 10_000;
-
-impl Default for Delays {
-    fn default() -> Self {
-        Delays { buckets: vec![0; BUCKETS], count: 0, max: 0 }
-    }
-}
-
-impl Delays {
-    fn add(&mut self, nanos: u64, frames: u64) {
-        self.buckets[((nanos / BUCKET) as usize).min(BUCKETS - 1)] += frames;
-        self.count += frames;
-        self.max = self.max.max(nanos);
-    }
-
-    /// The delay that this part of all frames did not exceed.
-    fn at(&self, part: f64) -> u64 {
-        let wanted = (self.count as f64 * part).ceil() as u64;
-        let mut seen = 0;
-        let bucket = self.buckets.iter().position(|frames| {
-            seen += frames;
-            seen >= wanted
-        });
-        bucket.map_or(self.max, |bucket| (bucket as u64 + 1) * BUCKET)
-    }
 }

@@ -1,5 +1,6 @@
-//! Ports of prepared frames in memory, for measuring what stands behind the ports.
+//! Ports of prepared packets in memory, to measure the stages after the ports.
 
+use crate::traffic::START;
 use linerate_burst::{Block, Burst, Count, Desc, Horizon, Interface, Ledger, LinkType, Nanos, Stage, StampSource};
 use linerate_port::{Feed, Head, PortError, RxPort, RxQueue};
 use std::os::fd::BorrowedFd;
@@ -11,10 +12,7 @@ const BUFFER: usize = 2048;
 /// Frames a port shows at a time.
 const SHOWN: usize = 2048;
 
-/// The time of the first frame.
-const START: u64 = 1_700_000_000_000_000_000;
-
-/// How the frames of a port lie in memory.
+/// Layout of a port's packets in memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Placing {
     /// Back to back.
@@ -23,7 +21,7 @@ pub(super) enum Placing {
     Scattered,
 }
 
-/// What the ports of a case hold.
+/// Packets of the ports of a case.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Traffic {
     pub placing: Placing,
@@ -39,13 +37,13 @@ pub(super) struct Traffic {
 /// The frames of one port.
 pub(super) struct Frames {
     block: Block,
-    /// Where frames lie that are scattered over `block`; in order of time.
+    /// Descs of packets scattered over `block`, in order of time.
     scattered: Vec<Desc>,
 }
 
 /// Prepares the frames of all ports.
 pub(super) fn prepare(traffic: Traffic) -> Vec<Arc<Frames>> {
-    let mut random = Random(88_172_645_463_325_252);
+    let mut random = Random(1);
     let mut times: Vec<Vec<u64>> = vec![Vec::with_capacity(traffic.frames); traffic.ports];
     let mut time = START;
     while times.iter().any(|times| times.len() < traffic.frames) {
@@ -93,7 +91,7 @@ impl Frames {
         }
     }
 
-    /// How many there are.
+    /// Returns the number of packets.
     pub(super) fn len(&self) -> usize {
         if self.scattered.is_empty() { self.block.len() } else { self.scattered.len() }
     }
@@ -113,27 +111,27 @@ impl Frames {
     }
 }
 
-/// A port that shows prepared frames once.
+/// A port that shows prepared packets once.
 pub(super) fn port(number: usize, frames: &Arc<Frames>) -> RxPort {
     let name = format!("prepared:{number}");
-    let queue = Replay {
-        frames: Arc::clone(frames),
-        interfaces: [Interface::new(name.clone(), LinkType::ETHERNET, StampSource::User)],
-        next: 0,
-    };
+    let interfaces = interface(&name);
+    of(name, Replay { frames: Arc::clone(frames), interfaces, next: 0 })
+}
+
+fn interface(name: &str) -> [Interface; 1] {
+    [Interface::new(name, LinkType::ETHERNET, StampSource::User)]
+}
+
+fn of(name: String, queue: impl RxQueue + 'static) -> RxPort {
     let queues: Vec<Box<dyn RxQueue>> = vec![Box::new(queue)];
     RxPort { name, queues, feed: Feed::Stored, monitor: None, filter: String::new(), offset_ns: 0, notes: Vec::new() }
 }
 
-/// A port that makes `count` frames of 60 bytes, `rate` a second, each with the time it is due.
+/// A port that makes `count` packets of 60 bytes, `rate` per second, each with its due time.
 pub(super) fn paced(rate: u64, count: u64) -> RxPort {
-    let name = "paced".to_owned();
-    let interfaces = [Interface::new(name.clone(), LinkType::ETHERNET, StampSource::User)];
-    let block = Block::new(AT_ONCE * 76, AT_ONCE);
+    let (block, interfaces) = (Block::new(AT_ONCE * 76, AT_ONCE), interface("paced"));
     let gap = 1_000_000_000 / rate;
-    let queue = Paced { block, interfaces, gap, left: count, due: Nanos::ZERO, consumed: 0, made: 0 };
-    let queues: Vec<Box<dyn RxQueue>> = vec![Box::new(queue)];
-    RxPort { name, queues, feed: Feed::Stored, monitor: None, filter: String::new(), offset_ns: 0, notes: Vec::new() }
+    of("paced".into(), Paced { block, interfaces, gap, left: count, due: Nanos::ZERO, consumed: 0, made: 0 })
 }
 
 /// Frames that may be due at once.
@@ -233,15 +231,11 @@ fn address(frame: &mut [u8], random: u64) {
     frame[26..34].copy_from_slice(&random.to_ne_bytes());
 }
 
-/// Marsaglia's xorshift64 (Journal of Statistical Software 8, 2003).
 struct Random(u64);
 
 impl Random {
     fn next(&mut self) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        self.0
+        linerate_burst::random::next(&mut self.0)
     }
 
     fn below(&mut self, limit: usize) -> usize {

@@ -1,7 +1,7 @@
-//! What the machine does at best.
+//! Memory accesses of the machine without a meter.
 
 use crate::Effort;
-use crate::measure::Rounds;
+use crate::harness::Sample;
 use linerate_burst::{prefetch_many, resident};
 use std::hint::black_box;
 
@@ -10,16 +10,16 @@ use std::hint::black_box;
 #[repr(align(64))]
 struct Line([u64; 8]);
 
-/// Two cache lines, each of as many as there are flows and of its own memory, at random, 32 pairs asked for at a time.
-pub(super) fn two_lines(flows: usize, effort: Effort) -> Rounds {
-    const BATCH: usize = 32;
+/// Pairs that are prefetched at a time.
+const BATCH: usize = 32;
+
+/// Touches two random cache lines per packet, of as many as flows and each in a memory of its own.
+pub(super) fn two_lines(flows: usize, effort: Effort) -> impl FnMut() -> anyhow::Result<Sample> + 'static {
     let mut memory: [Vec<Line>; 2] = [resident(flows), resident(flows)];
     memory.iter_mut().for_each(|lines| lines.resize(flows, Line([0; 8])));
-    let mut rounds = Rounds::default();
-    let mut state = 1u64;
-    let batches = effort.of(200_000);
-    for _ in 0..effort.rounds {
-        rounds.time(|| {
+    let (mut state, batches) = (1u64, effort.of(200_000));
+    move || {
+        Sample::timed(|| {
             let mut places = [[0; 2]; BATCH];
             for _ in 0..batches {
                 for pair in &mut places {
@@ -35,9 +35,8 @@ pub(super) fn two_lines(flows: usize, effort: Effort) -> Rounds {
                     }
                 }
             }
-            (batches * BATCH) as u64
-        });
+            black_box(&memory);
+            Ok((batches * BATCH) as u64)
+        })
     }
-    black_box(&memory);
-    rounds
 }

@@ -1,21 +1,23 @@
-//! Segments of many connections, in no order, whose sequence numbers go on as they should.
+//! Segments of many connections in random order, with correct sequence numbers.
 
+use crate::traffic::START;
 use linerate_burst::random::next as random;
 use linerate_burst::{Block, Desc, Nanos};
+use linerate_wire::build::Frame;
 use linerate_wire::{MacAddr, ethernet, ipv4, registry, tcp};
 
-/// How the addresses and ports of flows differ.
+/// Addresses and ports of flows.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Pattern {
-    /// Any addresses and ports.
+    /// Random addresses and ports.
     Random,
-    /// So many sources by so many destinations, the same ports.
+    /// As many sources as destinations, the same ports.
     Mesh,
     /// Both addresses count up together.
     LockStep,
-    /// Clients of one network, many ports each, and a few servers.
+    /// Clients of one network with many ports each, and a few servers.
     Clients,
-    /// Chosen to meet in one bucket of any hash that folds words by XOR.
+    /// One bucket of any hash that folds words by XOR.
     Chosen,
 }
 
@@ -53,61 +55,107 @@ impl Pattern {
     }
 }
 
-/// Frames of so many flows.
+/// Packets of many flows.
 pub(super) struct Traffic {
     pattern: Pattern,
     /// The next sequence number of each side of each flow.
     sequences: Vec<[u32; 2]>,
     state: u64,
     time: Nanos,
-    begun: usize,
+    opened: usize,
+    /// Flows that were replaced by new ones, in sequence.
+    replaced: usize,
+    /// New flows that are due.
+    due: f64,
+    /// Nanoseconds between packets.
+    gap: u64,
     frame: Vec<u8>,
 }
 
-/// When a run of frames begins: any day.
-const START: Nanos = Nanos(1_700_000_000_000_000_000);
 /// The headers of each segment.
 const HEADERS: usize = ethernet::LEN + ipv4::LEN + tcp::LEN;
 /// The frame check sequence, which is not captured.
 const FCS: usize = 4;
-/// Nanoseconds between frames: 25 M frames/s.
+/// Nanoseconds between packets: 25 M packets/s.
 const GAP: u64 = 40;
 
 impl Traffic {
-    /// Of `size` bytes with FCS.
+    /// Packets of `size` bytes with FCS.
     pub(super) fn new(pattern: Pattern, flows: usize, size: usize) -> Self {
-        let mut frame = vec![0; (size - FCS).max(HEADERS)];
-        let payload = frame.len() - HEADERS;
-        let (link, packet) = frame.split_at_mut(ethernet::LEN);
-        let macs = (MacAddr([2, 0, 0, 0, 0, 1]), MacAddr([2, 0, 0, 0, 0, 2]));
-        let header = ethernet::Header { source: macs.0, destination: macs.1, ether_type: ethernet::IPV4 };
-        header.emit(link).expect("there is room for the header");
-        let ip = ipv4::Header::new(registry::TCP);
-        ip.emit(tcp::LEN + payload, packet).expect("there is room for the header");
-        let header = tcp::Header { window: 512, ..tcp::Header::default() };
-        header.emit(&mut packet[ipv4::LEN..ipv4::LEN + tcp::LEN]).expect("there is room for the header");
-        Traffic { pattern, sequences: vec![[1; 2]; flows], state: 1, time: START, begun: 0, frame }
-    }
-
-    /// The first segments of the next flows.
-    pub(super) fn begin(&mut self, block: &mut Block, frames: usize) {
-        for _ in 0..frames {
-            self.put(block, self.begun, 0, tcp::Flags::SYN);
-            self.begun += 1;
+        let (destination, source) = (MacAddr([2, 0, 0, 0, 0, 2]), MacAddr([2, 0, 0, 0, 0, 1]));
+        let link = ethernet::Header { destination, source, ether_type: ethernet::IPV4 };
+        let (network, transport) =
+            (ipv4::Header::new(registry::TCP), tcp::Header { window: 512, ..Default::default() });
+        let payload = vec![0; (size - FCS).saturating_sub(HEADERS)];
+        let frame = Frame::new(&[&link, &network, &transport], &payload).to_vec().expect("headers that fit");
+        Traffic {
+            pattern,
+            sequences: vec![[1; 2]; flows],
+            state: 1,
+            time: Nanos(START),
+            opened: 0,
+            replaced: 0,
+            due: 0.0,
+            gap: GAP,
+            frame,
         }
     }
 
-    /// Segments of any flows, either way.
-    pub(super) fn go_on(&mut self, block: &mut Block, frames: usize) {
+    /// Makes the first segments of the next flows.
+    pub(super) fn open(&mut self, block: &mut Block, frames: usize) {
         for _ in 0..frames {
-            let any = random(&mut self.state);
-            let flow = ((u128::from(any) * self.sequences.len() as u128) >> 64) as usize;
-            self.put(block, flow, any as usize & 1, tcp::Flags::ACK);
+            self.put(block, self.opened, 0, tcp::Flags::SYN);
+            self.opened += 1;
         }
+    }
+
+    /// Makes segments of random flows, in random directions.
+    pub(super) fn continue_any(&mut self, block: &mut Block, frames: usize) {
+        (0..frames).for_each(|_| self.any(block));
+    }
+
+    fn any(&mut self, block: &mut Block) {
+        let any = random(&mut self.state);
+        let flow = ((u128::from(any) * self.sequences.len() as u128) >> 64) as usize;
+        self.put(block, flow, any as usize & 1, tcp::Flags::ACK);
+    }
+
+    /// Makes packets `gap` seconds apart, among which `new` flows per second close, each replaced by a new one.
+    pub(super) fn replace(&mut self, block: &mut Block, frames: usize, gap: f64, new: usize) {
+        self.gap = (gap * 1e9) as u64;
+        let mut left = frames;
+        while left > 0 {
+            self.due += gap * new as f64;
+            if self.due >= 1.0 && left >= 2 {
+                self.due += gap * new as f64 - 1.0;
+                let flow = self.replaced % self.sequences.len();
+                self.put(block, flow, 0, tcp::Flags::RST);
+                self.replaced += 1;
+                self.sequences[flow] = [1; 2];
+                self.put(block, flow, 0, tcp::Flags::SYN);
+                left -= 2;
+            } else {
+                self.any(block);
+                left -= 1;
+            }
+        }
+    }
+
+    /// Returns the number of flows that were replaced.
+    pub(super) fn replaced(&self) -> usize {
+        self.replaced
+    }
+
+    /// Returns the time of the last packet.
+    pub(super) fn now(&self) -> Nanos {
+        self.time
     }
 
     fn put(&mut self, block: &mut Block, flow: usize, side: usize, flags: tcp::Flags) {
-        let ends = self.pattern.ends(flow, self.sequences.len());
+        let flows = self.sequences.len();
+        // A flow that replaced another one has a number of its own.
+        let generation = self.replaced / flows + usize::from(flow < self.replaced % flows);
+        let ends = self.pattern.ends(flow + generation * flows, flows);
         let (from, to) = (ends[side], ends[1 - side]);
         let sequences = &mut self.sequences[flow];
         let (sequence, acknowledgement) = (sequences[side], sequences[1 - side]);
@@ -121,10 +169,7 @@ impl Traffic {
         packet[24..28].copy_from_slice(&sequence.to_be_bytes());
         packet[28..32].copy_from_slice(&acknowledgement.to_be_bytes());
         packet[33] = flags.0 as u8;
-        self.time = Nanos(self.time.0 + GAP);
-        assert!(
-            block.push(&Desc::new(self.time, 0, self.frame.len() as u32), &self.frame),
-            "the block was made for so many"
-        );
+        self.time = Nanos(self.time.0 + self.gap);
+        assert!(block.push(&Desc::new(self.time, 0, self.frame.len() as u32), &self.frame), "room for the packet");
     }
 }

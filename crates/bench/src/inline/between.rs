@@ -1,42 +1,42 @@
-//! What is between sender and receiver: a wire, a ring whose reader decides, a switch with one, somebody who decides in place.
+//! Between sender and receiver: a wire, a ring whose reader decides, a switch with such a ring, or an inspector in the same thread.
 
 use super::PATIENCE;
-use anyhow::{Context, ensure};
+use crate::machine::{crossing, during};
+use anyhow::Context;
 use linerate_backends::faulty::Faults;
-use linerate_burst::{Desc, Ledger, Nanos};
+use linerate_burst::{Desc, Ledger};
 use linerate_cli::verbs::{receive_whole, send_as};
 use linerate_engine::switching::{EngineRing, Switching};
 use linerate_engine::verdict::{self, Inspect, Policy};
 use linerate_engine::{
-    Consumer, Fail, Forward, Inline, InlinePolicy, Progress, Receive, Sharing, SharingOptions, Stop, Waiting,
+    Consumer, Fail, Forward, Inline, InlinePolicy, Progress, Sharing, SharingOptions, Stop, Waiting,
 };
 use linerate_port::{RxPort, Spec};
 use linerate_share::{Access, Attach, Decide, Verdict};
-use linerate_switch::text::{numbered, parse_rule};
-use linerate_switch::{Action, Options, Switch};
+use linerate_switch::Action;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::sync::mpsc::{Sender, channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// What is between sender and receiver.
+/// Connection of sender and receiver.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Between {
     Nothing,
     Bridge,
-    /// From port to port as frames come.
+    /// From port to port as packets arrive.
     Wire,
-    /// The ring, and somebody who reads it or nobody.
+    /// The ring, with a reader or without.
     Ring {
         engine: bool,
     },
-    /// A switch that has the reader of the ring decide, and does the rest with what comes back.
+    /// A switch that has the reader of the ring decide, and forwards what it passes.
     Switch,
-    /// Somebody who looks at frames where they lie.
+    /// An inspector that reads packets without a copy.
     InPlace,
 }
 
-/// Where frames are sent and received, and where those who are in between receive and send, each way.
+/// Ports of sender and receiver, and those of the middle to receive and send, each way.
 pub(super) struct Ends {
     pub sender: Spec,
     pub receiver: Spec,
@@ -44,8 +44,8 @@ pub(super) struct Ends {
 }
 
 impl Between {
-    /// Does something while it is there; what it has counted.
-    pub(super) fn beside<T>(
+    /// Runs `work` while it forwards; returns its counters too.
+    pub(super) fn during<T>(
         self,
         ends: &Ends,
         work: impl FnOnce() -> anyhow::Result<T>,
@@ -61,14 +61,14 @@ impl Between {
         // Both ends receive before one sends: an xdp: queue is sent into by the socket that receives from it.
         let mut ports = vec![receive_whole(one, &plain, true)?, receive_whole(other, &plain, true)?];
         if matches!(self, Between::InPlace | Between::Wire) {
-            // One way alone; the other end goes on to be open.
+            // One way only; the other end stays open.
             let (mut from, to) = (ports.swap_remove(0), send_as(to_other, one)?);
             let inspector = || (Box::new(Passes) as Box<dyn Inspect>, Policy::default());
             let mut forward = match self {
                 Between::Wire => Forward::new(&mut from, to, Progress::new()),
                 _ => Forward::inspected(&mut from, to, Progress::new(), inspector())?,
             };
-            return during(vec![from], &mut forward, None, work);
+            return run(vec![from], &mut forward, None, work);
         }
         let to = [send_as(to_other, one)?, send_as(to_one, other)?];
         let ring = format!("linerate-bench-{}", std::process::id());
@@ -79,68 +79,54 @@ impl Between {
             wait_for: 0,
             patience: None,
         };
-        // What an engine does not decide about does not pass, and so is not counted.
+        // Packets without a verdict of the engine are dropped, and so are not counted.
         let fail = if engine { Fail::Closed } else { Fail::Open };
         let (hold, budget) = (Duration::from_secs(1), Duration::from_secs(1));
         let policy = InlinePolicy { on_death: fail, on_overload: fail, hold, budget, ..InlinePolicy::default() };
         let sharing = Sharing::create(options)?;
         if self == Between::Switch {
-            let mut switch = Switch::new(Options::new(2));
-            for text in ["in_port=1,actions=output:2", "in_port=2,actions=output:1"] {
-                let mut rule = parse_rule(text, &numbered(2)).map_err(anyhow::Error::msg)?;
-                rule.actions.insert(0, Action::Inspect(0));
-                switch.add(rule, Nanos(1));
-            }
+            let switch = crossing(&[Action::Inspect(0)])?;
             let rings = vec![EngineRing { name: ring.clone(), sharing, policy }];
-            // What leaves by a port is what came by the other one.
+            // Packets leave by the other port.
             let [to_other, to_one] = to;
             let switching = Switching::new(switch, vec![to_one, to_other], vec![1, 2], false, Progress::new());
-            return during(ports, &mut switching.with_engines(rings), Some(&ring), work);
+            return run(ports, &mut switching.with_engines(rings), Some(&ring), work);
         }
         let names = [&*ports[0].name, &*ports[1].name];
         let mut inline = Inline::new(names, to, sharing, policy, Progress::new());
-        during(ports, &mut inline, engine.then_some(&*ring), work)
+        run(ports, &mut inline, engine.then_some(&*ring), work)
     }
 }
 
-/// Does something while frames of these ports go on, and while an engine reads this ring if there is one.
-fn during<T>(
-    mut ports: Vec<RxPort>,
+/// Runs `work` while packets of these ports are forwarded, and while an engine reads this ring, if there is one.
+fn run<T>(
+    ports: Vec<RxPort>,
     consumer: &mut (dyn Consumer + Send),
     ring: Option<&str>,
     work: impl FnOnce() -> anyhow::Result<T>,
 ) -> anyhow::Result<(T, Ledger)> {
-    let stop = Stop::new();
-    ports.iter_mut().flat_map(|port| &mut port.queues).for_each(|queue| queue.start());
-    thread::scope(|scope| {
-        let waiting = if spins() { Waiting::Spin } else { Waiting::default() };
-        let run = Receive { stop: stop.clone(), waiting, ..Receive::all(ports) };
-        let running = scope.spawn(move || run.run(&mut [consumer]));
-        let (attached, is_attached) = channel();
-        let engine = ring.map(|ring| scope.spawn(|| decide(ring, &stop, attached)));
-        let came = match &engine {
-            Some(_) => is_attached.recv().context("its engine did not attach").and_then(|()| work()),
-            None => work(),
-        };
-        stop.request();
-        let run = running.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
-        if let Some(engine) = engine {
+    let waiting = if spins() { Waiting::Spin } else { Waiting::default() };
+    let done = during(ports, consumer, (waiting, None), |stop| {
+        let Some(ring) = ring else { return work() };
+        thread::scope(|scope| {
+            let (attached, is_attached) = channel();
+            let engine = scope.spawn(|| decide(ring, stop, attached));
+            let result = is_attached.recv().context("its engine did not attach").and_then(|()| work());
+            // The ring ends with the run.
+            stop.request();
             engine.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;
-        }
-        if let Some(failure) = run.failure {
-            return Err(failure.into());
-        }
-        ensure!(run.ledger.imbalances().is_empty(), "frames are not accounted for: {:?}", run.ledger.imbalances());
-        Ok((came?, run.ledger))
-    })
+            result
+        })
+    })?;
+    Ok((done.0, done.1))
 }
 
-/// Whether there are processors enough that nobody has to sleep: for who sends, who receives, who forwards and who decides.
+/// Returns true if sender, receiver, forwarder and engine have a processor each, so that none has to sleep.
 fn spins() -> bool {
     thread::available_parallelism().is_ok_and(|processors| processors.get() >= 4)
 }
 
-/// An engine that lets every frame pass, until there is nothing more to decide.
+/// An engine that passes every packet, to the end of the ring.
 fn decide(ring: &str, stop: &Stop, attached: Sender<()>) -> anyhow::Result<()> {
     let (attach, began) = (Attach { name: "bench".into(), ..Attach::default() }, Instant::now());
     let mut engine = loop {
@@ -162,7 +148,7 @@ fn decide(ring: &str, stop: &Stop, attached: Sender<()>) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Lets every frame pass.
+/// Passes every packet.
 struct Passes;
 
 impl Inspect for Passes {

@@ -1,34 +1,32 @@
-//! Frames on a device beside frames of the host, fed from memory: `bench receive --device`.
+//! Frames on a device compared with frames of the host, fed from memory: `bench receive --device`.
 //!
-//! Segments of one connection lie in blocks, as a port leaves them there, and go through the endpoint, with acknowledgements, into
-//! frames: of the host, or of the device by each way. A chunk is a frame: its time ends when the frame was looked at on the device
-//! (what came, CRC-32C) and the next may begin. The bus is measured in the same run, by one large copy each way.
+//! Segments of one connection lie in blocks, as a port leaves them, and pass the endpoint, with acknowledgements, into frames: of the
+//! host, or of the device by each way. A chunk is a frame: its time ends when the device has checked the frame (presence, CRC-32C) and
+//! the next may start. The bus is measured in the same run, by one large copy each way.
 
 mod packets;
-mod text;
-
-pub(crate) use self::text::text;
 
 use self::packets::Connection;
-use super::fit::Line;
-use super::{CHUNKS, cpu_time, median};
+use super::chunks::{self, Measured, Row, parts, positive, rates};
+use super::{CHUNKS, cpu_time};
 use crate::Effort;
+use crate::harness::{Side, alternate};
 use anyhow::{Context, ensure};
 use linerate_burst::pool::Piece;
 use linerate_cli::verbs::receive::device::Which;
+use linerate_cli::view::rates::counted;
 use linerate_device::frames::{Memory, OnDevice, Options, open};
 use linerate_device::{Form, Route, Shape};
 use linerate_receive::destination::{Destination, Discard};
 use linerate_receive::frames::{Batch, Config, Frames};
 use linerate_receive::pattern::Pattern;
 use rustix::thread::gettid;
-use serde::Serialize;
 use std::time::{Duration, Instant};
 
-/// Bytes of a block of frames, and how many blocks there are.
+/// Bytes of a block of packets, and number of blocks.
 const BLOCK: usize = 2 << 20;
 const BLOCKS: usize = 8;
-/// Chunks of one size are sent for so long, at least so many.
+/// Sending time of chunks of one size, and their least number.
 const SPAN: Duration = Duration::from_millis(150);
 const QUICK_SPAN: Duration = Duration::from_millis(5);
 const LEAST: usize = 5;
@@ -36,16 +34,18 @@ const LEAST: usize = 5;
 const LARGE: usize = 256 << 20;
 const QUICK_LARGE: usize = 4 << 20;
 const MTUS: [usize; 2] = [1500, 8000];
-/// Of IPv4, and of TCP with timestamps.
+/// Bytes of IPv4, and of TCP with timestamps.
 const HEADERS: usize = 20 + 32;
+/// GiB per second of 100 Gb/s.
+const GIB_OF_100_GBPS: f64 = 12.5e9 / (1_u64 << 30) as f64;
 
-/// Where frames are, and how bytes come there.
+/// Memory of frames, and the way of bytes to it.
 #[derive(Clone, Copy, Debug)]
 struct Case {
     name: &'static str,
-    /// None: on the host.
+    /// `None`: on the host.
     route: Option<Route>,
-    /// Segments lie in buffers of their own, and the processor brings them together.
+    /// Segments lie in buffers of their own, and the processor copies them together.
     is_scattered: bool,
 }
 
@@ -57,86 +57,76 @@ const CASES: [Case; 5] = [
     Case { name: "place, scattered", route: Some(Route::Place), is_scattered: true },
 ];
 
-/// Chunks of one size by one way; names as in docs/json.md.
-#[derive(Clone, Debug, Serialize)]
-pub(crate) struct Row {
-    bench: &'static str,
-    device: String,
-    model: String,
-    case: &'static str,
-    mtu: usize,
-    chunk: u64,
-    chunk_us: f64,
-    p50_us: f64,
-    p99_us: f64,
-    gbps_payload: f64,
-    cpu_s_per_gib: f64,
-    limit_gbps_payload: f64,
-    fixed_us: f64,
-    bus_to_gbps: f64,
-    bus_from_gbps: f64,
-    rounds: usize,
-}
-
-/// Chunks of one size in one round: seconds of each on average, half of them, all but one of a hundred, and of the processor a GiB.
-#[derive(Clone, Copy, Debug, Default)]
-struct Measured {
-    seconds: f64,
-    p50: f64,
-    p99: f64,
-    cpu: f64,
-}
-
-/// Measures all of it.
-pub(crate) fn run(effort: Effort, which: Which) -> anyhow::Result<Vec<Row>> {
-    // Kept to the end: to begin with a GPU again for each chunk would take most of the time.
+/// Measures all ways; returns rows and text.
+pub(super) fn run(effort: Effort, which: Which) -> anyhow::Result<(Vec<Row>, String)> {
+    // Kept open: to open a GPU again for each chunk would take most of the time.
     let held = which.device()?;
     let facts = held.facts();
     let bus = bus(which, if effort.quick { QUICK_LARGE } else { LARGE }).context("a large copy")?;
     let chunks = if effort.quick { &CHUNKS[..2] } else { &CHUNKS[..] };
+    let span = if effort.quick { QUICK_SPAN } else { SPAN };
     let mut rows = Vec::new();
     for mtu in MTUS {
         for case in CASES {
             verify(which, case, mtu).with_context(|| format!("{}, MTU {mtu}", case.name))?;
         }
-        // The ways in turn, so that whatever else the machine does concerns all of them.
-        let mut all = vec![vec![Vec::new(); chunks.len()]; CASES.len()];
-        for _ in 0..effort.rounds.min(5) {
-            for (case, rounds) in CASES.iter().zip(&mut all) {
-                for (chunk, measured) in chunks.iter().zip(rounds) {
-                    let span = if effort.quick { QUICK_SPAN } else { SPAN };
-                    let one = measure(which, *case, mtu, *chunk as usize, span);
-                    measured.push(one.with_context(|| format!("{}, MTU {mtu}, chunks of {chunk}", case.name))?);
-                }
-            }
-        }
-        for (case, rounds) in CASES.iter().zip(&all) {
-            let of = |at: usize, part: fn(&Measured) -> f64| median(rounds[at].iter().map(part));
-            let bytes = |chunk: u64| in_segments(chunk as usize, mtu) as f64;
-            let times: Vec<(f64, f64)> =
-                chunks.iter().enumerate().map(|(at, chunk)| (bytes(*chunk), of(at, |one| one.seconds))).collect();
-            let line = Line::through(&times);
-            rows.extend(chunks.iter().enumerate().map(|(at, chunk)| Row {
-                bench: "receive-device",
-                device: facts.name.clone(),
-                model: facts.model.clone(),
-                case: case.name,
-                mtu,
-                chunk: *chunk,
-                chunk_us: times[at].1 * 1e6,
-                p50_us: of(at, |one| one.p50) * 1e6,
-                p99_us: of(at, |one| one.p99) * 1e6,
-                gbps_payload: bytes(*chunk) * 8.0 / times[at].1 / 1e9,
-                cpu_s_per_gib: of(at, |one| one.cpu),
-                limit_gbps_payload: line.gbps(),
-                fixed_us: line.fixed * 1e6,
-                bus_to_gbps: bus.0,
-                bus_from_gbps: bus.1,
-                rounds: effort.rounds.min(5),
-            }));
-        }
+        let side = |case: Case| {
+            let round = move || chunks.iter().map(|chunk| measure(which, case, mtu, *chunk as usize, span)).collect();
+            Side::new(case.name, round)
+        };
+        let mut sides = CASES.map(side);
+        alternate(effort.rounds, Duration::MAX, sides.iter_mut()).with_context(|| format!("MTU {mtu}"))?;
+        let (device, model) = (Some(facts.name.clone()), Some(facts.model.clone()));
+        let (bus_to_gbps, bus_from_gbps) = (Some(bus.0), Some(bus.1));
+        let all = Row {
+            bench: "receive-device",
+            device,
+            model,
+            mtu: mtu as u32,
+            bus_to_gbps,
+            bus_from_gbps,
+            ..Row::default()
+        };
+        let payload = |chunk: u64| in_segments(chunk as usize, mtu) as f64;
+        rows.extend(sides.iter().flat_map(|side| chunks::rows(side, &all, payload)));
     }
-    Ok(rows)
+    let title = format!("frames on {} ({})", facts.name, facts.model);
+    let text = text(&title, &rows, bus);
+    Ok((rows, text))
+}
+
+fn text(title: &str, rows: &[Row], bus: (f64, f64)) -> String {
+    let mut text = format!("{title}\n\n");
+    for mtu in parts(rows, |row| row.mtu) {
+        let cases = parts(mtu, |row| row.case.clone());
+        let heads = ["frames", "limit", "of bus", "fixed us", "to host", "s/GiB", "cores"];
+        let host = &cases[0][0];
+        let summary = chunks::summary(&heads, &cases, |_, row| {
+            let compared = |text: String| if row.case == host.case { String::new() } else { text };
+            vec![
+                positive(Some(row.limit_gbps_payload)),
+                compared(format!("{:.0} %", row.limit_gbps_payload.max(0.0) / bus.0 * 100.0)),
+                format!("{:.1}", row.fixed_us),
+                compared(format!("{:+.1}", row.fixed_us - host.fixed_us)),
+                format!("{:.3}", row.cpu_s_per_gib),
+                format!("{:.2}", row.cpu_s_per_gib * GIB_OF_100_GBPS),
+            ]
+        });
+        text += &format!("{}\n\n{summary}\n\n", rates(&format!("MTU {}", mtu[0].mtu), &cases));
+    }
+    text + &format!(
+        "  medians of up to {}, the ways in turn; heads are MiB of a chunk\n  \
+         Gb/s are 10^9 bits of payload; a chunk ends when its frame was checked\n  \
+         bus: one large copy in the same run: {:.0} Gb/s to the device, {:.0} Gb/s back\n  \
+         limit and fixed us: the line closest to the times of all chunks; to host:\n  \
+         fixed us more than with frames of the host\n  \
+         s/GiB: CPU time of the receiving thread, with the endpoint; cores: that at\n  \
+         100 Gb/s; both of the longest chunks\n  \
+         scattered: a buffer per segment, copied together by the processor\n",
+        counted(rows.first().map_or(0, |row| row.rounds) as u64, "round"),
+        bus.0,
+        bus.1
+    )
 }
 
 /// Gb/s of one large copy to the device and back, the best of a few.
@@ -164,7 +154,7 @@ fn in_segments(chunk: usize, mtu: usize) -> usize {
     chunk / segment * segment
 }
 
-/// A connection, its frames, and where these go.
+/// A connection, its frames, and their destination.
 struct Run {
     connection: Connection,
     frames: Frames,
@@ -215,7 +205,7 @@ impl Run {
         Ok(Run { connection, frames, to, is_lent, blocks, segments: size / segment })
     }
 
-    /// A block that nobody reads any more: the one that was used longest ago.
+    /// Returns a block that is not read any more: the least recently used.
     fn block(&mut self) -> anyhow::Result<Piece> {
         if let To::Device(device) = &mut self.to
             && self.is_lent
@@ -283,6 +273,6 @@ fn measure(which: Which, case: Case, mtu: usize, chunk: usize, span: Duration) -
     let seconds = times.iter().sum::<f64>() / times.len() as f64;
     let gib = (in_segments(chunk, mtu) * times.len()) as f64 / f64::from(1 << 30);
     times.sort_by(f64::total_cmp);
-    let part = |part: f64| times[((times.len() - 1) as f64 * part) as usize];
-    Ok(Measured { seconds, p50: part(0.5), p99: part(0.99), cpu: cpu / gib })
+    let part = |part: f64| times[((times.len() - 1) as f64 * part) as usize] * 1e6;
+    Ok(Measured { seconds, p50: part(0.5), p99: part(0.99), cpu: cpu / gib, resent: 0 })
 }

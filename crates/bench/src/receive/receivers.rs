@@ -1,6 +1,7 @@
-//! Who receives: the kernel, or this program over one of its ports.
+//! Receivers: the kernel, or this program over one of its ports.
 
 use super::{PATIENCE, QUICK_SPAN, SPAN, Way};
+use crate::machine::{lab, pin};
 use anyhow::{Context, bail, ensure};
 use linerate_backends::netns::within;
 use linerate_backends::{REGISTRY, open_rx, open_tx};
@@ -8,13 +9,13 @@ use linerate_burst::LinkType;
 use linerate_engine::reception::{Protocol, ReceptionWatch};
 use linerate_engine::{Receive, Reception, Stop};
 use linerate_generate::answer::{ANSWERS_PER_SECOND, Addresses, Answerer, Own};
-use linerate_lab::{Plan, TemporaryLab};
+use linerate_lab::TemporaryLab;
 use linerate_port::{RxOptions, RxPort, Spec, TxOptions};
 use linerate_receive::destination::Discard;
 use linerate_receive::frames::{Config, Frames};
 use linerate_receive::tcp::{self, Endpoint, Local};
 use linerate_wire::MacAddr;
-use rustix::thread::{CpuSet, gettid, sched_setaffinity};
+use rustix::thread::gettid;
 use std::hash::{BuildHasher, RandomState};
 use std::io::{ErrorKind, Read};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
@@ -22,25 +23,25 @@ use std::sync::mpsc::Sender;
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// The most bytes that one read of the kernel's receiver asks for.
+/// Maximum bytes of one read of the kernel's receiver.
 const READ: usize = 4 << 20;
-/// Frames that bytes are put into, and small ones.
+/// Bytes of a frame, and of one with --quick.
 const FRAME: usize = 64 << 20;
 const QUICK_FRAME: usize = 1 << 20;
-/// Where the kernel receives, and where this program does: the one on the wire has an address that no interface has.
+/// Addresses of the kernel's receiver, and of this program: over a wire it has an address of no interface.
 const KERNEL: Ipv4Addr = Ipv4Addr::new(10, 9, 0, 2);
 const PACKET: Ipv4Addr = Ipv4Addr::new(10, 9, 0, 9);
 const TUN: Ipv4Addr = Ipv4Addr::new(10, 8, 0, 9);
 const PORT: u16 = 5001;
-/// Of this program on the wire: one that no maker of cards has assigned.
+/// MAC address of this program on the wire, locally administered.
 const STATION: MacAddr = MacAddr([0x02, 0x6c, 10, 9, 0, 9]);
 
-/// Who receives.
+/// A receiver.
 #[derive(Clone, Copy)]
 pub(super) struct Receiver {
     pub name: &'static str,
     by: By,
-    /// Whether there is a CRC-32C of each frame.
+    /// Computes CRC-32C of each frame.
     crc: bool,
 }
 
@@ -52,7 +53,7 @@ enum By {
     Tun,
 }
 
-/// The one that ratios are taken to first.
+/// All receivers. Ratios are to the first one.
 pub(super) const RECEIVERS: [Receiver; 6] = [
     Receiver { name: "kernel", by: By::Kernel, crc: false },
     Receiver { name: "packet", by: By::Packet, crc: true },
@@ -76,17 +77,17 @@ pub(super) struct Receiving {
 }
 
 enum How {
-    /// And the memory that it reads into, frame after frame.
-    Kernel(TcpListener, Vec<u8>),
+    /// With the frames that it reads into, in sequence.
+    Kernel(TcpListener, Vec<Vec<u8>>),
     Ours(Box<(RxPort, Reception, ReceptionWatch)>),
 }
 
 impl Stage {
     pub(super) fn up(way: Way, is_quick: bool) -> anyhow::Result<Stage> {
         let link = format!("tx:eth0=10.9.0.1/24,rx:eth0={KERNEL}/24,mtu={}", way.mtu);
-        let lab = TemporaryLab::up(&Plan::from_links("bench", vec![link.parse()?])?)?;
+        let lab = lab(&[&link])?;
         if !way.is_joined {
-            // An XDP program sees no mark of a checksum that is left to a card: whoever receives verifies them.
+            // An XDP program cannot see that a checksum is left to a card: receivers verify it.
             let cut = ["-K", "eth0", "tx", "off", "tso", "off", "gso", "off", "gro", "off"];
             for host in ["tx", "rx"] {
                 let run = lab.exec(host, "ethtool")?.args(cut).output().context("ethtool")?;
@@ -96,17 +97,17 @@ impl Stage {
         Ok(Stage { lab, way, is_quick })
     }
 
-    /// The namespace that is sent from.
+    /// Returns the namespace of the sender.
     pub(super) fn sender(&self) -> String {
         self.lab.plan().namespace("tx")
     }
 
-    /// How long chunks of one size are sent.
+    /// Returns the sending time of chunks of one size.
     pub(super) fn span(&self) -> Duration {
         if self.is_quick { QUICK_SPAN } else { SPAN }
     }
 
-    /// Where the program receives.
+    /// Returns the port of the receiver.
     fn spec(&self, by: By) -> anyhow::Result<Spec> {
         let text = match by {
             By::Kernel | By::Packet => format!("packet:eth0?netns={}", self.lab.plan().namespace("rx")),
@@ -122,7 +123,7 @@ impl Stage {
 }
 
 impl Receiver {
-    /// Whether it is measured where segments stay together, or where each is a frame: no XDP program takes frames of 64 KiB.
+    /// Returns true if it is measured with joined segments, or with single ones: XDP has no packets of 64 KiB.
     pub(super) fn suits(&self, way: Way) -> bool {
         if way.is_joined { self.by != By::Xdp } else { self.crc || self.by == By::Kernel }
     }
@@ -146,20 +147,20 @@ impl Receiver {
         Ok(Receiving { to, how })
     }
 
-    /// As the verb of that name has it by itself, but for the CRC.
+    /// Opens it as the verb does by default, apart from the CRC.
     fn reception(&self, stage: &Stage, to: SocketAddr) -> anyhow::Result<(RxPort, Reception, ReceptionWatch)> {
         let (spec, ip) = (stage.spec(self.by)?, to.ip());
         let options = RxOptions {
             promiscuous: true,
             lanes: 1,
             scatter: true,
-            // The kernel does not receive at the same time.
+            // The kernel must not receive at the same time.
             take: true,
             filter: format!("arp or dst host {ip}"),
             ..RxOptions::default()
         };
         let mut from = open_rx(&spec, &options)?;
-        // Acknowledgements have the link header that frames came with: over a tunnel none.
+        // Acknowledgements have the link header of received packets: over a tunnel none.
         let link = if self.by == By::Tun { LinkType::RAW } else { LinkType::ETHERNET };
         let port = open_tx(&REGISTRY.for_sending(&spec)?, &TxOptions { link, ..TxOptions::default() })?;
         let random = RandomState::new();
@@ -184,10 +185,17 @@ impl Receiver {
         Config { size, crc: self.crc, ..Config::default() }
     }
 
-    /// As much memory as all frames together, touched.
-    fn memory(&self, stage: &Stage) -> Vec<u8> {
+    /// Describes the memory of the kernel's receiver, which is that of the others.
+    pub(super) fn job(&self, stage: &Stage) -> Option<String> {
         let Config { size, frames, .. } = self.config(stage);
-        vec![1; size * frames]
+        let text = format!("read(2) into {frames} frames of {} MiB, as the other receivers fill", size >> 20);
+        (self.by == By::Kernel).then_some(text)
+    }
+
+    /// As many frames of the same size as the other receivers have, touched.
+    fn memory(&self, stage: &Stage) -> Vec<Vec<u8>> {
+        let Config { size, frames, .. } = self.config(stage);
+        vec![vec![1; size]; frames]
     }
 
     fn frames(&self, stage: &Stage) -> anyhow::Result<Frames> {
@@ -201,17 +209,12 @@ impl Receiver {
 }
 
 impl Receiving {
-    /// Receives one stream on this processor, and tells which thread that does; how many bytes there were.
-    pub(super) fn run(self, cpu: Option<usize>, stop: &Stop, thread: &Sender<i32>) -> anyhow::Result<u64> {
-        if let Some(cpu) = cpu {
-            let mut set = CpuSet::new();
-            set.set(cpu);
-            sched_setaffinity(None, &set).context("staying on a processor")?;
-        }
-        // Whoever started this waits for it.
+    /// Receives one stream on this processor, and reports the thread; returns the received bytes.
+    pub(super) fn run(self, cpu: usize, stop: &Stop, thread: &Sender<i32>) -> anyhow::Result<u64> {
+        pin(cpu);
         let _ = thread.send(gettid().as_raw_nonzero().get());
         match self.how {
-            How::Kernel(listener, memory) => read(&accept(&listener, stop)?, memory),
+            How::Kernel(listener, frames) => read(&accept(&listener, stop)?, frames),
             How::Ours(ours) => {
                 let (from, mut reception, watch) = *ours;
                 let run = Receive { stop: stop.clone(), ..Receive::all(vec![from]) };
@@ -219,7 +222,7 @@ impl Receiving {
                     return Err(failure.into());
                 }
                 let totals = watch.totals();
-                ensure!(totals.missing == 0, "{} bytes did not come", totals.missing);
+                ensure!(totals.missing == 0, "{} bytes are missing", totals.missing);
                 Ok(totals.bytes)
             }
         }
@@ -231,22 +234,26 @@ fn accept(listener: &TcpListener, stop: &Stop) -> anyhow::Result<TcpStream> {
         match listener.accept() {
             Ok((stream, _)) => return Ok(stream),
             Err(error) if error.kind() != ErrorKind::WouldBlock => return Err(error.into()),
-            Err(_) if stop.is_requested() => bail!("nobody connected"),
+            Err(_) if stop.is_requested() => bail!("the sender did not connect"),
             Err(_) => thread::sleep(Duration::from_millis(1)),
         }
     }
 }
 
-/// Reads to the end, through all of the memory again and again.
-fn read(mut stream: &TcpStream, mut memory: Vec<u8>) -> anyhow::Result<u64> {
+/// Reads to the end, filling frame after frame, again and again.
+fn read(mut stream: &TcpStream, mut frames: Vec<Vec<u8>>) -> anyhow::Result<u64> {
     stream.set_nonblocking(false)?;
     stream.set_read_timeout(Some(PATIENCE))?;
-    let (mut at, mut bytes) = (0, 0);
+    let (mut frame, mut at, mut bytes) = (0, 0, 0);
     loop {
+        let memory = &mut frames[frame];
         let end = memory.len().min(at + READ);
         match stream.read(&mut memory[at..end])? {
             0 => return Ok(bytes),
-            more => (at, bytes) = ((at + more) % memory.len(), bytes + more as u64),
+            more => (at, bytes) = (at + more, bytes + more as u64),
+        }
+        if at == memory.len() {
+            (frame, at) = ((frame + 1) % frames.len(), 0);
         }
     }
 }

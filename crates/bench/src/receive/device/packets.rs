@@ -6,6 +6,8 @@ use linerate_burst::pool::Piece;
 use linerate_receive::pattern::Pattern;
 use linerate_receive::place::Place;
 use linerate_receive::tcp::{Arrival, Checksum, Config, Endpoint, Heard, Local};
+use linerate_wire::build::Frame;
+use linerate_wire::options::Options;
 use linerate_wire::tcp::Flags;
 use linerate_wire::{Link, MacAddr, ethernet, ipv4, registry, tcp};
 use std::net::Ipv4Addr;
@@ -17,15 +19,15 @@ const PORT: u16 = 5001;
 const ISN: u32 = 0xfff0_0000;
 /// Ethernet, IPv4, and TCP with timestamps.
 const HEADERS: usize = 14 + 20 + 32;
-/// Where the sequence number is.
+/// Offset of the sequence number.
 const SEQUENCE: Range<usize> = 38..42;
-/// What a ring puts in front of a frame.
+/// Bytes of a ring before each packet.
 const RECORD: usize = 32;
 const SYN_OPTIONS: [u8; 20] = [2, 4, 31, 64, 4, 2, 8, 10, 0, 0, 0, 9, 0, 0, 0, 0, 1, 3, 3, 11];
 const STAMPS: [u8; 12] = [1, 1, 8, 10, 0, 0, 0, 9, 0, 0, 0, 0];
-/// Any time: connections see nothing of what passes meanwhile.
+/// Any time: no time passes for connections.
 const NOW: Nanos = Nanos(1_700_000_000_000_000_000);
-/// After so many frames acknowledgements are made, as after a burst, and so many ahead are asked for.
+/// Segments per burst, after which acknowledgements are made, and segments that are prefetched.
 const BURST: usize = 64;
 const AHEAD: usize = 8;
 
@@ -40,13 +42,13 @@ pub(super) struct Connection {
     step: usize,
     /// In which order they lie.
     order: Vec<usize>,
-    /// Where in the stream the next segment is.
+    /// Offset of the next segment in the stream.
     next: u64,
 }
 
 impl Connection {
-    /// Opens one, over which segments of so many bytes will come, in blocks of so many; `is_scattered` one in each buffer of a power of
-    /// two, in any order.
+    /// Opens a connection with segments of this length in blocks of this length; `is_scattered`: a buffer per segment, of a power of two
+    /// bytes, in any order.
     pub(super) fn open(
         place: &mut impl Place,
         segment: usize,
@@ -96,7 +98,7 @@ impl Connection {
         Ok(())
     }
 
-    /// Makes so many segments of a block the next of the stream, their payload too if there is a pattern. How many bytes they have.
+    /// Numbers `count` segments of a block as the next of the stream, and fills their payload if a pattern is given.
     pub(super) fn number(&self, block: &mut Piece, count: usize, pattern: Option<&Pattern>) {
         let whole = HEADERS + self.segment;
         let memory = block.bytes_mut();
@@ -111,7 +113,7 @@ impl Connection {
         }
     }
 
-    /// Takes so many segments of a block, and acknowledges them.
+    /// Receives `count` segments of a block, and acknowledges them.
     pub(super) fn take(&mut self, block: &[u8], count: usize, place: &mut impl Place) -> anyhow::Result<()> {
         let whole = HEADERS + self.segment;
         let count = count.min(self.order.len());
@@ -133,18 +135,18 @@ impl Connection {
         Ok(())
     }
 
-    /// Acknowledges; after frames came back windows open.
+    /// Acknowledges; windows open after frames were returned.
     pub(super) fn settle(&mut self, place: &mut impl Place) {
         self.endpoint.burst_end(false, NOW, place);
         self.endpoint.clear(0);
     }
 
-    /// How many segments a block has.
+    /// Returns the number of segments of a block.
     pub(super) fn in_block(&self) -> usize {
         self.order.len()
     }
 
-    /// Bytes of a block that are used by so many of them.
+    /// Returns the bytes of a block that this number of segments uses.
     pub(super) fn used(&self, count: usize) -> usize {
         count.min(self.order.len()) * self.step
     }
@@ -160,14 +162,10 @@ fn gcd(one: usize, other: usize) -> usize {
 }
 
 fn frame(flags: Flags, sequence: u32, acknowledgement: u32, options: &[u8], payload: usize) -> anyhow::Result<Vec<u8>> {
-    let mut frame = vec![0; 14 + 20 + 20 + options.len() + payload];
-    let link = ethernet::Header {
-        destination: MacAddr([2, 0, 0, 0, 0, 1]),
-        source: MacAddr([2, 0, 0, 0, 0, 2]),
-        ether_type: ethernet::IPV4,
-    };
+    let (destination, source) = (MacAddr([2, 0, 0, 0, 0, 1]), MacAddr([2, 0, 0, 0, 0, 2]));
+    let link = ethernet::Header { destination, source, ether_type: ethernet::IPV4 };
     let network = ipv4::Header { source: FROM, destination: TO, ..ipv4::Header::new(registry::TCP) };
-    let head = tcp::Header {
+    let transport = tcp::Header {
         source_port: 40_000,
         destination_port: PORT,
         sequence,
@@ -175,13 +173,7 @@ fn frame(flags: Flags, sequence: u32, acknowledgement: u32, options: &[u8], payl
         flags,
         window: 512,
         urgent: 0,
-        options: linerate_wire::options::Options::new(options).unwrap_or_default(),
+        options: Options::new(options).unwrap_or_default(),
     };
-    let length = frame.len();
-    let built = link
-        .emit(&mut frame)
-        .and_then(|_| network.emit(length - 34, &mut frame[14..]))
-        .and_then(|_| head.emit(&mut frame[34..]));
-    built.map_err(|error| anyhow::anyhow!("a segment of {payload} bytes: {error}"))?;
-    Ok(frame)
+    Ok(Frame::new(&[&link, &network, &transport], &vec![0; payload]).to_vec()?)
 }
