@@ -47,7 +47,7 @@ fn frames(path: &str) -> Vec<(u64, u32, Vec<u8>)> {
 /// Converts, and checks that the program is content.
 fn convert(from: &str, to: &str, more: &[&str]) {
     let from = format!("pcap:{from}");
-    let ended = run(&[&["capture", "-q", "--from", &from, "--write", to], more].concat());
+    let ended = run(&[&["capture", "-q", "-i", &from, "--write", to], more].concat());
     assert_eq!((ended.status, ended.errors.as_str()), (0, ""), "{from} to {to}");
 }
 
@@ -116,7 +116,7 @@ fn what_is_said_of_sections_and_interfaces_survives() {
     std::fs::write(&source, everything(true, RAW)).unwrap();
     convert(&source, &to, &["--comment", "made by a test", "--comment", "twice"]);
     let classic = scratch.file("out.pcap");
-    run(&["capture", "-r", &source, "-w", &classic, "--comment", "x"]).with_status(2).says("no room for --comment");
+    run(&["capture", "-r", &source, "-w", &classic, "--comment", "x"]).with_status(2).says("--comment needs pcapng");
     let text = tool("capinfos", &[&to]);
     for line in [
         "Number of interfaces in file: 5",
@@ -234,7 +234,7 @@ fn several_files_become_one_in_order() {
     convert(&made, &left, &["--comment", "left"]);
     convert(&made, &right, &[]);
     let both = format!("pcap:{left},pcap:{right}");
-    run(&["capture", "-q", "--from", &both, "--write", &to]).with_status(0);
+    run(&["capture", "-q", "-i", &both, "--write", &to]).with_status(0);
     let mut expected = [frames(&left), frames(&right)].concat();
     expected.sort_by_key(|frame| frame.0);
     let found = frames(&to);

@@ -100,13 +100,13 @@ fn only_the_parts_that_can_hold_it_are_read() {
     let count = |words: &[&str]| run(&[&["find", &scratch.file("all.pcapng"), "--count"], words].concat()).good();
     assert_eq!(count(&["host", "192.0.2.77"]).output, "0\n");
     assert_eq!(
-        count(&["--from", "1700000040", "--to", "2023-11-14T22:14:01Z", "net", "172.16.4.0/24"]).output,
+        count(&["--since", "1700000040", "--until", "2023-11-14T22:14:01Z", "net", "172.16.4.0/24"]).output,
         "1000\n"
     );
     let none = run(&["find", &scratch.file("all.pcapng"), "host", "192.0.2.77"]).good();
-    assert!(none.output.starts_with("nothing found: no frame there is asked for;"), "{}", none.output);
-    run(&["find", &scratch.file("nowhere"), "tcp"]).with_status(1).says("no such file or folder");
-    run(&["find", &scratch.file("all.pcapng"), "--from", "yesterday"]).with_status(2).says("not a time");
+    assert!(none.output.starts_with("no matching packets in "), "{}", none.output);
+    run(&["find", &scratch.file("nowhere"), "tcp"]).with_status(1).says("no such file or directory");
+    run(&["find", &scratch.file("all.pcapng"), "--since", "yesterday"]).with_status(2).says("not a time");
     run(&["find", &scratch.file("all.pcapng"), "hots", "1.2.3.4"]).with_status(2).says("hots");
 }
 
@@ -136,7 +136,7 @@ fn files_of_a_folder_come_in_order_of_time() {
     let some: Vec<Record> = all.iter().filter(|record| record.bytes.starts_with(&[2; 12])).cloned().collect();
     assert!(found(&scratch, &[&scratch.file("day/hour"), &day, "net", "172.16.0.0/16"]) == some);
     let both = run(&["export", &day, "-w", &scratch.file("all.pcapng")]).good();
-    both.says("z.pcap: no index, read in full").says("1 file not called as a capture is: left out");
+    both.says("z.pcap: no index, read in full").says("skipped 1 file (not .pcap");
     let again = scratch.file("again.pcap");
     run(&["capture", "-q", "-r", &scratch.file("all.pcapng"), "-w", &again]).good();
     assert!(records::read(&again) == all);
@@ -153,10 +153,10 @@ fn indexes_are_made_later_and_not_believed_of_another_file() {
     fs::remove_file(scratch.file("all.pcapng.idx")).unwrap();
     fs::write(scratch.file("plain.pcap.idx"), "nonsense").unwrap();
     run(&["find", &plain, "--count"]).good();
-    run(&["find", &plain]).good().says("its index is not used, it is read in full: it is damaged");
+    run(&["find", &plain]).good().says("index not used, file read in full: it is damaged");
     let made = run(&["find", &folder, "--make-index"]).good();
     assert!(
-        made.errors.contains("plain.pcap.idx: 12,") && made.errors.contains("all.pcapng.gz: it has an index"),
+        made.errors.contains("plain.pcap.idx: 12,") && made.errors.contains("all.pcapng.gz: index is up to date"),
         "{}",
         made.errors
     );
@@ -171,10 +171,10 @@ fn indexes_are_made_later_and_not_believed_of_another_file() {
     run(&["find", &plain, "host 172.16.6.7"])
         .good()
         .says("it is of another file, or the file was changed since")
-        .shows("38 frames");
+        .shows("38 packets");
     fs::remove_file(scratch.file("all.pcapng.gz.idx")).unwrap();
     run(&["find", &scratch.file("all.pcapng.gz"), "--make-index"]).with_status(1).says("compressed");
-    run(&["capture", "-q", "-r", &plain, "-w", "-", "--index"]).with_status(1).says("beside a regular file");
+    run(&["capture", "-q", "-r", &plain, "-w", "-", "--index"]).with_status(1).says("needs a regular file");
 }
 
 /// What a run that was killed has left is neither in the way nor kept; one that goes on is not disturbed.
@@ -187,7 +187,7 @@ fn an_index_is_made_where_one_was_broken_off() {
     fs::write(&part, &left).unwrap();
     let running = fs::File::open(&part).unwrap();
     running.lock().unwrap();
-    run(&["find", &plain, "--make-index"]).good().says("another run makes it now");
+    run(&["find", &plain, "--make-index"]).good().says("another run is building it");
     assert!(fs::read(&part).unwrap() == left && fs::metadata(&index).is_err());
     drop(running);
     let counted = run(&["find", &scratch.file(""), "--count", "net 172.16.0.0/16"]).good();
@@ -203,7 +203,7 @@ fn an_index_is_made_where_one_was_broken_off() {
     fs::write(&other, "mine").unwrap();
     fs::remove_file(&index).unwrap();
     std::os::unix::fs::symlink(&other, &part).unwrap();
-    run(&["find", &plain, "--make-index"]).with_status(1).says("no index was made");
+    run(&["find", &plain, "--make-index"]).with_status(1).says("no index built");
     assert_eq!(fs::read(&other).unwrap(), b"mine");
 }
 
@@ -357,9 +357,9 @@ fn a_filter_that_does_not_fit_a_link_type_is_a_failure_with_an_index_too() {
     }
     let search = ["find", &one, &two, "ether host 02:00:00:00:00:01"];
     for _ in ["read in full", "by their indexes"] {
-        let ended = run(&search).with_status(1).shows("2 left out (the filter does not fit)");
+        let ended = run(&search).with_status(1).shows("2 skipped (the filter does not fit)");
         for path in [&one, &two] {
-            let line = format!("linerate: {path}: packets of raw ip are left out, the filter does not fit them");
+            let line = format!("linerate: {path}: packets of raw ip skipped, the filter does not fit");
             assert_eq!(ended.errors.matches(&line).count(), 1, "{}", ended.errors);
         }
         let json = run(&[&search[..], &["--json"]].concat()).with_status(1).json();
@@ -406,13 +406,13 @@ fn what_is_left_out_of_a_folder_is_said() {
     records::write(&scratch.file("day/a.pcap"), &recording()[..5]);
     records::write(&part, &recording()[5..9]);
     let made = run(&["find", &day, "--make-index"]).good();
-    made.says("b.pcap.part: no index was made: a recorder is at it");
+    made.says("b.pcap.part: no index built: still being recorded");
     assert!(fs::metadata(scratch.file("day/a.pcap.idx")).is_ok() && fs::metadata(format!("{part}.idx")).is_err());
     assert_eq!(run(&["find", &day, "--count"]).good().output, "9\n");
     std::os::unix::fs::symlink(scratch.file("nowhere"), scratch.file("day/c.pcap")).unwrap();
     let with_link = run(&["find", &day, "--count"]).with_status(1);
     assert_eq!(with_link.output, "9\n");
-    with_link.says("c.pcap: No such file or directory").says("what is in it was not searched");
+    with_link.says("c.pcap: No such file or directory").says("; not searched");
 }
 
 /// All Ethernet captures of the corpus in one file, and filters for what is in some of them.
@@ -468,5 +468,5 @@ fn a_pipe_in_the_place_of_an_index_or_of_records_holds_nothing_up() {
     }
     run(&["find", &file, "--make-index"]);
     run(&["find", &file, "--count"]).good().shows("9");
-    run(&["flows", "-r", &records]).says("b.parquet");
+    run(&["query", &records]).says("b.parquet");
 }

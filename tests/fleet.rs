@@ -4,9 +4,9 @@
 //! (`export/ship/tests.rs`), with the same broker and database; here processes are really killed. `scripts/fleet` does it with those of others.
 
 #[allow(dead_code, reason = "tests of records use the rest")]
-pub mod broker;
+pub(crate) mod broker;
 #[allow(dead_code, reason = "tests of records use the rest")]
-pub mod store;
+pub(crate) mod store;
 
 use broker::{Broker, Message};
 use linerate_tests::support::program::{Ended, linerate, program, run, spawn};
@@ -159,22 +159,22 @@ fn what_is_meant_is_said_and_the_rest_refused() {
     std::fs::write(&capture, capture_of(3)).unwrap();
     let spool = format!("spool={}", scratch.file("spool"));
     for (more, says) in [
-        (&["-w", "kafka://h/t"][..], "by --ship spool=DIR"),
-        (&["-w", "kafka://h/", "--ship", &spool], "name a topic"),
-        (&["-w", "kafka://u@h/t", "--ship", &spool], "who signs in to Kafka"),
-        (&["-w", "kafka://h/t", "--ship", &format!("{spool},sasl=plain")], "who signs in to Kafka"),
-        (&["-w", "kafka://u@h/t", "--ship", &format!("{spool},sasl=plain")], "sends the password as it is"),
-        (&["-w", "clickhouse://u@h/t", "--ship", &format!("{spool},sasl=plain")], "sasl= is for Kafka"),
-        (&["-w", "kafka://h/t", "--ship", &spool, "--tls", "ca=a"], "--tls means nothing here"),
-        (&["-w", "kafka+tls://h/t", "--ship", &spool, "--tls", "a"], "is none of ca=FILE"),
-        (&["-w", "a.csv", "--export-threads", "2"], "--export-threads means nothing here"),
-        (&["-w", "clickhouse://h/a.b.c", "--ship", &spool], "name a table"),
+        (&["-w", "kafka://h/t"][..], "set --ship spool=DIR"),
+        (&["-w", "kafka://h/", "--ship", &spool], "invalid topic"),
+        (&["-w", "kafka://u@h/t", "--ship", &spool], "Kafka SASL needs a user"),
+        (&["-w", "kafka://h/t", "--ship", &format!("{spool},sasl=plain")], "Kafka SASL needs a user"),
+        (&["-w", "kafka://u@h/t", "--ship", &format!("{spool},sasl=plain")], "sends the password in clear text"),
+        (&["-w", "clickhouse://u@h/t", "--ship", &format!("{spool},sasl=plain")], "sasl= applies only to Kafka"),
+        (&["-w", "kafka://h/t", "--ship", &spool, "--tls", "ca=a"], "--tls needs a TLS target"),
+        (&["-w", "kafka+tls://h/t", "--ship", &spool, "--tls", "a"], "expected ca=FILE"),
+        (&["-w", "a.csv", "--export-threads", "2"], "--export-threads needs a Parquet, kafka://"),
+        (&["-w", "clickhouse://h/a.b.c", "--ship", &spool], "invalid table"),
         (&["-w", "clickhouse://u:secret@h/t", "--ship", &spool], "--ship password=FILE"),
-        (&["-w", "clickhouse://h/t", "--format", "csv", "--ship", &spool], "ClickHouse is sent parquet"),
-        (&["-w", "kafka://h/t", "--format", "zeek", "--ship", &spool], "sent parquet or jsonl"),
-        (&["-w", "kafka://h/t", "--compress", "zstd", "--ship", &spool], "means nothing here"),
-        (&["-w", "a.jsonl", "--ship", &spool], "--ship means nothing here"),
-        (&["-w", "kafka://h/t", "--ship", "spool"], "is none of spool=DIR"),
+        (&["-w", "clickhouse://h/t", "--format", "csv", "--ship", &spool], "unsupported format for ClickHouse"),
+        (&["-w", "kafka://h/t", "--format", "zeek", "--ship", &spool], "expected parquet, jsonl"),
+        (&["-w", "kafka://h/t", "--compress", "zstd", "--ship", &spool], "--compress needs a file"),
+        (&["-w", "a.jsonl", "--ship", &spool], "--ship needs a kafka://"),
+        (&["-w", "kafka://h/t", "--ship", "spool"], "expected one of spool=DIR"),
     ] {
         let ended = run(&[&["flows", "-r", &capture][..], more].concat()).with_status(2).says(says);
         assert!(!ended.errors.contains("u:secret@") || says.contains("password"), "{}", ended.errors);
@@ -184,7 +184,7 @@ fn what_is_meant_is_said_and_the_rest_refused() {
     std::fs::write(&secret, "secret\n").unwrap();
     std::fs::set_permissions(&secret, PermissionsExt::from_mode(0o644)).unwrap();
     let ship = format!("{spool},password={secret}");
-    let says = format!("{secret}: everybody on this machine may read the password: chmod o= {secret}");
+    let says = format!("{secret}: password file is world-readable; run chmod o= {secret}");
     let ended = run(&["flows", "-r", &capture, "-w", "clickhouse+https://u@h/t", "--ship", &ship]);
     assert!(ended.with_status(1).errors.contains(&says));
 }
@@ -203,8 +203,8 @@ fn one_signs_in_by_scram() {
         let ship = format!("spool={spool},end=30,sasl={sasl},password={secret}");
         run(&["flows", "-r", &capture, "-w", &target, "--format", "jsonl", "--ship", &ship])
     };
-    drop(send("another", "scram-sha-256").with_status(1).says("is the password right?"));
-    drop(send("to be kept", "scram-sha-512").with_status(1).says("it has SCRAM-SHA-256"));
+    drop(send("another", "scram-sha-256").with_status(1).says("check the password"));
+    drop(send("to be kept", "scram-sha-512").with_status(1).says("only SCRAM-SHA-256"));
     drop(send("to be kept", "scram-sha-256").good());
     let lines: Vec<Value> = broker.messages().iter().map(line).collect();
     assert_eq!((each_once(&lines), broker.problems()), (90, vec![]), "those of the runs before came as well");
@@ -223,16 +223,16 @@ fn what_was_set_aside_is_sent_as_records_that_are_stored() {
     std::fs::write(&capture, capture_of(30)).unwrap();
     std::fs::create_dir(&refused).unwrap();
     let target = format!("clickhouse://127.0.0.1:{}/t", store.port);
-    let send = |from: [&str; 2]| {
+    let send = |from: &[&str]| {
         let ship = format!("spool={spool},end=30");
-        run(&["flows", from[0], from[1], "-w", &target, "--ship", &ship, "--json"])
+        run(&[from, &["-w", &target, "--ship", &ship, "--json"]].concat())
     };
-    drop(send(["-r", &capture]).good());
+    drop(send(&["flows", "-r", &capture]).good());
     let is_aside = |path: &std::path::PathBuf| path.to_string_lossy().ends_with(".parquet.refused");
     let aside: Vec<_> = files(std::path::Path::new(&spool)).into_iter().filter(is_aside).collect();
     assert_eq!((aside.len(), store.inserts().len()), (1, 0));
     std::fs::rename(&aside[0], format!("{refused}/a.parquet")).unwrap();
-    let summary = send(["--from", &refused]).good().json();
+    let summary = send(&["query", &refused]).good().json();
     assert_eq!(account(&summary, "deliver", &target)["delivered"], 30, "{summary}");
     assert_eq!(store.inserts().len(), 1);
 }
@@ -251,11 +251,11 @@ fn a_broker_that_is_away_gets_all_of_it_later() {
     };
     let shown = once("end=0.1").with_status(3).output;
     assert!(shown.contains(&format!("  300 records spooled for {target}\n")), "{shown}");
-    assert!(shown.contains("300 wait in the spool: the next run to there sends them\n"), "{shown}");
+    assert!(shown.contains("300 in the spool, to be sent by the next run to this target\n"), "{shown}");
     broker.down(Duration::ZERO);
     let ended = once("end=30").good();
-    assert!(ended.errors.contains("300 records in 1 batch of an earlier run are sent first"), "{}", ended.errors);
-    assert!(ended.output.contains("600 of them, and of those before, are there, in 2 batches"), "{}", ended.output);
+    assert!(ended.errors.contains("sending 300 records in 1 batch of an earlier run first"), "{}", ended.errors);
+    assert!(ended.output.contains("600 delivered, including earlier runs, in 2 batches"), "{}", ended.output);
     let lines: Vec<Value> = broker.messages().iter().map(line).collect();
     assert_eq!(each_once(&lines), 600);
 }
@@ -319,7 +319,7 @@ fn a_spool_that_is_full_by_its_disk_is_named_and_the_run_goes_on() {
     let of = account(&summary, "deliver", "clickhouse://127.0.0.1:1/t");
     let (dropped, waiting) = (of["drops"]["spool_dropped"].as_u64().unwrap(), of["drops"]["waiting"].as_u64().unwrap());
     assert!(dropped > 30_000 && waiting > 1000 && dropped + waiting == 60_000, "{of}");
-    assert!(ended.errors.contains(" records, gave way: the spool is full"), "{}", ended.errors);
+    assert!(ended.errors.contains(": spool full; dropped the "), "{}", ended.errors);
     assert_eq!(summary["balanced"], true);
 }
 

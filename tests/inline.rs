@@ -207,5 +207,5 @@ fn ports_that_cannot_hold_frames_say_so() {
     let to = open_tx(&spec, &TxOptions::default()).unwrap();
     let inspector: Box<dyn Inspect> = Box::new(Picky::default());
     let refused = Forward::inspected(&mut from, to, Progress::new(), (inspector, Policy::default())).err().unwrap();
-    assert!(refused.to_string().contains("cannot be held, changed and sent on to mem:inline-blocks"), "{refused}");
+    assert!(refused.to_string().contains("cannot hold, change and forward frames to mem:inline-blocks"), "{refused}");
 }

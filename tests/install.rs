@@ -51,7 +51,7 @@ fn everything_is_below_the_prefix_and_goes_again() {
     let scratch = Scratch::new();
     let tree = scratch.file("tree");
     let settings = [&format!("DESTDIR={tree}"), "PREFIX=/usr/local"];
-    assert!(make("install", &settings).contains("make uninstall removes them"));
+    assert!(make("install", &settings).contains("make uninstall removes it"));
     let found = files(Path::new(&tree));
     let names: Vec<&str> = found.iter().filter_map(|file| file.to_str()?.strip_prefix(&tree)).collect();
     for name in [
@@ -135,7 +135,7 @@ fn each_verb_has_a_page_that_can_be_read() {
         // Sentences stand further to the right, and may begin with an option too.
         let is_option = |line: &&str| line.len() - line.trim_start().len() <= 6;
         let options = help.lines().filter(is_option).filter_map(|line| line.trim_start().strip_prefix('-'));
-        for option in options.filter_map(|line| line.split(&[' ', ',', '=', '[', '\n']).next()) {
+        for option in options.filter_map(|line| line.split(&[' ', ',', '=', '[', '.', '\n']).next()) {
             assert!(text.contains(&format!("-{option}")), "{verb}: -{option} is not in its page");
         }
         for example in help.lines().filter_map(|line| line.strip_prefix("  linerate ")) {

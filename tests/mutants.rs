@@ -4,13 +4,13 @@
 //! `LINERATE_MUTANTS=20000` makes so many of them (2,000), and takes every capture of the corpus through every command;
 //! `LINERATE_MUTANTS_SEED` (1) makes others; `LINERATE_MUTANT=77` takes number 77 alone through every command.
 
-pub mod change;
-pub mod commands;
-pub mod dice;
-pub mod limits;
-pub mod pieces;
-pub mod seeds;
-pub mod wrap;
+pub(crate) mod change;
+pub(crate) mod commands;
+pub(crate) mod dice;
+pub(crate) mod limits;
+pub(crate) mod pieces;
+pub(crate) mod seeds;
+pub(crate) mod wrap;
 
 use self::change::mutant;
 use self::commands::{ALONE, Command, TOGETHER};

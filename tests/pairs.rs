@@ -218,7 +218,7 @@ fn done_of(verb: &str, base: &[String], options: &[String], number: usize) -> Op
         let text = String::from_utf8_lossy(&text).replace(&ring, "RING");
         // What the kernel chose, and how it went.
         let is_by_chance = |line: &&str| {
-            ["sent again", "resent_segments", "min_rtt_us", "payload that is copied"].iter().any(|by| line.contains(by))
+            ["min RTT", "resent_segments", "min_rtt_us", "payload copy"].iter().any(|by| line.contains(by))
         };
         let lines = text.lines().filter(|line| !is_live(line) && !is_by_chance(line));
         seen += &timeless(&lines.map(without_ports).collect::<Vec<_>>().join("\n"));
@@ -249,9 +249,11 @@ fn timeless(text: &str) -> String {
         let is_number = plain.contains(['.', 'e']) && plain.parse::<f64>().is_ok() && !is_due;
         let is_id = plain.len() == 16 && plain.chars().all(|c| c.is_ascii_hexdigit());
         // A whole number of frames a second, or of thousands of them.
-        let is_unit = ["k", "M", "G", "frames/s", "kb/s", "Mb/s", "Gb/s"].contains(&plain);
-        if plain == "frames/s" && words.last().is_some_and(|word: &String| word.parse::<u64>().is_ok()) {
-            // A slow machine does less than a thousand: 812 frames/s.
+        let is_unit = ["k", "M", "G", "packets/s", "frames/s", "kb/s", "Mb/s", "Gb/s"].contains(&plain);
+        if ["packets/s", "frames/s"].contains(&plain)
+            && words.last().is_some_and(|word: &String| word.parse::<u64>().is_ok())
+        {
+            // A slow machine does less than a thousand: 812 packets/s.
             words.pop();
         }
         if !is_number && !is_id && !is_unit && !plain.is_empty() {
@@ -264,7 +266,7 @@ fn timeless(text: &str) -> String {
 #[test]
 fn how_fast_a_machine_is_makes_no_difference() {
     for (one, other) in [
-        ("20 frames in 0.010 s: 2.0 k frames/s, 1.0 Mb/s L1", "20 frames in 0.025 s: 800 frames/s, 812.1 kb/s L1"),
+        ("20 packets in 0.010 s: 2.0 k packets/s, 1.0 Mb/s L1", "20 packets in 0.025 s: 800 packets/s, 812.1 kb/s L1"),
         ("{\"schema\": 1, \"busy_seconds\": 2e-5}", "{\"schema\": 1, \"busy_seconds\": 0.000021}"),
         ("{\"schema\": 1, \"busy_seconds\": 1.25e-5}", "{\"schema\": 1, \"busy_seconds\": 0.5}"),
     ] {

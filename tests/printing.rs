@@ -9,3 +9,4 @@ mod agreement;
 mod golden;
 mod live;
 mod program;
+mod typed;

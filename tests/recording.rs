@@ -156,7 +156,7 @@ fn a_recording_goes_on_without_an_index_that_cannot_be_begun() {
     assert!(paths.len() > 2 && paths.iter().all(|path| path.extension().unwrap() == "pcap"), "{paths:?}");
     records::assert_same_frames("without", &frames_of(&scratch, &paths), &sent);
     assert!(json["balanced"] == true && json["frames"] == 1200 && json["lost"] == 0, "{json}");
-    let said = format!("{} files are complete without what lies beside them, at last: ", paths.len());
+    let said = format!("{} files are complete without their index, last error: ", paths.len());
     let events: Vec<String> = json["events"].as_array().unwrap().iter().map(ToString::to_string).collect();
     let told: Vec<&String> = events.iter().filter(|event| event.contains(&said)).collect();
     assert!(told.len() == 1 && told[0].contains(".pcap.idx: ") && told[0].contains("--make-index"), "{events:?}");
@@ -169,19 +169,19 @@ fn what_makes_no_sense_is_refused() {
     records::write(&input, &many(3));
     let out = scratch.file("x.pcap");
     for (options, wanted) in [
-        (&["-w", &out, "-W", "3"][..], "--keep-files means nothing without -C, -G or -w DIR/"),
-        (&["-w", &out, "--on-full", "go-on"], "--on-full means nothing"),
-        (&["-w", "-", "-C", "1MiB"], "standard output is no recording"),
-        (&["-w", "/dev/null", "-C", "1MiB"], "/dev/null is no file"),
-        (&["-w", &out, "-C", "100"], "say 100MiB, or which unit is meant"),
+        (&["-w", &out, "-W", "3"][..], "--keep-files needs -C, -G or -w DIR/"),
+        (&["-w", &out, "--on-full", "go-on"], "--on-full needs -C, -G"),
+        (&["-w", "-", "-C", "1MiB"], "-C and -G need -w FILE or -w DIR/"),
+        (&["-w", "/dev/null", "-C", "1MiB"], "/dev/null: not a regular file"),
+        (&["-w", &out, "-C", "1MiB", "--keep-size", "9"], "missing unit; write 9MiB"),
         (&["-w", &out, "-C", "5B"], "too small; at least 1KiB"),
-        (&["-w", &out, "-C", "2MiB", "--keep-size", "3MiB"], "room for two files"),
+        (&["-w", &out, "-C", "2MiB", "--keep-size", "3MiB"], "at least twice --rotate-size"),
         (&["-w", &out, "-G", "0"], "more than 0 seconds"),
-        (&["-w", &scratch.file("%Q.pcap"), "-G", "5"], "names of files know %Y"),
-        (&["-w", &out, "-C", "1MiB", "--after", "3"], "--after means nothing"),
-        (&["-w", &out, "-C", "1MiB", "--before-memory", "3MiB"], "--before-memory means nothing"),
-        (&["-C", "1MiB"], "--rotate-size means nothing without --write"),
-        (&["-G", "5"], "--rotate means nothing without --write or --flows"),
+        (&["-w", &scratch.file("%Q.pcap"), "-G", "5"], "supported are %Y"),
+        (&["-w", &out, "-C", "1MiB", "--after", "3"], "--after needs --before"),
+        (&["-w", &out, "-C", "1MiB", "--before-memory", "3MiB"], "--before-memory needs --before"),
+        (&["-C", "1MiB"], "--rotate-size needs --write"),
+        (&["-G", "5"], "--rotate needs --write or --flows"),
     ] {
         let ended = run(&[&["capture", "-r", &input][..], options].concat());
         assert!(ended.status != 0 && ended.errors.contains(wanted), "{options:?}: {} {}", ended.status, ended.errors);
@@ -227,7 +227,7 @@ fn a_recording_goes_along_with_all_else() {
     wait_until("files are there", || recorded(&folder).len() > 2);
     // Frames may still be on their way when it comes: then it comes again.
     let heard = running.hear();
-    let told = "frames are in files that are complete";
+    let told = "packets in complete files";
     wait_until("the last is complete", || {
         running.signal(Signal::HUP);
         std::thread::sleep(Duration::from_millis(100));
@@ -357,7 +357,7 @@ fn rotation_does_not_hold_a_capture_up() {
         "capture", &port, "-w", &folder, "-C", "256KiB", "-W", "5", "--json", "--user", "root", "udp",
     ]);
     let to = wire.port("a", "eth0", "");
-    run(&["generate", "--to", &to, "--udp", "-c", "60000", "--rate", "top", "--size", "128", "-q", "--user", "root"])
+    run(&["generate", "--to", &to, "--udp", "-c", "60000", "--rate", "max", "--size", "128", "-q", "--user", "root"])
         .good();
     std::thread::sleep(Duration::from_millis(500));
     let json = running.interrupt().good().json();

@@ -63,7 +63,7 @@ fn lines(path: &str) -> usize {
 
 /// Our own collector, by TLS, and the target that it is.
 fn collector(scratch: &Scratch, tls: &str, write: &str) -> (Running, Arc<Mutex<String>>, String) {
-    let arguments = ["flows", "--from", "ipfix+tls://127.0.0.1:0", "--tls", tls, "-w", &scratch.file(write)];
+    let arguments = ["collect", "ipfix+tls://127.0.0.1:0", "--tls", tls, "-w", &scratch.file(write)];
     let mut running = spawn(linerate(&arguments).stdout(Stdio::null()));
     let heard = running.hear();
     let target = || {
@@ -89,14 +89,14 @@ fn records_come_by_tls_from_those_who_show_a_certificate() {
     // Nobody without a certificate, with one of nobody, or without TLS.
     let none = files(&scratch, Some("ca"), None);
     let nobody = files(&scratch, Some("ca"), Some("self"));
-    for (tls, says) in [(&none, "wants a certificate of ours"), (&nobody, "does not believe our certificate")] {
+    for (tls, says) in [(&none, "requires a client certificate"), (&nobody, "rejected our certificate")] {
         run(&["flows", "-r", capture, "-w", &target, "--tls", tls]).with_status(1).says(says);
     }
     let mut plain = TcpStream::connect(target.rsplit_once('/').unwrap().1).unwrap();
     plain.write_all(b"\0\x0a\0\x14not TLS, but IPFIX").unwrap();
     let mut said = Vec::new();
     let _ = plain.read_to_end(&mut said);
-    wait_until("it is said", || heard.lock().unwrap().contains(" is refused: "));
+    wait_until("it is said", || heard.lock().unwrap().contains(": connection rejected: "));
     drop(running.interrupt());
     assert_eq!(lines(&back), lines(&own), "and nothing else");
 }
@@ -107,12 +107,12 @@ fn an_exporter_speaks_with_whom_it_believes_alone() {
     let capture = capture.to_str().unwrap();
     let tls = files(&scratch, Some("ca"), None);
     let target = |port: u16| format!("ipfix+tls://localhost:{port}");
-    for (own, says) in [("self", "signed by nobody"), ("other", "for another name"), ("old", "has expired")] {
+    for (own, says) in [("self", "not signed by a trusted CA"), ("other", "for another name"), ("old", "has expired")] {
         let (_relay, port) = relay(&scratch, own, 1);
         run(&["flows", "-r", capture, "-w", &target(port), "--tls", &tls]).with_status(1).says(says);
     }
     let (_relay, port) = relay(&scratch, "good", 1);
-    run(&["flows", "-r", capture, "-w", &target(port)]).with_status(1).says("signed by nobody");
+    run(&["flows", "-r", capture, "-w", &target(port)]).with_status(1).says("not signed by a trusted CA");
     // A server that speaks no TLS, and one that says nothing.
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
@@ -122,7 +122,7 @@ fn an_exporter_speaks_with_whom_it_believes_alone() {
             let _ = std::io::copy(&mut stream, &mut std::io::sink());
         }
     });
-    run(&["flows", "-r", capture, "-w", &target(port), "--tls", &tls]).with_status(1).says("speaks no TLS");
+    run(&["flows", "-r", capture, "-w", &target(port), "--tls", &tls]).with_status(1).says("does not speak TLS");
     // What OpenSSL takes is a file of IPFIX.
     let port = free_port();
     let taken = scratch.file("taken.ipfix");
@@ -134,7 +134,7 @@ fn an_exporter_speaks_with_whom_it_believes_alone() {
     let mut tries = 0;
     loop {
         let ended = run(&["flows", "-r", capture, "-w", &target(port), "-w", &own, "--tls", &tls, "--ipfix", "biflow"]);
-        if !ended.errors.contains("no collector listens there") || tries == 200 {
+        if !ended.errors.contains("no collector is listening") || tries == 200 {
             drop(ended.good());
             break;
         }
@@ -144,7 +144,7 @@ fn an_exporter_speaks_with_whom_it_believes_alone() {
     drop(server.0.stdin.take());
     let _ = server.0.wait();
     let back = scratch.file("back.jsonl");
-    run(&["flows", "-r", &taken, "-w", &back]).good();
+    run(&["collect", &taken, "-w", &back]).good();
     assert_eq!(lines(&back), lines(&own));
 }
 
@@ -176,7 +176,11 @@ fn a_broker_and_a_database_are_reached_by_tls_with_a_password() {
     );
     // By a certificate that nobody believes nothing goes out, and the run says why.
     let untrusted = files(&scratch, Some("self"), None);
-    drop(send(&database, &format!("end=60,password={secret}"), &untrusted).with_status(1).says("signed by nobody"));
+    drop(
+        send(&database, &format!("end=60,password={secret}"), &untrusted)
+            .with_status(1)
+            .says("not signed by a trusted CA"),
+    );
     // The broker says its own address, at which it speaks no TLS: that relay stands at the same port of another address.
     let broker = Broker::start("t", 2, |_| crate::fleet::broker::Mood::Good);
     broker.sign_in("bob", "to be kept");
@@ -187,8 +191,8 @@ fn a_broker_and_a_database_are_reached_by_tls_with_a_password() {
     let summary = send(&target, &ship, &tls).good().json();
     let (received, delivered) = sum(&summary);
     assert!(received > 1000 && received == delivered && broker.problems().is_empty(), "{summary}");
-    drop(send(&target, &ship.replace(&secret, &wrong), &tls).with_status(1).says("is the password right?"));
-    drop(send(&target, &ship.replace("sasl=plain", "sasl=scram-sha-256"), &tls).with_status(1).says("it has PLAIN"));
+    drop(send(&target, &ship.replace(&secret, &wrong), &tls).with_status(1).says("check the password"));
+    drop(send(&target, &ship.replace("sasl=plain", "sasl=scram-sha-256"), &tls).with_status(1).says("only PLAIN"));
 }
 
 #[test]
@@ -231,11 +235,11 @@ fn the_page_is_served_by_https() {
     // Without TLS there is no answer, and it is said; so is one who believes nobody.
     let (answer, _) = curl(&[&format!("http://localhost:{port}/")]);
     assert!(!answer.contains("<html"), "{answer}");
-    wait_until("it is said", || heard.lock().unwrap().contains("speaks no TLS"));
+    wait_until("it is said", || heard.lock().unwrap().contains("does not speak TLS"));
     let _ = Command::new("curl").args(["-sS", "-m", "20", &url]).output().unwrap();
     wait_until("it is said", || heard.lock().unwrap().matches("refused: ").count() >= 2);
     drop(running.interrupt());
     use std::os::unix::fs::PermissionsExt;
     std::fs::set_permissions(&key, PermissionsExt::from_mode(0o644)).unwrap();
-    run(&arguments).with_status(1).says("everybody on this machine may read the key");
+    run(&arguments).with_status(1).says("key is readable by all users");
 }

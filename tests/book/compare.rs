@@ -1,14 +1,14 @@
 //! What a page says a command prints, beside what it prints.
 //!
 //! - Words and whole numbers are the same; how much blank stands between them does not matter.
-//! - A number with a decimal point is a time, a rate or a share, and stands for any such number: `0.044 s`, `255.4 k frames/s`. So does
-//!   the number before `frames/s`, `b/s` and `ms`, whatever its unit is made larger by.
+//! - A number with a decimal point is a time, a rate or a share, and stands for any such number: `0.044 s`, `255.4 k packets/s`. So does
+//!   the number before `packets/s`, `b/s` and `ms`, whatever its unit is made larger by.
 //! - `...` on a line of its own stands for any lines, or none. In a line it stands for any words, or none; in a word for any letters.
 //! - What is shown each second of a run is no matter where the page shows none of it: a slow machine takes seconds.
 //! - Behind a command of which nothing is shown, anything may be printed.
 
 /// Where a page and a run part, for people; nothing if they say the same.
-pub fn difference(wanted: &[String], printed: &str) -> Option<String> {
+pub(super) fn difference(wanted: &[String], printed: &str) -> Option<String> {
     let wanted: Vec<Vec<String>> = wanted.iter().map(|line| words(line)).filter(|line| !line.is_empty()).collect();
     let mut lines: Vec<Vec<String>> = printed.lines().map(words).filter(|line| !line.is_empty()).collect();
     if !wanted.iter().any(|line| is_live(line)) {
@@ -79,7 +79,6 @@ fn words(line: &str) -> Vec<String> {
             words.last().is_some_and(|last| last.starts_with(|c: char| c.is_ascii_digit() || c == '#'));
         let unit = match plain {
             "kb/s" | "Mb/s" | "Gb/s" | "b/s" => "b/s",
-            "frames/s" => "frames/s",
             "ns" | "us" | "ms" => "s",
             _ => plain,
         };
@@ -88,7 +87,7 @@ fn words(line: &str) -> Vec<String> {
         } else if before_is_number && ["k", "M", "G"].contains(&plain) {
             // Of the unit behind.
         } else {
-            if before_is_number && ["b/s", "frames/s", "s"].contains(&unit) {
+            if before_is_number && ["b/s", "packets/s", "frames/s", "s"].contains(&unit) {
                 let last = words.last_mut().expect("a word before");
                 *last = last.trim_start_matches(|c: char| c.is_ascii_digit() || c == ',' || c == '#').to_owned();
                 last.insert(0, '#');
@@ -110,7 +109,7 @@ mod tests {
 
     #[test]
     fn times_and_rates_stand_for_any() {
-        assert!(same("sent in 0.044 s: 255.4 k frames/s, 9 b/s", "sent in   1.2 s: 980 frames/s, 0.3 Gb/s"));
+        assert!(same("sent in 0.044 s: 255.4 k packets/s, 9 b/s", "sent in   1.2 s: 980 packets/s, 0.3 Gb/s"));
         assert!(same("p99 12 us", "p99 1.3 ms"));
         assert!(!same("4 frames in 0.1 s", "5 frames in 0.1 s"));
         assert!(!same("10.0.0.1 here", "10.0.0.2 here"));
@@ -137,7 +136,7 @@ mod tests {
 
     #[test]
     fn seconds_that_pass_are_left_out_unless_they_are_shown() {
-        assert!(same("begin\nend", "begin\n   1 s  502 captured  499 frames/s  1.5 Mb/s L1  0 lost\nend"));
-        assert!(!same("1 s 502 captured 9 frames/s", "   1 s  503 captured  499 frames/s"));
+        assert!(same("begin\nend", "begin\n   1 s  502 captured  499 packets/s  1.5 Mb/s L1  0 lost\nend"));
+        assert!(!same("1 s 502 captured 9 packets/s", "   1 s  503 captured  499 packets/s"));
     }
 }

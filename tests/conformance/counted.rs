@@ -85,7 +85,7 @@ fn each_queue_may_be_a_port_that_counts() {
     let ports = [receive(&port(0), &tallying()), receive(&port(1), &tallying())];
     assert!(ports.iter().all(|port| port.queues[0].tallied().is_some()));
     let again = open_rx(&Spec::parse(&port(1)).unwrap(), &tallying()).err().unwrap().to_string();
-    assert!(again.contains("received from already"), "{again}");
+    assert!(again.contains("already open for receiving"), "{again}");
     let shown = open_rx(&Spec::parse(&port(1)).unwrap(), &RxOptions::default()).err().unwrap().to_string();
     assert!(shown.contains("only counts frames"), "{shown}");
 }
@@ -111,7 +111,7 @@ fn a_tag_that_the_driver_has_taken_out_counts() {
     let stacks: [&[(u16, u16)]; 3] = [&[(CUSTOMER, 42)], &[(SERVICE, 7), (CUSTOMER, 8)], &[]];
     let sent: Vec<_> = (0..30).map(|number| tagged(0, number, 100, stacks[number as usize % 3])).collect();
     let mut port = receive(&format!("xdp:far?netns={}", host("right")), &tallying());
-    if !port.notes.iter().any(|note| note.contains("tells VLAN tags")) {
+    if !port.notes.iter().any(|note| note.contains("reports stripped VLAN tags")) {
         eprintln!("SKIPPED: this kernel's veth does not tell VLAN tags");
         return;
     }
@@ -157,7 +157,7 @@ fn the_host_gets_what_the_program_leaves_to_it() {
         let veth = veth.using("packet", "xdp", "");
         let options = RxOptions { shared: true, filter: filter.into(), ..RxOptions::default() };
         let rx = receive(&veth.receiver("right", &format!("&pass=yes{more}")), &options);
-        assert!(rx.notes.iter().any(|note| note.contains("the host gets the frames too")), "{:?}", rx.notes);
+        assert!(rx.notes.iter().any(|note| note.contains("the host receives the frames too")), "{:?}", rx.notes);
         let host = receive(&veth.sender("right"), &RxOptions::default());
         let mut wire = Wire::live(transmit(&veth.sender("left"), 1), rx);
         let sent = [frames(0, 600, &[60, 1500, 61, 1400])];
@@ -189,13 +189,13 @@ fn an_interface_that_the_host_uses_is_shared_with_it() {
     assert!(port.notes.iter().any(|note| note.contains("192.0.2.1") && note.contains("--take")), "{:?}", port.notes);
     drop(port);
     for (more, options, said) in [
-        ("&pass=no", &shared, "--take takes them"),
-        ("&mode=af_xdp", &shared, "--take takes them"),
-        ("&mode=generic", &shared, "--take takes them"),
-        ("", &RxOptions::default(), "--take takes them"),
-        ("&pass=yes", &RxOptions::default(), "answered or sent on"),
+        ("&pass=no", &shared, "--take"),
+        ("&mode=af_xdp", &shared, "--take"),
+        ("&mode=generic", &shared, "--take"),
+        ("", &RxOptions::default(), "--take"),
+        ("&pass=yes", &RxOptions::default(), "answered or forwarded"),
         ("&pass=yes", &RxOptions { take: true, ..shared.clone() }, "--take takes them away"),
-        ("&pass=yes&mode=af_xdp", &shared, "AF_XDP takes frames away"),
+        ("&pass=yes&mode=af_xdp", &shared, "AF_XDP, which takes frames away"),
         ("&pass=maybe", &shared, "yes or no"),
     ] {
         let refused = open(more, options).err().unwrap_or_default();
@@ -204,5 +204,5 @@ fn an_interface_that_the_host_uses_is_shared_with_it() {
     // Two ports on one interface have one program.
     let _first = open("", &shared).unwrap();
     let refused = open("&pass=no", &RxOptions { take: true, ..shared.clone() }).err().unwrap();
-    assert!(refused.contains("leaves frames to the host too"), "{refused}");
+    assert!(refused.contains("passes frames to the host too"), "{refused}");
 }

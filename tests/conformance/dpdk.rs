@@ -175,12 +175,12 @@ fn a_device_is_opened_once_and_has_queues_for_both_directions() {
     }
     let name = format!("dpdk:net_ring{}", unique());
     let rx = receive(&name, &RxOptions::default());
-    assert_refused(&name, false, &[&name, "received from already"]);
+    assert_refused(&name, false, &[&name, "already open for receiving"]);
     assert_refused(&format!("{name}@0-1"), true, &["one send queue", "@0-1"]);
     assert_refused(&format!("{name}?mtu=9000"), true, &["another mtu="]);
-    assert_refused(&format!("{name},nodeaction=x"), true, &["open already, as net_ring"]);
+    assert_refused(&format!("{name},nodeaction=x"), true, &["already open as net_ring"]);
     let mut tx = transmit(&name, 1);
-    assert_refused(&name, true, &["sent to already"]);
+    assert_refused(&name, true, &["already open for sending"]);
     drop(rx);
     // What nobody receives waits for whoever comes.
     send_all(tx.queues[0].as_mut(), &[frame(0, 7, 60)]);
@@ -224,13 +224,13 @@ fn what_cannot_be_opened_is_named() {
         ("dpdk:net_nothing0", &["dpdk:net_nothing0", "DPDK finds no such device"][..]),
         ("dpdk:0000:00:1e.7", &["dpdk:0000:00:1e.7", "DPDK finds no such device"]),
         ("dpdk:net_pcap99,rx_pcap=/nowhere.pcap", &["net_pcap99", "nowhere.pcap"]),
-        ("dpdk:net_null98@1-2", &["count from 0", "@0-2"]),
+        ("dpdk:net_null98@1-2", &["queues start at 0", "@0-2"]),
         ("dpdk:net_null98@0-64", &["at most 64"]),
         ("dpdk:net_pcap97,iface=lo@0-3", &["at most"]),
         ("dpdk:net_null98?mtu=9", &["mtu=9", "68 to 65535"]),
         ("dpdk:net_null98?queue=1", &["queue=1", "64 to"]),
         ("dpdk:net_null98?memory=1", &["memory=1", "64MiB"]),
-        ("dpdk:net_null98?memory=1GiB", &["memory= is of the first port", "1024"]),
+        ("dpdk:net_null98?memory=1GiB", &["memory= of the first port", "1024"]),
         ("dpdk:net_null98?stamp=now", &["stamp=now", "poll"]),
         ("dpdk:net_null98?pool=new", &["pool=new", "lifo"]),
         ("dpdk:net_null98?stamp=driver", &["net_null", "no time stamps", "stamp="]),

@@ -36,21 +36,21 @@ fn options_that_do_not_exist_or_fit_are_named() {
     for (text, parts) in [
         ("packet:lo?speed=1", &["packet:lo", "speed", "netns, ring"][..]),
         ("packet:lo?direction=up", &["direction=up", "in, out or inout"]),
-        ("packet:lo?ring=much", &["ring=much", "not a number"]),
-        ("packet:lo?lanes=", &["lanes=", "not a number"]),
+        ("packet:lo?ring=much", &["ring=much", "expected a number"]),
+        ("packet:lo?lanes=", &["lanes=", "expected a number"]),
         ("packet:lo@0-1", &["@0-1", "?lanes=N"]),
         ("mem:x?speed=1", &["mem:x", "speed", "stamp, blocks"]),
-        ("mem:x?blocks=few", &["blocks=few", "not a number"]),
+        ("mem:x?blocks=few", &["blocks=few", "expected a number"]),
         ("mem:x@0-64", &["mem:x@0-64", "at most 64 queues"]),
         ("mem:x@b", &["mem:x@b", "@N or @FIRST-LAST"]),
         ("pcap:x?snap=1", &["pcap:x", "snap", "none"]),
-        ("mem:", &["mem:", "nothing stands behind the colon"]),
+        ("mem:", &["mem:", "empty target"]),
     ] {
         assert_refused(text, false, parts);
     }
     assert_refused("mem:x?stamp=later", true, &["stamp=later", "keep or now"]);
     assert_refused("packet:lo?ring=1MiB", true, &["ring", "netns"]);
-    assert_refused("packet:lo@0", true, &["packet:lo@0", "leave the @ out"]);
+    assert_refused("packet:lo@0", true, &["packet:lo@0", "omit the @"]);
 }
 
 #[test]
@@ -95,7 +95,7 @@ fn files_that_are_no_captures_are_told_from_captures() {
         ("empty", b"", &["empty", "not a pcap or pcapng file", "it is empty"]),
         ("three", b"abc", &["three", "not a pcap or pcapng file", "3 bytes"]),
         ("packed.xz", b"\xfd7zXZ\0\0\x04\xe6\xd6\xb4\x46", &["packed.xz", "xz -dc"]),
-        ("packed.gz", b"\x1f\x8b\x08\0\0\0\0\0\0\0", &["packed.gz", "gzip data", "cut off"]),
+        ("packed.gz", b"\x1f\x8b\x08\0\0\0\0\0\0\0", &["packed.gz", "gzip data", "unexpected end"]),
     ] {
         fs::write(folder.path(name), bytes).unwrap();
         let (frames, failure) = read(&folder.port(name));
@@ -117,7 +117,7 @@ fn a_file_that_is_cut_off_gives_its_frames_and_then_the_error() {
         fs::write(&path, &whole[..whole.len() / 2]).unwrap();
         let (frames, failure) = read(&port);
         assert!((600..900).contains(&frames), "{format}: {frames} frames of half a file");
-        let parts = ["cut off", &format!("whole.{format}"), &format!("{frames} frames before it")];
+        let parts = ["cut off", &format!("whole.{format}"), &format!("{frames} packets before it")];
         assert_says(format, &failure.expect("a cut-off file is an error").to_string(), &parts);
     }
 }
@@ -126,7 +126,7 @@ fn a_file_that_is_cut_off_gives_its_frames_and_then_the_error() {
 fn a_name_in_use_is_said_so() {
     let wire = MemWire::new("");
     let first = receive(wire.name(), &RxOptions::default());
-    assert_refused(wire.name(), false, &["received from already"]);
+    assert_refused(wire.name(), false, &["already open for receiving"]);
     drop(first);
     receive(wire.name(), &RxOptions::default());
 }
@@ -141,10 +141,10 @@ fn interfaces_and_namespaces_that_are_not_there_are_named() {
         assert_refused(&text, send, &["absent0", "no such interface", "linerate ports"]);
         let text = format!("packet:ehto0?netns={namespace}");
         assert_refused(&text, send, &["ehto0", "no such interface", "did you mean eth0?"]);
-        assert_refused("packet:any", send, &["no such interface", "name them, as in eth0,eth1"]);
+        assert_refused("packet:any", send, &["no such interface", "name each interface, as in eth0,eth1"]);
         let text = format!("packet:eth0?netns={nobody}");
         assert_refused(&text, send, &["no network namespace", &nobody]);
-        assert_refused("packet:eth0?netns=../x", send, &["../x", "no name of a namespace"]);
+        assert_refused("packet:eth0?netns=../x", send, &["../x", "invalid namespace name"]);
         assert_refused("packet:absent0", send, &["absent0", "no such interface", "packet:absent0?netns=NAMESPACE"]);
     }
 }
@@ -175,9 +175,9 @@ fn who_may_not_have_the_kernel_send_is_told_what_is_lacking() {
     let sets = |held| CapabilitySets { effective: held, permitted: held, inheritable: CapabilitySet::empty() };
     let most = CapabilitySet::NET_RAW | CapabilitySet::NET_ADMIN | CapabilitySet::BPF;
     for (held, lacking) in [
-        (CapabilitySet::empty(), "needs CAP_BPF, CAP_PERFMON, CAP_NET_ADMIN, CAP_SYS_ADMIN too: run as root"),
-        (most, "needs CAP_PERFMON, CAP_SYS_ADMIN too: run as root"),
-        (most | CapabilitySet::PERFMON, "needs CAP_SYS_ADMIN too: run as root"),
+        (CapabilitySet::empty(), "needs CAP_BPF, CAP_PERFMON, CAP_NET_ADMIN, CAP_SYS_ADMIN; run as root"),
+        (most, "needs CAP_PERFMON, CAP_SYS_ADMIN; run as root"),
+        (most | CapabilitySet::PERFMON, "needs CAP_SYS_ADMIN; run as root"),
     ] {
         let refused = thread::spawn(move || {
             set_capabilities(None, sets(held)).unwrap();

@@ -326,9 +326,9 @@ fn faults_and_options_of_the_port_are_told_apart() {
     for (text, parts) in [
         ("faulty:mem:x?drop=lots", &["faulty:mem:x", "drop=lots", "0.1%"][..]),
         ("faulty:mem:x?speed=1", &["mem:x", "speed", "stamp, blocks"]),
-        ("faulty:mem:x?port.drop=1%", &["mem:x", "no option \"drop\""]),
-        ("faulty:nosuch:x?drop=1%", &["no backend \"nosuch\""]),
-        ("faulty:mem:?drop=1%", &["which port"]),
+        ("faulty:mem:x?port.drop=1%", &["mem:x", "unknown option \"drop\""]),
+        ("faulty:nosuch:x?drop=1%", &["unknown backend \"nosuch\""]),
+        ("faulty:mem:?drop=1%", &["missing port"]),
     ] {
         crate::conformance::errors::assert_refused(text, false, parts);
         crate::conformance::errors::assert_refused(text, true, parts);

@@ -189,10 +189,10 @@ fn faulty_shm() {
 #[test]
 fn what_cannot_be_opened_is_named() {
     for (text, parts) in [
-        ("shm:nobody-shares-this", &["nobody-shares-this", "nobody shares", "--share"][..]),
-        ("shm:/nowhere/ring", &["/nowhere/ring", "nobody shares"]),
+        ("shm:absent-ring", &["absent-ring", "no such ring", "--share"][..]),
+        ("shm:/nowhere/ring", &["/nowhere/ring", "no such ring"]),
         ("shm:x?mode=fast", &["mode=fast", "lossless or lossy"]),
-        ("shm:x?slots=few", &["slots=few", "not a number"]),
+        ("shm:x?slots=few", &["slots=few", "expected a number"]),
         ("shm:x?speed=1", &["speed", "mode, slots"]),
         ("shm:x@0-1", &["one queue"]),
         (&format!("shm:{}", "x".repeat(200)), &["1 to 90 bytes"]),
@@ -203,7 +203,7 @@ fn what_cannot_be_opened_is_named() {
         ("shm:x@0-1", &["shm:x", "one queue"][..]),
         ("shm:x?mode=lossless", &["mode", "memory, wait, lossless"]),
         ("shm:x?memory=1KiB", &["shm:x", "blocks"]),
-        ("shm:x?wait=some", &["wait=some", "not a number"]),
+        ("shm:x?wait=some", &["wait=some", "expected a number"]),
         ("shm:x?lossless=maybe", &["lossless=maybe", "yes or no"]),
         ("shm:x?patience=-1", &["patience=-1", "number of seconds"]),
     ] {

@@ -306,10 +306,10 @@ fn both_directions_are_one_interface_and_it_goes_with_them() {
     let rx = receive(&text, &RxOptions::default());
     assert!(veth.ip("left", "link show t2").contains("mtu 9000"));
     let again = open_rx(&Spec::parse(&text).unwrap(), &RxOptions::default()).err().unwrap().to_string();
-    assert!(again.contains("is being received from already"), "{again}");
-    assert_refused(&format!("tun:t2@0-1?netns={netns}"), true, &["t2", "open with 1 queues"]);
+    assert!(again.contains("already open for receiving"), "{again}");
+    assert_refused(&format!("tun:t2@0-1?netns={netns}"), true, &["t2", "already open with 1 queues"]);
     assert_refused(&format!("tun:t2?mode=tap&netns={netns}"), true, &["t2", "another mode="]);
-    assert_refused(&format!("tun:t2?mtu=1400&netns={netns}"), true, &["t2", "open already without mtu=1400"]);
+    assert_refused(&format!("tun:t2?mtu=1400&netns={netns}"), true, &["t2", "already open without mtu=1400"]);
     let tx = transmit(&text, 1);
     drop(rx);
     let rx = receive(&text, &RxOptions::default());
@@ -320,9 +320,9 @@ fn both_directions_are_one_interface_and_it_goes_with_them() {
     veth.ip("left", "tuntap add t3 mode tun");
     drop(receive(&format!("tun:t3?netns={netns}"), &RxOptions::default()));
     assert!(veth.ip("left", "link show t3").contains("t3"));
-    assert_refused(&format!("tun:t3?mode=tap&netns={netns}"), false, &["t3", "none of this kind"]);
+    assert_refused(&format!("tun:t3?mode=tap&netns={netns}"), false, &["t3", "with another type"]);
     assert_refused(&format!("tun:t3@0-3?netns={netns}"), false, &["t3", "one queue"]);
-    assert_refused(&format!("tun:eth0?netns={netns}"), false, &["eth0", "none of this kind"]);
+    assert_refused(&format!("tun:eth0?netns={netns}"), false, &["eth0", "with another type"]);
 }
 
 /// Ethernet frames of whoever makes those: their packets are sent.
@@ -360,7 +360,7 @@ fn what_cannot_be_opened_is_named() {
         ("tun:t9?address=10.0.0", &["address=", "10.98.0.1/24"]),
         ("tun:t9?mtu=20", &["mtu=", "68"]),
         ("tun:t9?offloads=some", &["offloads=some", "yes or no"]),
-        ("tun:t9@2-3", &["count from 0"]),
+        ("tun:t9@2-3", &["queues start at 0"]),
         ("tun:t9?speed=1", &["speed", "netns, address"]),
     ] {
         assert_refused(text, false, parts);

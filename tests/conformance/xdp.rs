@@ -187,7 +187,7 @@ fn a_vlan_tag_that_the_driver_has_taken_out_is_put_back() {
     let sent = [(0..30).map(|number| tagged(0, number, 100, stacks[number as usize % 3])).collect::<Vec<_>>()];
     for snap in [0u32, 64, 14, 3] {
         let rx = receive(&format!("xdp:far?netns={middle}&ring=2048"), &RxOptions { snap, ..RxOptions::default() });
-        let told = rx.notes.iter().any(|note| note.contains("tells VLAN tags"));
+        let told = rx.notes.iter().any(|note| note.contains("reports stripped VLAN tags"));
         let outcome = Wire::live(transmit(&format!("packet:eth0?netns={left}"), 1), rx).exchange(&sent);
         if !told {
             eprintln!("SKIPPED: this kernel's veth does not tell VLAN tags");

@@ -48,7 +48,7 @@ fn a_second_run_does_not_write_into_a_file_that_is_written() {
     for second in [
         &["capture", "-q", "-r", &input, "-w", &output][..],
         &["find", &input, "-q", "-w", &output],
-        &["generate", "-q", "-r", &input, "--to", &format!("pcap:{output}")],
+        &["replay", "-q", "-r", &input, "--to", &format!("pcap:{output}")],
     ] {
         run(second).with_status(1).says("is being written by another run").says("write to another file");
     }
@@ -76,7 +76,7 @@ fn a_run_that_fails_before_the_first_packet_leaves_the_file_as_it_was() {
         for (from, status) in [(&empty, 1), (&text, 1), (&missing, 1)] {
             run(&["capture", "-q", "-r", from, "-w", &output, "--index"]).with_status(status);
             run(&["find", from, "-q", "-w", &output]).with_status(status);
-            run(&["generate", "-q", "-r", from, "--to", &port]).with_status(status);
+            run(&["replay", "-q", "-r", from, "--to", &port]).with_status(status);
         }
         run(&["capture", "-q", "-r", &input, "-w", &output, "--index", "no such filter"]).with_status(2);
         run(&["capture", "-q", "nosuchport0", "-w", &output, "--index"]);
@@ -189,7 +189,7 @@ fn an_fcs_is_counted_once_and_not_replayed() {
     for path in [&input, &copy] {
         let count = run(&["count", "-r", path, "--json"]).good().json();
         assert_eq!(count["size_max_bytes"].as_u64(), Some(86), "{count}");
-        run(&["generate", "-q", "-r", path, "--to", &format!("pcap:{sent}")]).good();
+        run(&["replay", "-q", "-r", path, "--to", &format!("pcap:{sent}")]).good();
         assert_eq!(records::read(&sent).iter().map(|record| record.bytes.len()).collect::<Vec<_>>(), [82, 82]);
     }
     assert!(fs::read(&copy).unwrap().windows(4).filter(|bytes| bytes == b"FCS!").count() == 2);

@@ -23,7 +23,7 @@ fn count(ports: &[String], arguments: &[&str]) -> Running {
 }
 
 fn sent(wire: &Wire, arguments: &[&str]) -> u64 {
-    wire.send(&[arguments, &["--rate", "top"]].concat()).json()["frames"].as_u64().unwrap()
+    wire.send(&[arguments, &["--rate", "max"]].concat()).json()["frames"].as_u64().unwrap()
 }
 
 #[test]
@@ -67,7 +67,7 @@ fn ports_and_queues_are_counted_each_for_itself() {
     let counting = count(&ports, &["--lossless"]);
     let mut frames = 0;
     for (size, bucket) in [("64", "64"), ("65", "65-127"), ("1518", "1024-1518"), ("9018", "1519-")] {
-        let sent = sent(&wire, &["--udp", "--count", "500", "--size", size]);
+        let sent = sent(&wire, &["--udp", "-c", "500", "--size", size]);
         assert_eq!(sent, 500, "{bucket}");
         frames += sent;
     }
@@ -108,7 +108,7 @@ fn intervals_add_up_to_the_summary() {
         serde_json::from_str::<Value>(&line).unwrap()
     };
     assert_eq!(next()["record"], "interval");
-    wire.send(&["--udp", "--count", "300", "--rate", "1000pps"]);
+    wire.send(&["--udp", "-c", "300", "--rate", "1000pps"]);
     let (mut frames, mut bytes) = (0, 0);
     while frames < 300 {
         let line = next();
@@ -137,7 +137,7 @@ fn a_reader_that_was_stopped_makes_a_loss_with_a_name() {
     for (arguments, status) in [(&["--lossless"][..], 3), (&[], 0), (&["--lossless", "--protocols"], 3)] {
         let counting = count(std::slice::from_ref(&port), arguments);
         counting.signal(Signal::STOP);
-        assert_eq!(sent(&wire, &["--udp", "--size", "1000", "--count", "8000"]), 8000);
+        assert_eq!(sent(&wire, &["--udp", "--size", "1000", "-c", "8000"]), 8000);
         settle();
         counting.signal(Signal::CONT);
         settle();
@@ -157,10 +157,10 @@ fn limits_of_time_and_frames_end_a_run() {
     }
     let wire = Wire::new();
     let ports = [wire.port("b", "eth0", ROOMY)];
-    let (_, summary) = lines(&count(&ports, &["-t", "0.3"]).end().good());
+    let (_, summary) = lines(&count(&ports, &["-T", "0.3"]).end().good());
     assert!(summary["elapsed_seconds"].as_f64() >= Some(0.3) && summary["frames"] == 0, "{summary}");
-    let counting = count(&ports, &["-c", "100", "--seconds", "20"]);
-    sent(&wire, &["--udp", "--count", "1000"]);
+    let counting = count(&ports, &["-c", "100", "--duration", "20"]);
+    sent(&wire, &["--udp", "-c", "1000"]);
     let (_, summary) = lines(&counting.end().good());
     assert_eq!((&summary["frames"], &summary["balanced"]), (&Value::from(100), &Value::from(true)), "{summary}");
 }
@@ -172,13 +172,13 @@ fn a_port_that_is_removed_ends_the_run_with_its_counts() {
     }
     let wire = Wire::new();
     let counting = count(&[wire.port("b", "eth0", ROOMY)], &[]);
-    sent(&wire, &["--udp", "--count", "250"]);
+    sent(&wire, &["--udp", "-c", "250"]);
     settle();
     wire.ip("b", &["link", "set", "eth0", "down"]);
     settle();
     wire.ip("b", &["link", "set", "eth0", "up"]);
     wait_until("the link is up", || wire.inside("a", &["ports", "--json"]).json()["interfaces"][1]["link"] == "up");
-    sent(&wire, &["--udp", "--count", "250"]);
+    sent(&wire, &["--udp", "-c", "250"]);
     settle();
     wire.ip("b", &["link", "del", "eth0"]);
     let (_, summary) = lines(&counting.end().with_status(1));
@@ -196,7 +196,7 @@ fn people_see_lines_then_tables() {
     let port = wire.port("b", "eth0", "&lanes=2");
     let counting = launch(&["count", "--interval", "0.1", &port, "ip"]);
     counting.wait_until_open();
-    sent(&wire, &["--udp", "--count", "1234"]);
+    sent(&wire, &["--udp", "-c", "1234"]);
     std::thread::sleep(Duration::from_millis(300));
     let ended = counting.interrupt().good().says("counting packet:").says("1,234 counted").says("0 lost");
     for text in [
@@ -221,7 +221,7 @@ fn a_terminal_shows_a_table_that_is_drawn_again() {
     }
     let wire = Wire::new();
     let port = wire.port("b", "eth0", "&lanes=1");
-    let command = format!("{} count '{port}' --interval 0.1 -t 0.55", program().display());
+    let command = format!("{} count '{port}' --interval 0.1 -T 0.55", program().display());
     let output = Command::new("script").args(["-qec", &command, "/dev/null"]).stdin(Stdio::null()).output().unwrap();
     let ended = Ended::of(output).good();
     let tables = ended.output.matches("mean size").count();

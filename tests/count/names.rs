@@ -92,13 +92,13 @@ fn mistakes_end_with_2_and_failures_with_1() {
     let whole = std::fs::read(&cut).unwrap();
     std::fs::write(&cut, &whole[..whole.len() - 5]).unwrap();
     for (arguments, status, text) in [
-        (&["count"][..], 2, "which port"),
-        (&["count", "x0", "--interval=-1"], 2, "no span of time"),
-        (&["count", "x0", "-t", "nan"], 2, "no span of time"),
+        (&["count"][..], 2, "no port given"),
+        (&["count", "x0", "--interval=-1"], 2, "invalid duration"),
+        (&["count", "x0", "-T", "nan"], 2, "invalid duration"),
         (&["count", "x0", "tcp", "or"], 2, "syntax error"),
         (&["count", "-f", "tcp", "x0", "udp"], 2, "given twice"),
         (&["count", "--spin", "--sleep", "x0"], 2, "--sleep"),
-        (&["count", "nosuch:x0"], 2, "no backend"),
+        (&["count", "nosuch:x0"], 2, "unknown backend"),
         (&["count", "packet:nosuch0"], 1, "nosuch0"),
         (&["count", "-r", &missing], 1, &missing),
         (&["count", "-r", &garbage], 1, &garbage),

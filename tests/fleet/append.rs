@@ -4,7 +4,7 @@ use super::request::{In, crc32c};
 use super::{Message, State};
 
 /// Takes a batch as a broker does, and says which error it answers.
-pub(super) fn append(state: &mut State, partition: usize, batch: &[u8]) -> i16 {
+pub(crate) fn append(state: &mut State, partition: usize, batch: &[u8]) -> i16 {
     let all = batch;
     let mut batch = In(batch);
     batch.number(8);

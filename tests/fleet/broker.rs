@@ -23,7 +23,7 @@ const FIRST_PRODUCER: i64 = 1000;
 
 /// What becomes of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Mood {
+pub(crate) enum Mood {
     Good,
     /// The connection ends, and nothing was done.
     CutBefore,
@@ -47,7 +47,7 @@ pub(super) enum Mood {
 
 /// A message as a broker keeps it.
 #[derive(Clone, Debug)]
-pub(super) struct Message {
+pub(crate) struct Message {
     pub key: Option<Vec<u8>>,
     pub value: Vec<u8>,
     pub headers: BTreeMap<String, String>,
@@ -75,7 +75,7 @@ struct State {
     problems: Vec<String>,
 }
 
-pub(super) struct Broker {
+pub(crate) struct Broker {
     pub port: u16,
     state: Arc<Mutex<State>>,
     stop: Arc<AtomicBool>,
@@ -88,7 +88,7 @@ type Moods = Arc<Mutex<Box<dyn FnMut(i16) -> Mood + Send>>>;
 
 impl Broker {
     /// A broker of one topic; `mood` is asked for each request, by its number.
-    pub(super) fn start(topic: &str, partitions: usize, mood: impl FnMut(i16) -> Mood + Send + 'static) -> Self {
+    pub(crate) fn start(topic: &str, partitions: usize, mood: impl FnMut(i16) -> Mood + Send + 'static) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let port = listener.local_addr().unwrap().port();
         let partitions = (0..partitions).map(|_| Partition::default()).collect();
@@ -124,57 +124,57 @@ impl Broker {
     }
 
     /// All that it has, in order of partitions.
-    pub(super) fn messages(&self) -> Vec<Message> {
+    pub(crate) fn messages(&self) -> Vec<Message> {
         self.state.lock().unwrap().partitions.iter().flat_map(|partition| partition.messages.clone()).collect()
     }
 
     /// How many messages each partition has.
-    pub(super) fn counts(&self) -> Vec<usize> {
+    pub(crate) fn counts(&self) -> Vec<usize> {
         self.state.lock().unwrap().partitions.iter().map(|partition| partition.messages.len()).collect()
     }
 
     /// What no sound client sends.
-    pub(super) fn problems(&self) -> Vec<String> {
+    pub(crate) fn problems(&self) -> Vec<String> {
         self.state.lock().unwrap().problems.clone()
     }
 
     /// How many producers it has given an id.
-    pub(super) fn producers(&self) -> i64 {
+    pub(crate) fn producers(&self) -> i64 {
         self.state.lock().unwrap().producers - FIRST_PRODUCER
     }
 
     /// Forgets all producers, as after a day without a batch.
-    pub(super) fn forget(&self) {
+    pub(crate) fn forget(&self) {
         self.state.lock().unwrap().partitions.iter_mut().for_each(|partition| partition.producers.clear());
     }
 
     /// Has so many empty partitions of its topic; 0: there is no topic.
-    pub(super) fn create(&self, partitions: usize) {
+    pub(crate) fn create(&self, partitions: usize) {
         self.state.lock().unwrap().partitions = (0..partitions).map(|_| Partition::default()).collect();
     }
 
     /// Takes no longer batches than these.
-    pub(super) fn limit(&self, longest: usize) {
+    pub(crate) fn limit(&self, longest: usize) {
         self.state.lock().unwrap().longest = longest;
     }
 
     /// Says that it listens there.
-    pub(super) fn advertise(&self, port: u16) {
+    pub(crate) fn advertise(&self, port: u16) {
         self.state.lock().unwrap().advertised = Some(port);
     }
 
     /// Wants everybody to sign in by PLAIN.
-    pub(super) fn sign_in(&self, user: &str, password: &str) {
+    pub(crate) fn sign_in(&self, user: &str, password: &str) {
         self.state.lock().unwrap().login = Some((PLAIN, user.to_owned(), password.to_owned()));
     }
 
     /// Wants everybody to sign in by SCRAM-SHA-256.
-    pub(super) fn sign_in_by_scram(&self, user: &str, password: &str) {
+    pub(crate) fn sign_in_by_scram(&self, user: &str, password: &str) {
         self.state.lock().unwrap().login = Some((SCRAM, user.to_owned(), password.to_owned()));
     }
 
     /// Has lost all but so many messages of each partition, and what it knew of what is lost.
-    pub(super) fn lose(&self, left: usize) {
+    pub(crate) fn lose(&self, left: usize) {
         for partition in &mut self.state.lock().unwrap().partitions {
             partition.messages.truncate(left);
             partition.producers.values_mut().for_each(|(_, batches)| batches.retain(|(first, _)| *first < left as i32));
@@ -182,7 +182,7 @@ impl Broker {
     }
 
     /// Starts again, and is away for so long.
-    pub(super) fn down(&self, span: Duration) {
+    pub(crate) fn down(&self, span: Duration) {
         self.state.lock().unwrap().start_again(span);
     }
 }

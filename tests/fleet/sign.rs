@@ -4,11 +4,11 @@
 use super::{In, text};
 
 /// Ways of signing in.
-pub(super) const PLAIN: &str = "PLAIN";
-pub(super) const SCRAM: &str = "SCRAM-SHA-256";
+pub(crate) const PLAIN: &str = "PLAIN";
+pub(crate) const SCRAM: &str = "SCRAM-SHA-256";
 
 /// How one has to sign in, who, and the password.
-pub(super) type Login = (&'static str, String, String);
+pub(crate) type Login = (&'static str, String, String);
 
 /// How often the password is hashed.
 const ROUNDS: u32 = 4096;
@@ -16,14 +16,14 @@ const SALT: &[u8] = b"salt of a broker";
 
 /// What was said so far to one who signs in.
 #[derive(Default)]
-pub(super) struct Scram {
+pub(crate) struct Scram {
     first: String,
     answer: String,
 }
 
 impl Scram {
     /// The answer to a message, and whether the other one knows the password; `None`: it does not, or says something else.
-    pub(super) fn say(&mut self, message: &str, user: &str, password: &str) -> Option<(String, bool)> {
+    pub(crate) fn say(&mut self, message: &str, user: &str, password: &str) -> Option<(String, bool)> {
         if self.first.is_empty() {
             let bare = message.strip_prefix("n,,")?;
             let nonce = bare.strip_prefix("n=")?.strip_prefix(user)?.strip_prefix(",r=")?;
@@ -47,7 +47,7 @@ impl Scram {
 }
 
 /// Takes a message of signing in, and says whether it was the right one.
-pub(super) fn sign(key: i16, mut body: In<'_>, login: Option<&Login>, scram: &mut Scram) -> (Vec<u8>, bool) {
+pub(crate) fn sign(key: i16, mut body: In<'_>, login: Option<&Login>, scram: &mut Scram) -> (Vec<u8>, bool) {
     let (way, user, password) = login.cloned().unwrap_or_default();
     if key == 17 {
         let error: i16 = if body.text().as_deref() == Some(way) { 0 } else { 33 };

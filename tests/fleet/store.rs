@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 /// What becomes of an insert.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Mood {
+pub(crate) enum Mood {
     Good,
     /// The connection ends, and nothing was done.
     CutBefore,
@@ -28,7 +28,7 @@ pub(super) enum Mood {
 
 /// An insert that was done.
 #[derive(Clone, Debug)]
-pub(super) struct Insert {
+pub(crate) struct Insert {
     /// The query of the URL, as it came.
     pub query: BTreeMap<String, String>,
     pub user: Option<String>,
@@ -52,7 +52,7 @@ struct State {
 /// How many partitions of its table an insert has.
 type Partitions = fn(&[u8]) -> usize;
 
-pub(super) struct Store {
+pub(crate) struct Store {
     pub port: u16,
     state: Arc<Mutex<State>>,
     stop: Arc<AtomicBool>,
@@ -64,7 +64,7 @@ type Moods = Arc<Mutex<Box<dyn FnMut() -> Mood + Send>>>;
 
 impl Store {
     /// `mood` is asked for each insert.
-    pub(super) fn start(mood: impl FnMut() -> Mood + Send + 'static) -> Self {
+    pub(crate) fn start(mood: impl FnMut() -> Mood + Send + 'static) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let port = listener.local_addr().unwrap().port();
         let (state, stop, cuts) =
@@ -87,26 +87,26 @@ impl Store {
         Store { port, state, stop, cuts, thread }
     }
 
-    pub(super) fn inserts(&self) -> Vec<Insert> {
+    pub(crate) fn inserts(&self) -> Vec<Insert> {
         self.state.lock().unwrap().inserts.clone()
     }
 
     /// Inserts that came again.
-    pub(super) fn again(&self) -> u64 {
+    pub(crate) fn again(&self) -> u64 {
         self.state.lock().unwrap().again
     }
 
     /// Says of its table what `system.tables` has, and of its settings what `system.merge_tree_settings` has.
-    pub(super) fn say(&self, table: &str, settings: &str) {
+    pub(crate) fn say(&self, table: &str, settings: &str) {
         self.state.lock().unwrap().table = Some([table.to_owned(), settings.to_owned()]);
     }
 
     /// Takes no insert of more partitions than these.
-    pub(super) fn limit(&self, most: usize, partitions: Partitions) {
+    pub(crate) fn limit(&self, most: usize, partitions: Partitions) {
         self.state.lock().unwrap().parts = Some((most, partitions));
     }
 
-    pub(super) fn down(&self, span: Duration) {
+    pub(crate) fn down(&self, span: Duration) {
         self.state.lock().unwrap().down_until = Some(Instant::now() + span);
     }
 }

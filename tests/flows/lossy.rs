@@ -142,7 +142,7 @@ impl Path {
         // So that both ends announce something else.
         lab.ip("server", &["route", "add", CLIENT, "dev", "eth0", "advmss", "1200"]);
         let [one, other] = ["p0", "p1"].map(|port| lab.port("mid", port, ""));
-        let wire = start(&["wire", &one, &other, "--faults", FAULTS, "--seed", "6", "--json"]);
+        let wire = start(&["bridge", &one, &other, "--faults", FAULTS, "--seed", "6", "--json"]);
         Path { wire, lab, scratch: Scratch::new() }
     }
 

@@ -204,7 +204,7 @@ impl Flood {
     pub(super) fn start(stage: &Stage, rate: &str) -> Self {
         let to = format!("xdp-live:eth0?netns={}", stage.wire.namespace("flood"));
         let packet = format!("ip(src=random, dst={TARGET})/tcp(sport=random, dport=80, flags=syn)");
-        let arguments = ["generate", "--json", "--to", &to, "-k", &packet, "--rate", rate, "--seconds", "60"];
+        let arguments = ["generate", "--json", "--to", &to, "-k", &packet, "--rate", rate, "--duration", "60"];
         Flood(launch(&arguments))
     }
 

@@ -17,7 +17,7 @@ fn nothing_that_is_there_is_written_over() {
     records::write(&input, &conversation(1000));
     std::fs::create_dir(&folder).unwrap();
     run(&["streams", "-r", &input, "-w", &folder]).good();
-    run(&["streams", "-r", &input, "-w", &folder]).with_status(1).says("name a new folder, or an empty one");
+    run(&["streams", "-r", &input, "-w", &folder]).with_status(1).says("use a new or empty folder");
     run(&["streams", "-r", &input, "-w", &input]).with_status(2);
     run(&["streams", "-r", &input, "-w", &format!("{input}/x")]).with_status(1);
 }
@@ -134,7 +134,7 @@ fn a_file_that_cannot_grow_is_its_own_streams_affair() {
     let ended =
         command.args(["-c", limited, "bash"]).arg(program.get_program()).args(program.get_args()).output().unwrap();
     let errors = String::from_utf8_lossy(&ended.stderr);
-    assert!(ended.status.code() == Some(1) && errors.contains("1 file is not whole"), "{errors}");
+    assert!(ended.status.code() == Some(1) && errors.contains("1 file is incomplete"), "{errors}");
     let entries = check_index(&folder);
     let hostile = entries.iter().find(|entry| entry["src_port"] == 7).unwrap();
     assert_eq!((&hostile["bytes"], &hostile["written"]), (&11.into(), &3.into()));
@@ -170,7 +170,7 @@ fn a_live_port_is_followed_until_it_is_asked_to_stop() {
     let (input, folder) = (scratch.file("in.pcap"), scratch.file("live"));
     records::write(&input, &[conversation(1000), conversation(1001)].concat());
     let running = start(&["streams", "-q", &wire.port("b", "eth0", ""), "-w", &folder]);
-    run(&["generate", "-q", "--to", &wire.port("a", "eth0", ""), "--replay", &input, "--speed", "20"]).good();
+    run(&["replay", "-q", "--to", &wire.port("a", "eth0", ""), "-r", &input, "--speed", "20"]).good();
     let name = format!("{folder}/010.000.000.002.00080-010.000.000.001.01001");
     wait_until("bytes are seen while it runs", || std::fs::read(&name).is_ok_and(|bytes| bytes.starts_with(b"hello ")));
     running.interrupt().good();

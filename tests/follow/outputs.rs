@@ -137,7 +137,7 @@ fn one_conversation_is_shown_in_three_forms() {
          \t[5 bytes missing from offset 6]\n\
          \t0000000b  00 77 6f 72 6c 64 0a                               .world.\n"
     );
-    run(&["streams", "-r", &input, "--follow", "5"]).good().says("no connection 5 with a byte was seen");
+    run(&["streams", "-r", &input, "--follow", "5"]).good().says("no connection 5 with data");
 }
 
 #[test]

@@ -50,13 +50,13 @@ fn timeline(text: &str, frames: usize) -> Vec<u64> {
 #[test]
 fn a_bit_a_second_is_written_at_once_with_its_stamps() {
     let (scratch, before) = (Scratch::new(), now());
-    let (got, json) = written(&scratch, "pcap", &["--udp", "--rate", "1bps", "--count", "100"]);
+    let (got, json) = written(&scratch, "pcap", &["--udp", "--rate", "1bps", "-c", "100"]);
     // 512 bits with FCS.
     assert_eq!(from_first(&got), (0..100).map(|frame| frame * 512 * SECOND).collect::<Vec<_>>());
     assert!(got[0].time > before && got[0].time < now() + SECOND, "it begins when the run does");
     assert_eq!(json["seconds"].as_f64(), Some(100.0 * 512.0), "{json}");
     let text = run(&["generate", "--to", "pcap:/dev/null", "-k", "udp", "--rate", "1bps", "-c", "9"]).good();
-    text.shows("written at once").shows("in 4608.000 s");
+    text.shows("written at full speed").shows("in 4608.000 s");
 }
 
 #[test]
@@ -79,7 +79,7 @@ fn shapes_and_several_streams_have_the_stamps_of_their_timeline() {
 #[test]
 fn seconds_are_those_of_the_stamps() {
     let scratch = Scratch::new();
-    let (got, json) = written(&scratch, "pcap", &["-k", "udp", "--rate", "10pps", "--seconds", "3600"]);
+    let (got, json) = written(&scratch, "pcap", &["-k", "udp", "--rate", "10pps", "--duration", "3600"]);
     assert_eq!(from_first(&got), (0..36_000).map(|frame| frame * SECOND / 10).collect::<Vec<_>>());
     assert_eq!((json["frames"].as_u64(), json["seconds"].as_f64()), (Some(36_000), Some(3600.0)), "{json}");
     assert!((json["mpps"].as_f64().unwrap() - 1e-5).abs() < 1e-9, "{json}");
@@ -113,8 +113,7 @@ fn a_pipe_gets_the_same_at_once() {
 
 #[test]
 fn what_has_no_end_ends_when_asked_to() {
-    let running =
-        start(&["generate", "--json", "--to", "pcap:/dev/null", "-k", "udp", "--rate", "1pps", "--count", "0"]);
+    let running = start(&["generate", "--json", "--to", "pcap:/dev/null", "-k", "udp", "--rate", "1pps", "-c", "0"]);
     running.wait_until_open();
     let began = begin();
     let json = running.interrupt().good().json();

@@ -13,12 +13,22 @@ fn a_wrong_stream_file_is_told_by_line_column_and_key_with_what_is_legal() {
     let right =
         "order = \"sequential\"\n[[stream]]\nname = \"one\"\npacket = \"udp(dport=53)\"\nrate = \"1kpps\"\ncount = 1\n";
     for (is, not, place, says) in [
-        ("count = 1", "cuont = 1", "6:1", "stream 1, cuont: no such key; did you mean count? there are name, packet,"),
-        ("\"1kpps\"", "\"fast\"", "5:9", "stream 1, rate: \"fast\" is not a rate; write 250kpps"),
+        (
+            "count = 1",
+            "cuont = 1",
+            "6:1",
+            "stream 1, cuont: no such key; did you mean count? expected one of name, packet,",
+        ),
+        ("\"1kpps\"", "\"fast\"", "5:9", "stream 1, rate: invalid rate \"fast\"; expected a rate such as 250kpps"),
         ("dport", "dprot", "4:15", "stream 1, packet: \"dprot\": udp has no \"dprot\"; did you mean dport?"),
-        ("=53", "=99999", "4:21", "stream 1, packet: \"99999\": the field has 16 bits: at most 65535"),
-        ("sequential", "parallel", "1:10", "order: \"parallel\": write \"sequential\" or \"interleaved\""),
-        ("count = 1", "next = \"goto two\"", "6:9", "stream 1, next: no stream is called \"two\"; there are one"),
+        ("=53", "=99999", "4:21", "stream 1, packet: \"99999\": too large for 16 bits; expected at most 65535"),
+        (
+            "sequential",
+            "parallel",
+            "1:10",
+            "order: invalid value \"parallel\"; expected \"sequential\" or \"interleaved\"",
+        ),
+        ("count = 1", "next = \"goto two\"", "6:9", "stream 1, next: no stream is called \"two\"; expected one of one"),
         ("count = 1", "check = \"no", "6:12", "invalid basic string"),
     ] {
         std::fs::write(&file, right.replace(is, not)).unwrap();
@@ -37,8 +47,8 @@ fn streams_without_end_need_a_time() {
     std::fs::write(&file, "[[stream]]\npacket = \"udp\"\nrate = \"1kpps\"\n").unwrap();
     let what = ["generate", "--json", "--to", &output, "--streams", &file];
     // Whoever sends all the same is stopped.
-    start(&what).interrupt().with_status(2).says("not every stream has a count").says("--duration");
-    let json = run(&[&what[..], &["--seconds", "0.1"]].concat()).good().json();
+    start(&what).interrupt().with_status(2).says("a stream has no count").says("--duration");
+    let json = run(&[&what[..], &["--duration", "0.1"]].concat()).good().json();
     assert!((50..=150).contains(&number(&json, "frames")), "{json}");
 }
 
@@ -51,7 +61,7 @@ fn a_port_that_takes_no_streams_names_those_that_do() {
     for option in ["memory=1", "memory=much", "patience=soon", "lossless=perhaps"] {
         run(&["generate", "--to", &format!("shm:feed?{option}"), "-k", "udp"]).with_status(2).says("shm:feed?");
     }
-    run(&["generate", "--to", "smh:feed", "-k", "udp"]).with_status(2).says("no backend \"smh\"").says("xdp-live");
+    run(&["generate", "--to", "smh:feed", "-k", "udp"]).with_status(2).says("unknown backend \"smh\"").says("xdp-live");
 }
 
 #[test]
@@ -61,7 +71,7 @@ fn frames_that_are_too_long_are_refused_before_any_is_sent() {
     let short = stage.0.port("a", "eth1", "");
     for (port, name) in [(&short, "eth1"), (&short.replace("packet", "xdp-live"), "eth1")] {
         let what = ["--to", port, "-k", "udp", "--size", "[64:9, 1600:1]", "-c", "10"];
-        let told = format!("1,600 bytes (with FCS) do not fit {name}, whose MTU is 1,500: shorter frames, or ip link");
+        let told = format!("1,600 bytes (with FCS) do not fit {name} (MTU 1,500); send shorter ones, or run ip link");
         generate(&what).with_status(2).says(&told);
     }
     // Where the interface takes them, the path that does not says which does, and that one does.

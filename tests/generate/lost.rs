@@ -56,7 +56,7 @@ fn streams_and_totals_agree_in_each_interval_and_end_as_the_report() {
 #[test]
 fn where_nothing_comes_all_that_was_sent_half_a_second_ago_is_lost() {
     let check = mem("nobody");
-    let (lines, summary) = intervals(&["--to", "null:x", "--check", &check, "-k", "ip/udp", "-t", "1.5"]);
+    let (lines, summary) = intervals(&["--to", "null:x", "--check", &check, "-k", "ip/udp", "-T", "1.5"]);
     assert_eq!(number(&summary["check"], "lost"), number(&summary, "frames"), "{summary}");
     let mut told = 0;
     for pair in lines.windows(2) {
@@ -92,7 +92,7 @@ fn a_gap_that_has_shown_for_half_a_second_is_lost() {
     let to = format!("faulty:pcap:{file}?drop=10%&seed=3");
     run(&["generate", "-q", "--to", &to, "-k", "ip/udp", "--stamp", "-c", "1000"]).good();
     let frames = std::fs::read(&file).unwrap();
-    let mut counting = linerate(&["count", "-r", "-", "--check", "--json", "--interval", "0.1"]);
+    let mut counting = linerate(&["check", "-r", "-", "--json", "--interval", "0.1"]);
     let mut counting = counting.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
     // All at once, and the end 1.5 s later.
     let mut input = counting.stdin.take().unwrap();

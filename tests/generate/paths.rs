@@ -47,7 +47,7 @@ next = "goto connect x4"
 [[stream]]
 name = "aside"
 packet = "udp(sport=9..1, dport=[53:3, 80:1])"
-rate = "top"
+rate = "max"
 count = 5
 check = "no"
 next = "goto talk x3"
@@ -91,11 +91,11 @@ check = "no"
         text: r#"
 [[stream]]
 packet = "raw(02000000000202000000000188b5000102030405060708090a0b0c0d0e0f)"
-rate = "top"
+rate = "max"
 count = 20
 [[stream]]
 packet = "mpls(label=16..1000)/mpls/ip/icmp(id=1, seq=1..9)"
-rate = "top"
+rate = "max"
 count = 300
 check = "no"
 "#,
@@ -256,7 +256,7 @@ fn every_way_into_an_interface_sends_the_same_frames() {
         let wanted = in_a_file(file, &scratch);
         for scheme in SCHEMES {
             let frames = wanted.len().to_string();
-            let capture = start(&["capture", "-q", "-i", &from, "-w", &output, "-c", &frames, "--seconds", "20"]);
+            let capture = start(&["capture", "-q", "-i", &from, "-w", &output, "-c", &frames, "--duration", "20"]);
             let to = stage.port(scheme, "a");
             let json = generate(&["--to", &to, "--streams", &scratch.file("streams.toml")]).good().json();
             assert_eq!(json["frames"], wanted.len(), "{}, {scheme}: {json}", file.name);

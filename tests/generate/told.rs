@@ -46,7 +46,7 @@ fn every_frame_of(streams: &str, scheme: &str, more: &[&str], what: impl FnOnce(
     let (file, path) = (folder.file("streams.toml"), folder.file("control"));
     std::fs::write(&file, streams).unwrap();
     let (to, check) = (stage.port(scheme, "a"), stage.checking("b"));
-    let arguments = ["generate", "--json", "--to", &to, "--check", &check, "--streams", &file, "-t", "60"];
+    let arguments = ["generate", "--json", "--to", &to, "--check", &check, "--streams", &file, "-T", "60"];
     let running = start(&[&arguments[..], &["--control", &path, "-Z", "root", "--lossless"], more].concat());
     wait_until("there is a socket, and something was sent", || {
         UnixStream::connect(&path).is_ok() && ctl(&path, &["status"]).iter().all(|row| row.2 > 0)
@@ -140,12 +140,12 @@ fn streams_that_the_kernel_sends_are_told_what_to_do() {
 fn what_cannot_be_told_is_refused_and_whoever_asks_badly_harms_nobody() {
     every_frame_comes("packet", &[], |path| {
         for (what, why) in [
-            (&["pause", "nobody"][..], "no stream is named"),
-            (&["rate", "fast"][..], "is not a rate"),
-            (&["rate", "0pps"][..], "is not a rate"),
-            (&["rate", "x0"][..], "no factor above 0"),
-            (&["rate", "xNaN"][..], "no factor above 0"),
-            (&["rate", "top", "voip"][..], "tell all of them"),
+            (&["pause", "nobody"][..], "no stream matches"),
+            (&["rate", "fast"][..], "invalid rate"),
+            (&["rate", "0pps"][..], "invalid rate"),
+            (&["rate", "x0"][..], "expected a number above 0"),
+            (&["rate", "xNaN"][..], "expected a number above 0"),
+            (&["rate", "max", "voip"][..], "set all of them"),
         ] {
             run(&[&["ctl", path][..], what].concat()).with_status(1).says(why);
         }
@@ -170,12 +170,12 @@ fn what_cannot_be_told_is_refused_and_whoever_asks_badly_harms_nobody() {
     let folder = Scratch::new();
     run(&["ctl", &folder.file("nothing"), "status"]).with_status(1).says("--control PATH");
     let long = folder.file(&"x".repeat(200));
-    run(&["ctl", &long, "status"]).with_status(2).says("at most 107 bytes");
-    run(&["generate", "--to", "null:x", "-k", "udp", "--control", &long]).with_status(2).says("at most 107 bytes");
+    run(&["ctl", &long, "status"]).with_status(2).says("maximum 107");
+    run(&["generate", "--to", "null:x", "-k", "udp", "--control", &long]).with_status(2).says("maximum 107");
     let file = folder.file("file");
     std::fs::write(&file, "mine").unwrap();
     let taken = ["generate", "--to", "null:x", "-k", "udp", "--control", &file];
-    run(&taken).with_status(2).says("this is there, and is no socket");
+    run(&taken).with_status(2).says("exists and is not a socket");
     assert_eq!(std::fs::read_to_string(&file).unwrap(), "mine");
     run(&["generate", "--to", "pcap:-", "-k", "udp", "--control", &folder.file("x")]).with_status(2).says("--control");
 }
@@ -209,7 +209,7 @@ fn streams_do_what_they_are_told_while_their_port_is_down() {
     std::fs::write(&file, STREAMS).unwrap();
     drop(std::os::unix::net::UnixListener::bind(&path).unwrap());
     let arguments =
-        ["generate", "--to", &stage.port("packet", "a"), "--streams", &file, "-t", "60", "--control", &path];
+        ["generate", "--to", &stage.port("packet", "a"), "--streams", &file, "-T", "60", "--control", &path];
     let running = start(&[&arguments[..], &["-Z", "root", "--json"]].concat());
     wait_until("something was sent", || {
         UnixStream::connect(&path).is_ok() && ctl(&path, &["status"]).iter().all(|row| row.2 > 0)

@@ -1,7 +1,7 @@
 //! Habits of language that hide what a sentence means. Each folder has a number of them, which may only fall.
 
 use super::{read, root};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
 /// Words that the field does not use, or has a better word for.
@@ -112,12 +112,13 @@ fn habits(text: &str) -> usize {
         .filter(|word| !word.is_empty())
         .map(str::to_lowercase)
         .collect();
-    let is_habit = |from: usize| {
+    let starts: BTreeSet<&str> = HABITS.iter().filter_map(|habit| habit.split(' ').next()).collect();
+    let is_habit = |from: &usize| {
         HABITS.iter().any(|habit| {
-            let mut next = words[from..].iter();
+            let mut next = words[*from..].iter();
             habit.split(' ').all(|part| next.next().is_some_and(|word| word == part))
         })
     };
-    let said = (0..words.len()).filter(|from| is_habit(*from));
+    let said = (0..words.len()).filter(|from| starts.contains(words[*from].as_str())).filter(is_habit);
     clauses.count() + said.count()
 }

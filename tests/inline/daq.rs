@@ -79,7 +79,7 @@ fn what_an_engine_of_libdaq_says_becomes_of_frames() {
     let captures = [("b", &there), ("a", &back)].map(|(host, file)| {
         start(&["capture", "-i", &scene.0.port(host, "eth0", "&ring=32MiB&timeout=1"), "-w", file, "--json"])
     });
-    scene.0.send(&["--replay", &file, "--rate", "4kpps"]);
+    scene.0.replay_with(&["-r", &file, "--rate", "4kpps"]);
     let expected: Vec<_> = all.iter().map(expected).collect();
     let wanted: [Vec<Record>; 2] = [
         expected.iter().filter_map(|(there, _)| there.clone()).collect(),

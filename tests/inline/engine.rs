@@ -86,7 +86,7 @@ fn what_the_engine_drops_does_not_arrive_and_all_else_does() {
     let ids = engine(&ring, &["--name", "ids", "--drop", "udp port 53"]);
     attached(&ids);
     let second = engine(&ring, &["--name", "ids"]).end();
-    assert!(second.status == 1 && second.errors.contains("another engine decides"), "{}", second.errors);
+    assert!(second.status == 1 && second.errors.contains("another engine is already attached"), "{}", second.errors);
     let sent = scene.send(&[DNS, &["-c", "4000", "--rate", "20kpps"]].concat()).end().good().json();
     let said = ids.interrupt().good().json();
     let json = inline.interrupt().good().json();
@@ -170,7 +170,7 @@ fn killed(how: &str) {
     let ring = ring_name();
     // An engine that starts is slow for a while, on a machine that does other things too: what is judged is death.
     let inline = scene.inline(&ring, &["--on-death", how, "--on-overload", how, "--budget", "2000"]);
-    let sending = scene.send(&[DNS, &["--rate", "15kpps", "-t", "3600"]].concat());
+    let sending = scene.send(&[DNS, &["--rate", "15kpps", "-T", "3600"]].concat());
     let longest = kill(how, &ring, inline, sending);
     if how == "open" {
         judge(longest <= 20.0, &format!("a frame was under way for {longest:.1} ms while engines were killed"));
@@ -187,7 +187,7 @@ fn killed_at_full_rate(how: &str) {
     let inline = start(&[&options[..], &small].concat());
     let [to, from] = names.map(|name| format!("memif:{name}"));
     let sending =
-        launch(&[&["generate", "--json", "--to", &to, "--check", &from, "--rate", "top", "-t", "3600"], DNS].concat());
+        launch(&[&["generate", "--json", "--to", &to, "--check", &from, "--rate", "max", "-T", "3600"], DNS].concat());
     kill(how, &ring, inline, sending);
 }
 
@@ -323,8 +323,8 @@ fn engines_that_come_and_go_are_said_at_once() {
     let says = |what: &str| heard.lock().unwrap().matches(what).count();
     for round in 1..=2 {
         let ids = engine(&ring, &["--name", "ids"]);
-        let comes = format!("s  engine ids (pid {}) decides about frames from now on", ids.pid());
-        let goes = format!("s  engine ids (pid {}) has gone: ", ids.pid());
+        let comes = format!("s  engine ids (pid {}) attached", ids.pid());
+        let goes = format!("s  engine ids (pid {}) detached: ", ids.pid());
         wait_until("its coming is said", || says(&comes) == 1);
         assert_eq!(says(&goes), 0);
         match round {
@@ -335,7 +335,7 @@ fn engines_that_come_and_go_are_said_at_once() {
             }
         }
         wait_until("its end is said", || says(&goes) == 1);
-        assert_eq!(says("frames under way and those that come pass, until one comes"), round);
+        assert_eq!(says("pending and all new frames pass until an engine attaches"), round);
     }
     inline.interrupt().good();
     assert_eq!(heard.lock().unwrap().matches("engine ids").count(), 4, "each once: {}", heard.lock().unwrap());
@@ -356,9 +356,9 @@ fn an_engine_whose_child_lives_on_is_dead() {
     let liar = liar.args([concat!(env!("CARGO_MANIFEST_DIR"), "/inline/liar.py"), &ring, "forks"]);
     let liar = spawn(liar.stdout(Stdio::piped()));
     let name = format!("engine liar (pid {})", liar.pid());
-    wait_until("its coming is said", || says(&format!("{name} decides")));
+    wait_until("its coming is said", || says(&format!("{name} attached")));
     liar.signal(Signal::KILL);
-    wait_until("its end is said", || says(&format!("{name} has gone")));
+    wait_until("its end is said", || says(&format!("{name} detached")));
     assert!(liar.end().output.ends_with("child hung up\n"));
     inline.interrupt().good();
 }
@@ -366,13 +366,19 @@ fn an_engine_whose_child_lives_on_is_dead() {
 #[test]
 fn what_cannot_be_is_refused_before_a_port_is_opened() {
     for (arguments, said) in [
-        (&["inline", "packet:x?netns=y", "packet:x?netns=y", "--share", "r"][..], "a wire has two"),
-        (&["inline", "packet:x?netns=y", "packet:z?netns=y", "--share", "r", "--hold=-1"], "no span of time"),
-        (&["inline", "packet:x?netns=y", "packet:z?netns=y", "--share", "shm:r"], "its name alone here: --share r"),
-        (&["capture", "packet:x?netns=y", "--share", "shm:r"], "its name alone here: --share r"),
-        (&["receive", "packet:x?netns=y", "--tcp", "10.0.0.9:1", "--share", "shm:r"], "its name alone here: --share r"),
-        (&["frames", "shm:r"], "its name alone here: frames r"),
-        (&["inspect", "pcap:x"], "an engine reads a ring"),
+        (&["inline", "packet:x?netns=y", "packet:x?netns=y", "--share", "r"][..], "is given twice"),
+        (&["inline", "packet:x?netns=y", "packet:z?netns=y", "--share", "r", "--hold=-1"], "invalid duration"),
+        (
+            &["inline", "packet:x?netns=y", "packet:z?netns=y", "--share", "shm:r"],
+            "expected the name without shm:, such as --share r",
+        ),
+        (&["capture", "packet:x?netns=y", "--share", "shm:r"], "expected the name without shm:, such as --share r"),
+        (
+            &["receive", "packet:x?netns=y", "--tcp", "10.0.0.9:1", "--share", "shm:r"],
+            "expected the name without shm:, such as --share r",
+        ),
+        (&["frames", "shm:r"], "expected the name without shm:, such as frames r"),
+        (&["inspect", "pcap:x"], "expected shm:NAME"),
         (&["inspect", "shm:r", "--drop", "udp prot 53"], "syntax error"),
     ] {
         let ended: Ended = Ended::of(linerate(arguments).stdin(Stdio::null()).output().unwrap());
@@ -380,7 +386,7 @@ fn what_cannot_be_is_refused_before_a_port_is_opened() {
     }
     let ring = ring_name();
     let absent = engine(&ring, &[]).end();
-    let wanted = format!("nobody shares {ring}: `linerate inline PORT PORT --share {ring}` would");
+    let wanted = format!("{ring}: not shared; start linerate inline PORT PORT --share {ring}");
     assert!(absent.status == 1 && absent.errors.contains(&wanted), "{}", absent.errors);
     // A ring that nobody decides on.
     let mut sharing = linerate(&["capture", "-r", "-", "--share", &ring, "-q"]);

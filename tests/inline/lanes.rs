@@ -117,7 +117,7 @@ fn two_rings_at_each_port_go_to_the_other_one() {
 fn a_port_that_is_removed_ends_the_run_with_an_error() {
     for (host, interface) in [("mid", "p0"), ("mid", "p1"), ("a", "eth0")] {
         let Some(scene) = Scene::up() else { return };
-        let running = scene.inline(&ring_name(), &["--on-death", "open", "-t", "60"]);
+        let running = scene.inline(&ring_name(), &["--on-death", "open", "-T", "60"]);
         let began = Instant::now();
         scene.0.ip(host, &["link", "del", interface]);
         let ended = running.end().with_status(1).says("the interface was removed");

@@ -39,11 +39,11 @@ fn a_collector_says_what_it_takes_while_it_does() {
     let (port, metrics) = (free_port(), free_port());
     for place in [format!("127.0.0.1:{metrics}"), socket.clone()] {
         let from = format!("ipfix://127.0.0.1:{port}");
-        let arguments = ["flows", "--from", &from, "-w", &back, "--metrics", &place, "--interval", "0.1"];
+        let arguments = ["collect", &from, "-w", &back, "--metrics", &place, "--interval", "0.1"];
         let mut running = spawn(linerate(&arguments).stdout(Stdio::piped()).stderr(Stdio::piped()));
         let heard = running.hear();
         running.wait_until_open();
-        wait_until("it collects", || heard.lock().unwrap().contains("counters at"));
+        wait_until("it collects", || heard.lock().unwrap().contains("metrics at"));
         let flows = flows_of(&capture, &["-w", &format!("ipfix+tcp://127.0.0.1:{port}")]);
         let look = || match UnixStream::connect(&socket) {
             Ok(connection) if place == socket => page(connection),
@@ -63,8 +63,7 @@ fn a_collector_says_what_it_takes_while_it_does() {
     }
     let stored = scratch.file("flows.parquet");
     flows_of(&capture, &["-w", &stored]);
-    let asked = ["flows", "--from", &stored, "--metrics", &socket];
-    run(&asked).with_status(2).says("--metrics means nothing here: records are stored");
+    run(&["query", &stored, "--metrics", &socket]).with_status(2).says("--metrics: no such option");
     let nowhere = scratch.file("nowhere/x.jsonl");
     run(&["flows", "-r", &capture, "-w", &nowhere, "--metrics", &socket]).with_status(1).says("nowhere");
     assert!(!Path::new(&socket).exists(), "a run that did not begin leaves no socket");
@@ -86,13 +85,13 @@ fn a_collector_that_goes_away_is_told_at_once_and_so_is_its_return() {
     drop(socket);
     wait_until("it is away", || {
         feeder.feed(1000);
-        heard.lock().unwrap().contains("the collector is away")
+        heard.lock().unwrap().contains("collector unreachable")
     });
     wait_until("counters say so", || figure(&page_at(metrics), "linerate_export_outages_total{") == 1);
     let lost = "linerate_lost_total{stage=\"export\",cause=\"collector_away\"";
     assert!(page_at(metrics).contains(lost), "{}", page_at(metrics));
     let socket = UdpSocket::bind(at).unwrap();
-    wait_until("it is back", || heard.lock().unwrap().contains("the collector is back after"));
+    wait_until("it is back", || heard.lock().unwrap().contains("collector reachable again after"));
     drop(feeder.end().good());
     drop(socket);
 }
@@ -118,7 +117,7 @@ fn a_reader_that_stops_for_seconds_gets_everything_by_tcp() {
     std::fs::write(&file, reader.join().unwrap()).unwrap();
     let account =
         summary["accounts"].as_array().unwrap().iter().find(|account| account["stage"] == "export").unwrap().clone();
-    let back = run(&["flows", "-r", &file, "--json"]).good().json();
+    let back = run(&["collect", &file, "--json"]).good().json();
     assert!(std::fs::metadata(&file).unwrap().len() > 8 << 20, "it had to wait");
     assert_eq!(
         (&account["delivered"], &back["records"], &back["malformed"]),
@@ -167,7 +166,7 @@ fn softflowd_is_understood() {
     for version in ["9", "10"] {
         let (port, pid) = (free_port(), scratch.file("pid"));
         let from = format!("ipfix://127.0.0.1:{port}");
-        let running = start(&["flows", "--from", &from, "-w", &back, "--json"]);
+        let running = start(&["collect", &from, "-w", &back, "--json"]);
         wait_until("it listens", || waiting(port) == Some(0));
         let to = format!("127.0.0.1:{port}");
         let arguments = ["-r", &capture, "-n", &to, "-v", version, "-d", "-a", "-6", "-p", &pid, "-c", "none"];

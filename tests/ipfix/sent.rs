@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicU16, Ordering};
 use std::sync::{Arc, Mutex};
 
 /// A port of this machine that nothing uses, below those that the kernel gives away.
-pub fn free_port() -> u16 {
+pub(super) fn free_port() -> u16 {
     static NEXT: AtomicU16 = AtomicU16::new(0);
     loop {
         let port = 12_000
@@ -80,14 +80,14 @@ fn tshark_finds_nothing_wrong_in_a_file() {
 }
 
 /// `nfcapd` at a port; what it has is read by `nfdump` once it has ended.
-pub struct Nfcapd {
+pub(super) struct Nfcapd {
     child: Child,
     pub port: u16,
     folder: String,
 }
 
 impl Nfcapd {
-    pub fn start(scratch: &Scratch) -> Nfcapd {
+    pub(super) fn start(scratch: &Scratch) -> Nfcapd {
         let (folder, port) = (scratch.file("nfcapd"), free_port());
         std::fs::create_dir(&folder).unwrap();
         let mut command = Command::new("nfcapd");
@@ -98,7 +98,7 @@ impl Nfcapd {
     }
 
     /// Waits until it has read everything, ends it, and returns its file.
-    pub fn end(mut self) -> String {
+    pub(super) fn end(mut self) -> String {
         wait_until("nfcapd has read everything", || waiting(self.port) == Some(0));
         kill_process(Pid::from_raw(self.child.id() as i32).unwrap(), Signal::INT).unwrap();
         assert!(self.child.wait().unwrap().success());
@@ -116,7 +116,7 @@ impl Drop for Nfcapd {
 }
 
 /// Bytes that wait at a port for datagrams, by /proc/net/udp; `None`: nobody listens.
-pub fn waiting(port: u16) -> Option<u64> {
+pub(super) fn waiting(port: u16) -> Option<u64> {
     let tables = ["/proc/net/udp", "/proc/net/udp6"].map(|path| std::fs::read_to_string(path).unwrap_or_default());
     let mut lines = tables.iter().flat_map(|table| table.lines().skip(1));
     let line =
@@ -190,8 +190,7 @@ fn nfdump_answers_as_stored_records_do() {
             let numbers = line.split(',').map(|number| number.trim().parse::<u64>().unwrap());
             theirs.iter_mut().zip(numbers).for_each(|(sum, number)| *sum += number);
         }
-        let asked =
-            ["flows", "--from", &stored, "--json", "--by", "protocol", "--sum", "packets,packet_bytes", "-f", filter];
+        let asked = ["query", &stored, "--json", "--by", "protocol", "--sum", "packets,packet_bytes", "-f", filter];
         let ended = run(&asked).good();
         let summary: Value = serde_json::from_str(ended.output.lines().last().unwrap()).unwrap();
         let ours = ["packets", "packet_bytes"].map(|name| summary["asked"]["all"][name].as_u64().unwrap());
@@ -201,7 +200,7 @@ fn nfdump_answers_as_stored_records_do() {
 }
 
 /// Flows of one packet to the program, which hears of their ends at once.
-pub struct Feeder {
+pub(super) struct Feeder {
     running: linerate_tests::support::program::Running,
     input: std::process::ChildStdin,
     number: u32,
@@ -212,7 +211,7 @@ impl Feeder {
         Feeder::start_with(target, &[])
     }
 
-    pub fn start_with(target: &str, more: &[&str]) -> Feeder {
+    pub(super) fn start_with(target: &str, more: &[&str]) -> Feeder {
         let arguments = ["flows", "-r", "-", "--idle", "0.001", "-w", target, "--json", SEED[0], SEED[1]];
         let mut command = linerate(&arguments);
         command.args(more).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -225,7 +224,7 @@ impl Feeder {
     }
 
     /// So many flows, 10 ms apart, of which each ends the one before.
-    pub fn feed(&mut self, count: u32) {
+    pub(super) fn feed(&mut self, count: u32) {
         let mut bytes = Vec::new();
         for number in self.number..self.number + count {
             let ends = [10u32 << 24 | number, 11 << 24].map(u32::to_be_bytes).concat();
@@ -243,11 +242,11 @@ impl Feeder {
     }
 
     /// What it says.
-    pub fn hear(&mut self) -> Arc<Mutex<String>> {
+    pub(super) fn hear(&mut self) -> Arc<Mutex<String>> {
         self.running.hear()
     }
 
-    pub fn end(self) -> Ended {
+    pub(super) fn end(self) -> Ended {
         drop(self.input);
         self.running.end()
     }
@@ -330,7 +329,7 @@ fn what_a_collector_that_stays_away_does_not_get_is_named() {
     // Over TCP nobody is waited for at the start.
     let Some(capture) = mix() else { return };
     let target = format!("ipfix+tcp://127.0.0.1:{port}");
-    run(&["flows", "-r", &capture, "-w", &target]).with_status(1).says("no collector listens there; start it first");
+    run(&["flows", "-r", &capture, "-w", &target]).with_status(1).says("no collector is listening; start it first");
 }
 
 #[test]
@@ -381,13 +380,13 @@ fn what_cannot_be_meant_is_refused() {
     for (more, says) in [
         (&["-w", "ipfix+udp://"][..], "SCHEME://HOST:PORT"),
         (&["-w", "ipfix+udp://[::1"], "SCHEME://HOST:PORT"),
-        (&["-w", "netflow9+udp://127.0.0.1", "--ipfix", "biflow"], "NetFlow v9 has no reverse elements"),
-        (&["-w", "ipfix+udp://127.0.0.1", "--format", "csv"], "a collector takes no csv"),
-        (&["-w", "a.ipfix", "--ipfix", "bi-flow"], "\"bi-flow\" is none of biflow, full"),
+        (&["-w", "netflow9+udp://127.0.0.1", "--ipfix", "biflow"], "NetFlow v9 does not support"),
+        (&["-w", "ipfix+udp://127.0.0.1", "--format", "csv"], "collectors do not support csv"),
+        (&["-w", "a.ipfix", "--ipfix", "bi-flow"], "\"bi-flow\": expected biflow, full"),
         (&["-w", "a.ipfix", "--ipfix", "mtu=100"], "mtu=N, from 512 to"),
         (&["-w", "a.ipfix", "--ipfix", "domain=0"], "domain=N, from 1"),
-        (&["-w", "a.jsonl", "--ipfix", "full"], "no IPFIX is written"),
-        (&["-w", "ipfix+sctp://127.0.0.1"], "records go to none such"),
+        (&["-w", "a.jsonl", "--ipfix", "full"], "--ipfix needs an IPFIX target"),
+        (&["-w", "ipfix+sctp://127.0.0.1"], "unsupported destination"),
     ] {
         run(&[&["flows", "-r", &file][..], more].concat()).with_status(2).says(says);
     }

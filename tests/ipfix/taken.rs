@@ -38,7 +38,7 @@ fn all_that_a_full_file_has_comes_back() {
     let [file, back] = ["flows.ipfix.zst", "back.jsonl"].map(|name| scratch.file(name));
     for (profile, level) in [("biflow,full", "tcp"), ("biflow,full", "counters")] {
         let flows = flows_of(&capture, &["-w", &file, "--ipfix", profile, "--level", level, "--macs"]);
-        run(&["flows", "-r", &file, "-q", "-w", &back]).good();
+        run(&["collect", &file, "-q", "-w", &back]).good();
         let returned = lines_of(&back);
         assert_eq!(returned.len(), flows.len());
         for (one, other) in flows.iter().zip(&returned) {
@@ -47,7 +47,7 @@ fn all_that_a_full_file_has_comes_back() {
     }
     // Each direction by itself is a flow of one direction, the other way round where the responder sent it.
     let flows = flows_of(&capture, &["-w", &file, "--ipfix", "full", "--level", "tcp"]);
-    run(&["flows", "-r", &file, "-q", "-w", &back]).good();
+    run(&["collect", &file, "-q", "-w", &back]).good();
     let returned = lines_of(&back);
     assert_eq!(returned.len() as u64, directions(&flows));
     for name in ["packets", "packet_bytes", "frame_bytes", "payload_bytes"] {
@@ -65,7 +65,7 @@ fn all_that_a_full_file_has_comes_back() {
 /// The program, collecting, and its port.
 fn collector(write: &str) -> (Running, u16) {
     let port = free_port();
-    let running = start(&["flows", "--from", &format!("ipfix://127.0.0.1:{port}"), "-w", write, "--json"]);
+    let running = start(&["collect", &format!("ipfix://127.0.0.1:{port}"), "-w", write, "--json"]);
     (running, port)
 }
 
@@ -157,17 +157,17 @@ fn hostile_bytes_are_counted_and_harm_nobody() {
     assert!(summary["malformed"].as_u64().unwrap() >= 7, "{summary}");
     assert!(summary["records"].as_u64().unwrap() >= directions(&flows), "{summary}");
     std::fs::write(&file, &good[..good.len() - 5]).unwrap();
-    run(&["flows", "-r", &file, "-q"]).with_status(1).says("it ends within a message");
+    run(&["collect", &file, "-q"]).with_status(1).says("truncated within a message");
     std::fs::write(&file, b"not IPFIX").unwrap();
-    run(&["flows", "-r", &file, "-q"]).with_status(1).says("no file of IPFIX");
+    run(&["collect", &file, "-q"]).with_status(1).says("not an IPFIX file");
     for (more, says) in [
-        (&["--level", "tcp"][..], "--level means nothing here"),
-        (&["-c", "5"], "--frames means nothing here"),
-        (&["-r", "frames.pcap"], "cannot be read in one run"),
-        (&["udp"], "cannot be read in one run"),
-        (&["--sleep"], "--sleep means nothing here"),
+        (&["--level", "tcp"][..], "--level: no such option"),
+        (&["-c", "5"], "-c: no such option"),
+        (&["-r", "frames.pcap"], "-r: no such option"),
+        (&["https://x"], "expected ipfix://HOST:PORT"),
+        (&["--sleep"], "--sleep: no such option"),
     ] {
-        run(&[&["flows", "-r", &file][..], more].concat()).with_status(2).says(says);
+        run(&[&["collect", &file][..], more].concat()).with_status(2).says(says);
     }
 }
 

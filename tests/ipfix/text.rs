@@ -93,11 +93,11 @@ fn lines_are_compressed_by_name_and_by_option() {
     let all: usize = files.iter().map(|file| lines("zstd", file.to_str().unwrap()) - 1).sum();
     assert_eq!(all, flows.len());
     // What is there already is found, compressed or not.
-    run(&[&arguments[..], &["-w", &folder]].concat()).with_status(1).says("--append adds to them");
+    run(&[&arguments[..], &["-w", &folder]].concat()).with_status(1).says("add to them with --append");
     for (more, says) in [
         (&["-w", "a.parquet", "--compress", "zstd"][..], "parquet compresses its columns itself"),
-        (&["-w", "ipfix+udp://127.0.0.1", "--compress", "gzip"], "no file is written"),
-        (&["--compress", "gzip"], "nothing is written"),
+        (&["-w", "ipfix+udp://127.0.0.1", "--compress", "gzip"], "--compress needs a file"),
+        (&["--compress", "gzip"], "--compress needs --write"),
     ] {
         run(&[&["flows", "-r", &capture][..], more].concat()).with_status(2).says(says);
     }

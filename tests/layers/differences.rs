@@ -16,21 +16,21 @@ pub(super) struct Row {
 pub(super) const ROWS: &[Row] = &[
     Row {
         captures: "",
-        ours: "understood to the payload",
+        ours: "decoded to the payload",
         theirs: "esp",
         why: "ESP behind port 4500, which it shares with the key exchange (RFC 3948): the port alone tells too \
               little, so it is payload to us.",
     },
     Row {
         captures: "tcpdump/wb-oobr.pcap",
-        ours: "understood to the payload",
+        ours: "decoded to the payload",
         theirs: "ip",
         why: "Bytes behind MPLS labels that begin with 4 are IP only if checksum and length fit, since an Ethernet address \
               may begin so (RFC 8469 section 1). Here neither does.",
     },
     Row {
         captures: "tcpdump/mpls-over-udp.pcap",
-        ours: "understood to the payload",
+        ours: "decoded to the payload",
         theirs: "mpls",
         why: "MPLS behind port 6635 (RFC 7510): a label has nothing by which other data to that port could be \
               told, so it is payload to us.",
@@ -44,7 +44,7 @@ pub(super) const ROWS: &[Row] = &[
     },
     Row {
         captures: "ndpi/gtp_false_positive.pcapng",
-        ours: "understood to the payload",
+        ours: "decoded to the payload",
         theirs: "gtp",
         why: "Other data between ports of GTP-U, as the file's name says: it is no whole GTP-U header, so we \
               take it as payload, where tshark shows a malformed one.",
@@ -94,7 +94,7 @@ pub(super) const ROWS: &[Row] = &[
     Row { captures: "tcpdump/bigtcp-ipv4-vxlan-", ours: "vxlan", theirs: "end", why: "The same with VXLAN inside." },
     Row {
         captures: "tcpdump/esp_truncated.pcap",
-        ours: "understood to the payload",
+        ours: "decoded to the payload",
         theirs: "vxlan",
         why: "Port 8472 with 4 bytes behind the UDP header: not a whole VXLAN header, so we take it as \
               payload; tshark shows a short one.",

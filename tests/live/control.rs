@@ -224,7 +224,7 @@ fn it_only_sends_and_has_one_queue() {
     let error = linerate_backends::open_rx(&spec("xdp-live:lo"), &Default::default()).err().unwrap();
     assert!(error.to_string().contains("only sends"), "{error}");
     let error = open_tx(&spec("xdp-live:lo@0-1"), &TxOptions::default()).err().unwrap();
-    assert!(error.to_string().contains("leave the @ out"), "{error}");
+    assert!(error.to_string().contains("omit the @"), "{error}");
 }
 
 /// Frames that `b` has counted in.

@@ -18,11 +18,11 @@ fn a_template_is_sent_and_accounted_for() {
     let counting = stage.counting(Then::Drop);
     let to = port(&stage);
     let udp = ["generate", "--json", "--to", &to, "--udp"];
-    let json = run(&[&udp[..], &["--count", "50000", "--rate", "top", "--size", "1000"]].concat()).good().json();
+    let json = run(&[&udp[..], &["-c", "50000", "--rate", "max", "--size", "1000"]].concat()).good().json();
     assert_eq!((json["frames"].as_u64(), json["bytes"].as_u64()), (Some(50_000), Some(50_000 * 996)));
     assert_eq!((json["balanced"].as_bool(), json["lost"].as_u64()), (Some(true), Some(0)));
     assert_eq!(counting.frames(), 50_000);
-    let json = run(&[&udp[..], &["--rate", "2kpps", "--seconds", "0.5"]].concat()).good().json();
+    let json = run(&[&udp[..], &["--rate", "2kpps", "--duration", "0.5"]].concat()).good().json();
     let frames = json["frames"].as_u64().unwrap();
     assert!((800..=1200).contains(&frames), "{json}");
     assert!(json["behind_max_us"].as_f64() > Some(0.0));
@@ -40,7 +40,7 @@ fn a_recording_is_sent_as_it_is() {
     records::write(&file, &sample);
     let capture = wire.capture(&output, &[]);
     let to = wire.port("a", "eth0", "").replace("packet:", "xdp-live:");
-    let json = run(&["generate", "--json", "--to", &to, "--replay", &file, "--rate", "top"]).good().json();
+    let json = run(&["replay", "--json", "--to", &to, "-r", &file, "--rate", "max"]).good().json();
     assert_eq!(json["frames"].as_u64(), Some(3000), "{json}");
     settle(&output, &sample);
     capture.interrupt().good();
@@ -52,7 +52,7 @@ fn ctrl_c_ends_it_and_a_kill_leaves_nothing() {
     let Some(stage) = Stage::up() else { return };
     let counting = stage.counting(Then::Drop);
     let to = port(&stage);
-    let endless = ["generate", "--json", "--to", &to, "--udp", "--count", "0", "--rate", "top"];
+    let endless = ["generate", "--json", "--to", &to, "--udp", "-c", "0", "--rate", "max"];
     let running = launch(&endless);
     wait_until("it sends", || counting.frames() > 1000);
     let json = running.interrupt().good().json();

@@ -126,7 +126,7 @@ fn streams_that_the_kernel_makes_do_what_they_are_told() {
         };
         goes_on(vec![0; 3]);
         let refused = control.tell("s1", Action::Pause).unwrap_err().to_string();
-        assert!(refused.contains("tell all of them, or"), "{refused}");
+        assert!(refused.contains("name all of them, or"), "{refused}");
         for (hold, go_on) in [(Action::Pause, Action::Resume), (Action::Stop, Action::Start(Arc::from([])))] {
             wait(control.tell("*", hold).unwrap());
             let held = sent();

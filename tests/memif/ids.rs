@@ -52,9 +52,9 @@ fn a_client_is_of_the_interface_that_it_names() {
     for (said, reason) in [
         (init(0x200, 7, 0, b""), "already connected"),
         (init(0x200, 8, 0, b""), "ID not found"),
-        (add_region(0, 4096), "the first message is no INIT"),
-        (hello(), "the first message is no INIT"),
-        (vec![3; 127], "a message has 128 bytes"),
+        (add_region(0, 4096), "the first message is not INIT"),
+        (hello(), "the first message is not INIT"),
+        (vec![3; 127], "message length is not 128 bytes"),
     ] {
         let wrong = Socket::connect(&name);
         settle(&mut ports);
@@ -92,7 +92,7 @@ fn who_says_nothing_holds_nobody_up() {
         .collect();
     let client = (1, Client::connected_to(&name, 7, || settle(&mut ports)));
     assert_joined(&mut ports, &[client]);
-    assert_eq!(silent[0].farewell(), "others come, and it has said nothing");
+    assert_eq!(silent[0].farewell(), "no INIT before newer connections arrived");
     // One more than these made room as well.
     assert_eq!(refused(&ports), 40 + 1 - 16);
 }

@@ -39,14 +39,14 @@ fn mapped(more: Vec<(Vec<u8>, usize)>) -> Vec<(Vec<u8>, usize)> {
 const WRONG: &[Wrong] = &[
     ("127 bytes", |_| vec![(init(0x200, 0, 0, b"")[..127].to_vec(), 0)], "128 bytes"),
     ("129 bytes", |_| vec![([init(0x200, 0, 0, b""), vec![0]].concat(), 0)], "128 bytes"),
-    ("no such kind", |_| vec![(message(9, &[]), 0)], "no such message"),
-    ("kind 0", |_| vec![(message(0, &[]), 0)], "no such message"),
-    ("no INIT", |_| vec![(add_region(0, REGION), 1)], "no INIT"),
-    ("a hello to a server", |_| vec![(hello(), 0)], "no INIT"),
+    ("no such kind", |_| vec![(message(9, &[]), 0)], "unknown message type"),
+    ("kind 0", |_| vec![(message(0, &[]), 0)], "unknown message type"),
+    ("no INIT", |_| vec![(add_region(0, REGION), 1)], "not INIT"),
+    ("a hello to a server", |_| vec![(hello(), 0)], "not INIT"),
     ("a hello later", |_| begun(vec![(hello(), 0)]), "unexpected message"),
     ("INIT twice", |_| begun(vec![(init(0x200, 0, 0, b""), 0)]), "unexpected message"),
     ("an ACK", |_| begun(vec![(ack(), 0)]), "unexpected message"),
-    ("another version", |_| vec![(init(0x201, 0, 0, b""), 0)], "no such version"),
+    ("another version", |_| vec![(init(0x201, 0, 0, b""), 0)], "unsupported version"),
     ("another id", |_| vec![(init(0x200, 1, 0, b""), 0)], "ID not found"),
     ("another mode", |_| vec![(init(0x200, 0, 1, b""), 0)], "only Ethernet"),
     ("INIT with a descriptor", |_| vec![(init(0x200, 0, 0, b""), 2)], "number of descriptors"),
@@ -62,12 +62,16 @@ const WRONG: &[Wrong] = &[
     ("a region that is not sealed", |_| begun(vec![(add_region(0, 4096), 4)]), "F_SEAL_SHRINK"),
     ("a ring before its region", |_| begun(vec![(add_ring(true, 0, 0, 0, LOG2), 2)]), "invalid region index"),
     ("a ring in another region", |_| mapped(vec![(add_ring(true, 0, 7, 0, LOG2), 2)]), "invalid region index"),
-    ("a ring that begins at 4", |_| mapped(vec![(add_ring(true, 0, 0, 4, LOG2), 2)]), "does not lie"),
-    ("a ring beyond the end", |_| mapped(vec![(add_ring(true, 0, 0, REGION as u32 - 128, LOG2), 2)]), "does not lie"),
-    ("a ring far beyond", |_| mapped(vec![(add_ring(true, 0, 0, u32::MAX - 7, LOG2), 2)]), "does not lie"),
-    ("a ring of one slot", |_| mapped(vec![(add_ring(true, 0, 0, 0, 0), 2)]), "does not lie"),
-    ("a ring of 32768", |_| mapped(vec![(add_ring(true, 0, 0, 0, 15), 2)]), "does not lie"),
-    ("a ring of 2^255", |_| mapped(vec![(add_ring(true, 0, 0, 0, 255), 2)]), "does not lie"),
+    ("a ring that begins at 4", |_| mapped(vec![(add_ring(true, 0, 0, 4, LOG2), 2)]), "invalid ring size"),
+    (
+        "a ring beyond the end",
+        |_| mapped(vec![(add_ring(true, 0, 0, REGION as u32 - 128, LOG2), 2)]),
+        "invalid ring size",
+    ),
+    ("a ring far beyond", |_| mapped(vec![(add_ring(true, 0, 0, u32::MAX - 7, LOG2), 2)]), "invalid ring size"),
+    ("a ring of one slot", |_| mapped(vec![(add_ring(true, 0, 0, 0, 0), 2)]), "invalid ring size"),
+    ("a ring of 32768", |_| mapped(vec![(add_ring(true, 0, 0, 0, 15), 2)]), "invalid ring size"),
+    ("a ring of 2^255", |_| mapped(vec![(add_ring(true, 0, 0, 0, 255), 2)]), "invalid ring size"),
     ("a ring too many", |_| mapped(vec![(add_ring(true, 1, 0, 0, LOG2), 2)]), "invalid ring index"),
     ("a ring twice", |_| mapped(vec![(add_ring(true, 0, 0, 0, LOG2), 2); 2]), "unexpected ring index"),
     ("a ring without a cookie", |_| mapped(vec![(add_ring(true, 0, 0, 8192, LOG2), 2)]), "cookie"),
@@ -184,7 +188,7 @@ fn memory_that_may_go_is_refused_with_what_to_set() {
     assert!(told.contains("no-zero-copy") && told.ends_with("trust=yes"), "{told}");
     let said: Vec<String> = news.try_iter().filter(|said| said.contains(&name)).collect();
     let [said] = &said[..] else { panic!("{said:?}") };
-    for part in ["secret=...", "was sent away", "no-zero-copy (VPP)", "zero-copy=no (DPDK)", "trust=yes"] {
+    for part in ["secret=...", "peer rejected", "no-zero-copy (VPP)", "zero-copy=no (DPDK)", "trust=yes"] {
         assert!(said.contains(part), "{part}: {said}");
     }
 }
@@ -215,10 +219,10 @@ fn a_server_that_breaks_a_rule_is_told_which() {
         ("hello twice", vec![(hello(), vec![]), (hello(), vec![])], "unexpected message"),
         ("a hello with a descriptor", vec![(hello(), fd())], "number of descriptors"),
         ("another version", vec![(other, vec![])], "no common version"),
-        ("rings of nothing", vec![(none, vec![])], "no descriptors"),
+        ("rings of nothing", vec![(none, vec![])], "without descriptors"),
         ("connected too early", vec![(hello(), vec![]), (connected(), vec![])], "unexpected message"),
         ("an INIT", vec![(init(0x200, 0, 0, b""), vec![])], "unexpected message"),
-        ("ACKs without end", [vec![(hello(), vec![])], vec![(ack(), vec![]); 9]].concat(), "an ACK too many"),
+        ("ACKs without end", [vec![(hello(), vec![])], vec![(ack(), vec![]); 9]].concat(), "unexpected ACK"),
         ("100 bytes", vec![(hello()[..100].to_vec(), vec![])], "128 bytes"),
     ] {
         let name = name();
@@ -270,7 +274,7 @@ fn what_a_server_refuses_a_client_with_is_its_error() {
         port.queues[0].fill(time).err()
     });
     let Some(PortError::Broken { port, reason }) = error else { panic!("{error:?}") };
-    assert_eq!(reason, "the server refuses: Incorrect secret");
+    assert_eq!(reason, "refused by the server: Incorrect secret");
     assert!(port.contains("secret=..."), "{port}");
 }
 

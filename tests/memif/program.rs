@@ -19,7 +19,7 @@ fn socket(scratch: &Scratch) -> String {
 fn a_capture_has_what_was_sent_whoever_listens() {
     let scratch = Scratch::new();
     let (port, sent) = (socket(&scratch), scratch.file("sent.pcap"));
-    let what = ["-c", "20000", "--size", "imix", "--rate", "top", "-q"];
+    let what = ["-c", "20000", "--size", "imix", "--rate", "max", "-q"];
     run(&[&["generate", "--to", &format!("pcap:{sent}")], &PACKET[..], &what].concat()).good();
     for (own, other) in [("server", "client"), ("client", "server")] {
         let got = scratch.file("got.pcap");
@@ -36,7 +36,7 @@ fn a_capture_has_what_was_sent_whoever_listens() {
 fn one_process_checks_what_it_sends_over_four_rings() {
     let name = name();
     let (to, from) = (format!("memif:{name}?rings-out=4"), format!("memif:{name}?role=server&rings-in=4"));
-    let what = ["--threads", "4", "--json", "-q", "-c", "20000", "--rate", "top", "--size", "64..9000"];
+    let what = ["--threads", "4", "--json", "-q", "-c", "20000", "--rate", "max", "--size", "64..9000"];
     let json = run(&[&["generate", "--to", &to, "--check", &from], &PACKET[..], &what].concat()).good();
     let json = json.json();
     // Of four rings, in no order: one that is overtaken by thousands is taken for lost before it comes.
@@ -48,7 +48,7 @@ fn one_process_checks_what_it_sends_over_four_rings() {
 fn a_wire_joins_two_of_them() {
     let names = [name(), name()];
     let ports = names.each_ref().map(|name| format!("memif:{name}?role=server"));
-    let wire = start(&["wire", &ports[0], &ports[1], "--json"]);
+    let wire = start(&["bridge", &ports[0], &ports[1], "--json"]);
     let others = names.map(|name| format!("memif:{name}"));
     let what = ["--json", "-q", "-c", "5000", "--rate", "50kpps"];
     let checked = run(&[&["generate", "--to", &others[0], "--check", &others[1]], &PACKET[..], &what].concat()).good();
@@ -84,7 +84,7 @@ fn a_wrong_secret_ends_the_run_with_the_reason() {
     let ended =
         run(&[&["generate", "--to", &format!("memif:{name}?secret=hum"), "-c", "1", "-q"], &PACKET[..]].concat());
     assert_ne!(ended.status, 0);
-    ended.says("the server refuses: incorrect secret").says("secret=...");
+    ended.says("refused by the server: incorrect secret").says("secret=...");
     let counted = server.interrupt();
     assert!(counted.output.contains("peers_refused"), "{}", counted.output);
 }
@@ -97,15 +97,15 @@ fn a_client_says_that_it_waits_and_that_its_server_came() {
     let mut count = launch(&["count", &port, "-c", "20", "--interval", "0", "-Z", "root"]);
     let heard = count.hear();
     let says = |what: &str| heard.lock().unwrap().matches(what).count();
-    wait_until("it says that nobody is there", || says("nobody listens there") == 1);
+    wait_until("it reports that no server is there", || says("no server is listening") == 1);
     // It tries again meanwhile.
     std::thread::sleep(Duration::from_millis(800));
-    assert_eq!(says("nobody listens there"), 1);
+    assert_eq!(says("no server is listening"), 1);
     for round in 1..=2 {
         let to = format!("memif:{name}?role=server&secret=hush");
         run(&[&["generate", "--to", &to, "-c", "10", "--rate", "1kpps", "-q"], &PACKET[..]].concat()).good();
-        wait_until("it says that somebody was there", || says("connected with linerate") == round);
-        assert!(round == 2 || says("the other end has gone") <= 1);
+        wait_until("it reports the connection", || says("connected with linerate") == round);
+        assert!(round == 2 || says("peer disconnected") <= 1);
     }
     count.end().good();
     let heard = heard.lock().unwrap().clone();

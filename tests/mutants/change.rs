@@ -8,7 +8,7 @@ use super::seeds::Seed;
 use super::wrap::{gzip, zstd};
 
 /// One of the seeds with a few changes, of at most so many bytes (before it is compressed); and what it is made of.
-pub fn mutant(seeds: &[Seed], dice: &mut Dice, most: usize) -> (Vec<u8>, String) {
+pub(crate) fn mutant(seeds: &[Seed], dice: &mut Dice, most: usize) -> (Vec<u8>, String) {
     let seed = dice.of(seeds);
     let mut file = seed.read(most);
     let mut told = seed.name.clone();

@@ -7,10 +7,10 @@ use std::fs::{self, File};
 use std::path::Path;
 
 /// Arguments of the program. `READ` stands for `-r FILE` of each file, `FILES` for all, `FILE` for the first one, `OUT` for where it writes.
-pub struct Command(&'static str);
+pub(crate) struct Command(&'static str);
 
 /// Those that take one file.
-pub const ALONE: &[Command] = &[
+pub(crate) const ALONE: &[Command] = &[
     Command("capture READ"),
     Command("capture READ -w OUT.pcap"),
     Command("capture READ -w OUT.pcap --format pcap-micros"),
@@ -22,16 +22,16 @@ pub const ALONE: &[Command] = &[
     Command("capture READ -w OUT.pcap --shard 1/3 --shard-inner"),
     Command("capture READ -w OUT.pcapng --slice l4+8"),
     Command("capture READ -w OUT.pcap --dedup --shard 2/2 --slice l3 ip"),
-    Command("capture --from faulty:pcap:FILE?drop=1%&corrupt=2%x3&truncate=2%&reorder=3%x5&seed=7 -w OUT.pcapng"),
-    Command("capture READ --print"),
-    Command("capture READ --print=link,verbose,absolute --print-bytes hex,ascii,link --print-time date"),
+    Command("capture -i faulty:pcap:FILE?drop=1%&corrupt=2%x3&truncate=2%&reorder=3%x5&seed=7 -w OUT.pcapng"),
+    Command("capture READ -n"),
+    Command("capture READ -e -v -S -XX -tttt"),
     Command("capture READ -w OUT.pcapng.zst --index"),
     Command("find FILE -w OUT.pcapng tcp or vlan or (ip6 and udp port 53)"),
-    Command("find FILE -w OUT.pcap --from 2001-01-01 --to 2100-01-01 --json"),
+    Command("find FILE -w OUT.pcap --since 2001-01-01 --until 2100-01-01 --json"),
     Command("count READ"),
     Command("count READ --protocols"),
     Command("count READ --json --interval 0.5 not arp"),
-    Command("count READ --check --json"),
+    Command("check READ --json"),
     Command("flows READ --max-flows 4096 --level counters -w OUT.jsonl"),
     Command("flows READ --max-flows 4096 --level tcp -w OUT.jsonl --macs --vlans"),
     Command("flows READ --max-flows 4096 --level stats -w OUT.jsonl --checksums"),
@@ -46,33 +46,33 @@ pub const ALONE: &[Command] = &[
     Command("streams READ -w - --overlap linux --gap-wait 0 --checksums"),
     Command("streams READ --json --max-connections 3 --held-memory 1KiB --stream-memory 300"),
     Command("streams READ --follow 0 --form hex --idle 0.001"),
-    Command("generate --replay FILE --to pcap:OUT.pcap --rate top"),
+    Command("replay FILE --to pcap:OUT.pcap --rate max"),
     Command(
-        "generate --replay FILE --to pcap:OUT.pcap --rate top --loops 2 --pad --rewrite-inner --fix-checksums \
+        "replay FILE --to pcap:OUT.pcap --rate max --loops 2 --pad --rewrite-inner --fix-checksums \
          --shift-ips 77 --rewrite ip=10.0.0.0/8:192.168.0.0/16 --rewrite src-port=0-65535:7 --rewrite ttl=-1 \
          --rewrite src-mac=02:00:00:00:00:09 --rewrite vlan=push:7:3",
     ),
     Command(
-        "generate --replay FILE --to pcap:OUT.pcap --rate top --rewrite ip=::/0=fd00::/8 --rewrite vlan=pop \
+        "replay FILE --to pcap:OUT.pcap --rate max --rewrite ip=::/0=fd00::/8 --rewrite vlan=pop \
          --rewrite dst-mac=02:00:00:00:00:09 --rewrite port=53:54 --split 0/2",
     ),
-    Command("generate --replay FILE --to pcap:OUT.pcap --to-server mem:other --rate top"),
+    Command("replay FILE --to pcap:OUT.pcap --to-server mem:other --rate max"),
 ];
 
 /// Those that take several.
-pub const TOGETHER: &[Command] = &[
+pub(crate) const TOGETHER: &[Command] = &[
     Command("capture READ -w OUT.pcapng.zst"),
     Command("flows READ --max-flows 4096 --level stats -w OUT.jsonl"),
     Command("find FILES -w OUT.pcapng.gz"),
     Command("count READ --protocols --json"),
     Command("capture READ -w OUT.pcap --dedup"),
-    Command("capture READ --print=nanos --print-time delta"),
+    Command("capture READ --nano -ttt"),
     Command("flows READ --max-flows 4096 --level tcp -w OUT.parquet --workers 2"),
 ];
 
 impl Command {
     /// What the program is called with.
-    pub fn arguments(&self, files: &[&Path], out: &str) -> Vec<String> {
+    pub(crate) fn arguments(&self, files: &[&Path], out: &str) -> Vec<String> {
         let names: Vec<&str> = files.iter().map(|path| path.to_str().expect("a path in UTF-8")).collect();
         let words = self.0.split_whitespace().flat_map(|word| match word {
             "READ" => names.iter().flat_map(|name| ["-r".to_owned(), (*name).to_owned()]).collect(),
@@ -83,7 +83,7 @@ impl Command {
     }
 
     /// Why what it has written cannot be read, if so.
-    pub fn unreadable(&self, out: &str) -> Option<String> {
+    pub(crate) fn unreadable(&self, out: &str) -> Option<String> {
         let word =
             self.0.split_whitespace().find_map(|word| word.strip_prefix("pcap:OUT").or(word.strip_prefix("OUT")))?;
         let path = format!("{out}{word}");

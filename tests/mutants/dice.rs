@@ -2,11 +2,11 @@
 
 /// SplitMix64 (Steele and others, 2014).
 #[derive(Clone, Debug)]
-pub struct Dice(u64);
+pub(crate) struct Dice(u64);
 
 impl Dice {
     /// That of one thing of many.
-    pub fn new(seed: u64, number: u64) -> Self {
+    pub(crate) fn new(seed: u64, number: u64) -> Self {
         let mut dice = Dice(seed);
         let key = dice.next();
         Dice(key ^ number.wrapping_mul(0xd1b5_4a32_d192_ed03))
@@ -21,22 +21,22 @@ impl Dice {
     }
 
     /// A number below this one; 0 where that is 0.
-    pub fn below(&mut self, end: usize) -> usize {
+    pub(crate) fn below(&mut self, end: usize) -> usize {
         if end == 0 { 0 } else { (self.next() % end as u64) as usize }
     }
 
-    pub fn one_in(&mut self, many: usize) -> bool {
+    pub(crate) fn one_in(&mut self, many: usize) -> bool {
         self.below(many) == 0
     }
 
     /// A number up to this one, of any magnitude alike.
-    pub fn size(&mut self, most: usize) -> usize {
+    pub(crate) fn size(&mut self, most: usize) -> usize {
         let bits = usize::BITS - most.leading_zeros();
         let end = 2usize << self.below(bits as usize);
         self.below(end.min(most.saturating_add(1)))
     }
 
-    pub fn of<'a, T>(&mut self, values: &'a [T]) -> &'a T {
+    pub(crate) fn of<'a, T>(&mut self, values: &'a [T]) -> &'a T {
         &values[self.below(values.len())]
     }
 }

@@ -9,12 +9,12 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 /// Address space that it gets, in KiB.
-pub const MEMORY_KIB: u64 = 1 << 20;
+pub(crate) const MEMORY_KIB: u64 = 1 << 20;
 /// Seconds until it has to have ended.
-pub const SECONDS: u64 = 20;
+pub(crate) const SECONDS: u64 = 20;
 
 /// How a program ended.
-pub struct Ended {
+pub(crate) struct Ended {
     /// Its status; `None` if a signal ended it.
     pub status: Option<i32>,
     signal: Option<i32>,
@@ -24,7 +24,7 @@ pub struct Ended {
 
 impl Ended {
     /// Runs a program whose standard error goes to a file.
-    pub fn of(program: &Path, arguments: &[String], said: &str) -> Ended {
+    pub(crate) fn of(program: &Path, arguments: &[String], said: &str) -> Ended {
         let mut command = Command::new("sh");
         command.args(["-c", &format!("ulimit -v {MEMORY_KIB}; exec \"$0\" \"$@\"")]).arg(program).args(arguments);
         command.env_remove("SUDO_UID").env_remove("SUDO_GID").env("RUST_BACKTRACE", "0");
@@ -43,7 +43,7 @@ impl Ended {
     }
 
     /// What is wrong with how it ended, if anything.
-    pub fn wrong(&self) -> Option<String> {
+    pub(crate) fn wrong(&self) -> Option<String> {
         let errors = self.errors.trim();
         let last: Vec<&str> = errors.lines().rev().take(4).collect();
         let last = last.into_iter().rev().collect::<Vec<_>>().join("\n  | ");

@@ -2,7 +2,7 @@
 
 /// A header, a record, a block.
 #[derive(Clone, Debug)]
-pub struct Piece {
+pub(crate) struct Piece {
     pub at: usize,
     pub length: usize,
     /// Where words stand in it that say how long something is.
@@ -13,7 +13,7 @@ pub struct Piece {
 
 /// A file as its pieces.
 #[derive(Clone, Debug, Default)]
-pub struct Pieces {
+pub(crate) struct Pieces {
     /// Back to back, from the beginning.
     pub all: Vec<Piece>,
     /// The byte order of the last section.
@@ -23,7 +23,7 @@ pub struct Pieces {
 const SECTION: u32 = 0x0a0d_0d0a;
 
 impl Pieces {
-    pub fn of(file: &[u8]) -> Pieces {
+    pub(crate) fn of(file: &[u8]) -> Pieces {
         match file.first_chunk() {
             Some([0x0a, 0x0d, 0x0d, 0x0a]) => blocks(file),
             Some([0xd4, 0xc3, 0xb2, 0xa1] | [0x4d, 0x3c, 0xb2, 0xa1]) => records(file, false),
@@ -33,11 +33,11 @@ impl Pieces {
     }
 
     /// A word of the file.
-    pub fn word(&self, file: &[u8], at: usize) -> Option<u32> {
+    pub(crate) fn word(&self, file: &[u8], at: usize) -> Option<u32> {
         word(file, at, self.big)
     }
 
-    pub fn put(&self, file: &mut [u8], at: usize, value: u32) {
+    pub(crate) fn put(&self, file: &mut [u8], at: usize, value: u32) {
         let bytes = if self.big { value.to_be_bytes() } else { value.to_le_bytes() };
         if let Some(place) = file.get_mut(at..at + 4) {
             place.copy_from_slice(&bytes);

@@ -7,7 +7,7 @@ use std::io::Read;
 use std::path::PathBuf;
 
 /// A capture file.
-pub struct Seed {
+pub(crate) struct Seed {
     /// What it is, or its path in the corpus.
     pub name: String,
     from: From,
@@ -20,7 +20,7 @@ enum From {
 
 impl Seed {
     /// Its first records or blocks, at most so many bytes.
-    pub fn read(&self, most: usize) -> Vec<u8> {
+    pub(crate) fn read(&self, most: usize) -> Vec<u8> {
         let mut bytes = match &self.from {
             From::Bytes(bytes) => bytes.clone(),
             From::File(path) => {
@@ -38,7 +38,7 @@ impl Seed {
 }
 
 /// Those made here, each often enough to be a third of all, then the corpus.
-pub fn seeds() -> Vec<Seed> {
+pub(crate) fn seeds() -> Vec<Seed> {
     let captures = captures();
     let built = built();
     let times = 1 + captures.len() / 2 / built.len();
@@ -50,7 +50,7 @@ pub fn seeds() -> Vec<Seed> {
 }
 
 /// Every capture of the corpus.
-pub fn captures() -> Vec<PathBuf> {
+pub(crate) fn captures() -> Vec<PathBuf> {
     let is_capture = |path: &PathBuf| {
         path.extension().is_some_and(|ending| ["pcap", "pcapng", "cap", "trace"].iter().any(|known| ending == *known))
     };

@@ -1,7 +1,7 @@
 //! Files as gzip and as zstd in the plainest way: whole, but not made smaller.
 
 /// RFC 1952, with stored blocks (RFC 1951, section 3.2.4).
-pub fn gzip(bytes: &[u8]) -> Vec<u8> {
+pub(crate) fn gzip(bytes: &[u8]) -> Vec<u8> {
     let mut file = vec![0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 0, 0xff];
     let mut blocks = bytes.chunks(0xffff).peekable();
     while let Some(block) = blocks.next() {
@@ -19,7 +19,7 @@ pub fn gzip(bytes: &[u8]) -> Vec<u8> {
 }
 
 /// RFC 8878, section 3.1.1, with raw blocks and a window of 128 KiB; at most a third of what could be is in a block.
-pub fn zstd(bytes: &[u8]) -> Vec<u8> {
+pub(crate) fn zstd(bytes: &[u8]) -> Vec<u8> {
     let mut file = vec![0x28, 0xb5, 0x2f, 0xfd, 0, 7 << 3];
     let mut blocks = bytes.chunks(40_000).peekable();
     while let Some(block) = blocks.next() {

@@ -106,7 +106,7 @@ impl Scene {
         let to = self.0.port("a", "eth0", "");
         start(
             &[
-                &["generate", "--to", &to, "--udp", "--seconds", "60", "--rate", "1pps", "--size", "100", "--json"],
+                &["generate", "--to", &to, "--udp", "--duration", "60", "--rate", "1pps", "--size", "100", "--json"],
                 arguments,
             ]
             .concat(),
@@ -167,7 +167,7 @@ fn datagrams_cross_a_router_that_was_asked_for_and_answers_come_back_to_it() {
             let sent = start(
                 &[
                     &["generate", "--json", "--to", &to, "--udp", "--src-ip", sender, "--dst-ip", host][..],
-                    &["--dst-port", &port, "--size", "100", "--count", "1000", "--rate", "1kpps"],
+                    &["--dst-port", &port, "--size", "100", "-c", "1000", "--rate", "1kpps"],
                     &["--gateway", router, "--answer", "--answer-for", &others],
                 ]
                 .concat(),
@@ -306,12 +306,12 @@ fn tagged_questions_get_tagged_answers() {
         &output,
         "-c",
         "2",
-        "--seconds",
+        "--duration",
         "20",
         "--json",
         "ether dst 02:00:00:00:00:09",
     ]);
-    run(&["generate", "--to", &scene.0.port("r", "p0", ""), "--replay", &file, "--rate", "top"]).good();
+    run(&["replay", "--to", &scene.0.port("r", "p0", ""), "-r", &file, "--rate", "max"]).good();
     assert_eq!(capture.end().good().json()["frames"], 2);
     let got = records::read(&output);
     for (number, (answer, tags)) in got.iter().zip([&[one][..], &[two, one]]).enumerate() {
@@ -329,15 +329,14 @@ fn tagged_questions_get_tagged_answers() {
 #[test]
 fn what_cannot_be_answered_or_asked_is_refused() {
     for (arguments, text) in [
-        (&["--to", "pcap:x.pcap", "--udp", "--answer"][..], "it is no interface"),
+        (&["--to", "pcap:x.pcap", "--udp", "--answer"][..], "not an interface"),
         (&["--to", "eth7", "--udp", "--gateway", "fd00::1"], "eth7"),
         (&["--to", "eth7", "--udp", "--gateway", "10.0.0.1", "--resolve"], "cannot be used with"),
         (&["--to", "eth7", "--udp", "--resolve", "--dst-mac", MAC], "cannot be used with"),
         (&["--to", "eth7", "--udp", "--answer-for", "10.0.0.0/33@02:00:00:00:00:01"], "PREFIX@MAC"),
-        (&["--to", "eth7", "--replay", "x.pcap", "--answer"], "its frames name their hosts"),
         (
             &["--to", "eth7", "--udp", "--answer", "--answer-for", "198.18.0.0/24@02:00:00:00:00:09"],
-            "198.18.0.1 would be both at",
+            "198.18.0.1 is assigned to both",
         ),
     ] {
         let ended: Ended = run(&[&["generate"], arguments].concat());

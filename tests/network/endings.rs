@@ -105,7 +105,7 @@ fn rescue(scratch: &Scratch, output: &str) -> Vec<Record> {
 /// Sends without end.
 fn endless(wire: &Wire, file: &str, rate: &str) -> Running {
     let to = wire.port("a", "eth0", "");
-    start(&["generate", "--json", "--to", &to, "--replay", file, "--loops", "0", "--rate", rate])
+    start(&["replay", "--json", "--to", &to, "-r", file, "--loops", "0", "--rate", rate])
 }
 
 #[test]
@@ -120,7 +120,7 @@ fn frames_that_find_the_ring_full_are_counted_to_the_last() {
         let arguments = ["capture", "-i", &port, "-w", &output, "--json", "--lossless"];
         let capture = start(&arguments[..arguments.len() - usize::from(!lossless)]);
         capture.signal(Signal::STOP);
-        wire.send(&["--udp", "--size", "1000", "--count", "5000", "--rate", "top"]);
+        wire.send(&["--udp", "--size", "1000", "-c", "5000", "--rate", "max"]);
         std::thread::sleep(Duration::from_millis(50));
         capture.signal(Signal::CONT);
         std::thread::sleep(Duration::from_millis(100));
@@ -226,13 +226,13 @@ fn whatever_the_verb_a_port_that_is_removed_or_moved_away_is_a_failure() {
     if !may_make_labs() {
         return;
     }
-    for verb in ["capture", "count", "flows", "wire"] {
+    for verb in ["capture", "count", "flows", "bridge"] {
         for (scheme, is_moved) in [("packet:", false), ("packet:", true), ("xdp:", false), ("xdp:", true)] {
             let wire = Wire::of(&["a:eth0,b:eth0", "a:eth1,b:eth1"]);
             let [port, other] = ["eth0", "eth1"].map(|name| wire.port("b", name, ""));
             let port = port.replace("packet:", scheme);
             let running =
-                if verb == "wire" { start(&[verb, &port, &other]) } else { start(&[verb, "-q", "-i", &port]) };
+                if verb == "bridge" { start(&[verb, &port, &other]) } else { start(&[verb, "-q", "-i", &port]) };
             match is_moved {
                 true => wire.ip("b", &["link", "set", "eth0", "netns", &wire.namespace("a"), "name", "moved"]),
                 false => wire.ip("b", &["link", "del", "eth0"]),
@@ -251,7 +251,7 @@ fn of_several_ports_the_others_go_on_when_one_is_removed() {
     let output = scratch.file("out.pcap");
     let [first, second] = ["eth0", "eth1"].map(|name| wire.port("b", name, ROOMY));
     let to = wire.port("a", "eth1", "");
-    let send = || drop(run(&["generate", "-q", "--to", &to, "--udp", "--count", "100", "--rate", "top"]).good());
+    let send = || drop(run(&["generate", "-q", "--to", &to, "--udp", "-c", "100", "--rate", "max"]).good());
     let capture = start(&["capture", "-i", &first, "-i", &second, "-w", &output, "--json"]);
     send();
     wire.ip("b", &["link", "del", "eth0"]);
@@ -281,12 +281,12 @@ fn a_live_capture_shows_frames_in_a_pipe_as_they_come() {
         .spawn()
         .unwrap();
     std::thread::sleep(Duration::from_millis(200));
-    wire.send(&["--udp", "--count", "20", "--rate", "top", "--dst-port", "7777"]);
+    wire.send(&["--udp", "-c", "20", "--rate", "max", "--dst-port", "7777"]);
     // It has what it wants while the capture runs, and goes.
     let said = reader.wait_with_output().unwrap();
     assert_eq!(String::from_utf8_lossy(&said.stdout).lines().filter(|line| *line == "7777").count(), 10);
     assert!(capture.try_wait().unwrap().is_none());
-    wire.send(&["--udp", "--count", "20", "--rate", "top"]);
+    wire.send(&["--udp", "-c", "20", "--rate", "max"]);
     // The next frames find no reader, which is no failure.
     assert_eq!(capture.wait().unwrap().code(), Some(0));
     drop(launch(&["--version"]).end().good());

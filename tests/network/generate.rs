@@ -14,10 +14,10 @@ fn udp_frames_arrive_as_asked() {
     let (wire, scratch) = (Wire::new(), Scratch::new());
     let output = scratch.file("out.pcap");
     for (from, into, size) in [("198.18.0.1", "198.18.0.2", 64), ("2001:db8::1", "2001:db8::2", 1000)] {
-        let capture = wire.capture(&output, &["-c", "500", "--seconds", "20"]);
+        let capture = wire.capture(&output, &["-c", "500", "--duration", "20"]);
         let started = Instant::now();
         let size_text = size.to_string();
-        let what = ["--udp", "--src-ip", from, "--dst-ip", into, "--size", &size_text, "--count", "500"];
+        let what = ["--udp", "--src-ip", from, "--dst-ip", into, "--size", &size_text, "-c", "500"];
         let json = wire.send(&[&what[..], &["--rate", "1000pps"]].concat()).json();
         assert!(started.elapsed().as_secs_f64() >= 0.49);
         assert_eq!((json["frames"].as_u64(), json["bytes"].as_u64()), (Some(500), Some(500 * (size - 4))));
@@ -42,9 +42,9 @@ fn stamped_frames_arrive_numbered_timed_and_with_right_checksums() {
     let output = scratch.file("out.pcap");
     let receiver = wire.port("b", "eth0", "").replace("packet:", "xdp:");
     for scheme in ["packet:", "xdp:", "xdp-live:"] {
-        let capture = start(&["capture", "-i", &receiver, "-w", &output, "-c", "600", "--seconds", "20", "--json"]);
+        let capture = start(&["capture", "-i", &receiver, "-w", &output, "-c", "600", "--duration", "20", "--json"]);
         let to = wire.port("a", "eth0", "").replace("packet:", scheme);
-        let what = ["--udp", "--stamp", "--src-ports", "7", "--size", "100", "--count", "600", "--rate", "2kpps"];
+        let what = ["--udp", "--stamp", "--src-ports", "7", "--size", "100", "-c", "600", "--rate", "2kpps"];
         let sent = run(&[&["generate", "--json", "--to", &to][..], &what].concat()).good().json();
         assert_eq!(sent["frames"], 600, "{scheme}");
         assert_eq!(capture.end().good().json()["frames"], 600, "{scheme}");
@@ -77,7 +77,7 @@ fn loops_and_parts_arrive_as_the_whole() {
     let (file, output) = (scratch.file("sample.pcap"), scratch.file("out.pcap"));
     records::write(&file, &sample);
     let capture = wire.capture(&output, &[]);
-    wire.send(&["--replay", &file, "--rate", "top", "--loops", "3"]);
+    wire.replay_with(&["-r", &file, "--rate", "max", "--loops", "3"]);
     let thrice = [&sample[..], &sample, &sample].concat();
     settle(&output, &thrice);
     capture.interrupt().good();
@@ -90,7 +90,7 @@ fn frames_beyond_the_mtu_are_counted_not_sent() {
         return;
     }
     let wire = Wire::of(&["a:eth0,b:eth0,mtu=1000"]);
-    let udp = ["--udp", "--count", "10", "--rate", "top", "--lossless", "--size"];
+    let udp = ["--udp", "-c", "10", "--rate", "max", "--lossless", "--size"];
     let fits = wire.send(&[&udp[..], &["1018"]].concat()).json();
     assert_eq!((fits["frames"].as_u64(), fits["lost"].as_u64()), (Some(10), Some(0)));
     let ended = Ended::of(wire.sender(&[&udp[..], &["1019"]].concat()).output().unwrap()).with_status(3);
@@ -108,7 +108,7 @@ fn an_interface_that_is_down_or_goes_is_an_error() {
     wire.ip("a", &["link", "set", "eth0", "down"]);
     Ended::of(wire.sender(&["--udp"]).output().unwrap()).with_status(1).says("down");
     wire.ip("a", &["link", "set", "eth0", "up"]);
-    let mut sender = wire.sender(&["--udp", "--count", "0", "--rate", "1000pps"]);
+    let mut sender = wire.sender(&["--udp", "-c", "0", "--rate", "1000pps"]);
     let sending = std::thread::spawn(move || Ended::of(sender.output().unwrap()));
     std::thread::sleep(Duration::from_millis(300));
     wire.ip("a", &["link", "del", "eth0"]);
@@ -132,7 +132,7 @@ fn the_default_route_is_spared_unless_asked_for() {
         ("a:eth0=fd77::1/64,b:eth0=fd77::2/64", ["default", "fd77::2"]),
     ] {
         let wire = Wire::of(&[link]);
-        let udp = ["generate", "--to", "eth0", "--udp", "--count", "5", "--rate", "top"];
+        let udp = ["generate", "--to", "eth0", "--udp", "-c", "5", "--rate", "max"];
         wire.inside("a", &udp).good();
         wire.ip("a", &["route", "add", default[0], "via", default[1]]);
         wire.inside("a", &udp).with_status(2).says("default route").says("--yes");

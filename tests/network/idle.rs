@@ -53,7 +53,7 @@ fn a_run_that_nothing_comes_to_takes_little_memory_and_hardly_a_processor() {
         &["capture", &xdp, "-w", &file],
         &["count", &packet],
         &["count", &xdp],
-        &["count", &packet, "--check"],
+        &["check", &packet],
     ] {
         let running = start(arguments);
         std::thread::sleep(Duration::from_secs(2));

@@ -48,7 +48,7 @@ fn a_lab_goes_up_runs_commands_and_goes_down() {
     run(&["lab", "down", "--name", &name]).good();
     assert!(listed(&name).is_none());
     assert!(!tool("ip", &["netns", "list"]).contains(&name));
-    run(&["lab", "down", "--name", &name]).with_status(1).says("there is no lab");
+    run(&["lab", "down", "--name", &name]).with_status(1).says("no such lab");
     drop(lab);
 }
 
@@ -69,16 +69,16 @@ fn ports_of_a_host_are_listed_with_what_works() {
     assert!(verdict["reason"].as_str().unwrap().contains("down"));
     for verb in ["capture", "count", "flows"] {
         let port = format!("packet:eth0?netns={}", wire.namespace("b"));
-        run(&[verb, &port, "-t", "0.1"]).good().says(&format!(
-            "{port}: it is down, and nothing comes before: ip -n {} link set eth0 up",
+        run(&[verb, &port, "-T", "0.1"]).good().says(&format!(
+            "{port}: interface is down; bring it up with: ip -n {} link set eth0 up",
             wire.namespace("b")
         ));
     }
     let port = format!("xdp:eth0?netns={}", wire.namespace("b"));
-    run(&["capture", &port, "-t", "0.1"]).good().says("it is down, and nothing comes before");
+    run(&["capture", &port, "-T", "0.1"]).good().says("interface is down; bring it up");
     wire.ip("b", &["link", "set", "eth0", "up"]);
     let text = run(&["ports", "--netns", &wire.namespace("b")]).good().output;
-    assert!(text.contains("packet:eth0  works"), "{text}");
+    assert!(text.contains("packet:eth0  supported"), "{text}");
     run(&["ports", "--netns", "no-such-namespace"]).with_status(1).says("no-such-namespace");
 }
 
@@ -89,7 +89,7 @@ fn interfaces_are_told_from_filter_text() {
         return;
     }
     let script = "ip link add inside7 type veth peer name inside8 && ip link set inside7 up && ip link set inside8 up && \
-                  exec \"$0\" count inside7 inside8 udp -t 0.1 --json --interval 0";
+                  exec \"$0\" count inside7 inside8 udp -T 0.1 --json --interval 0";
     let mut command = Command::new("unshare");
     command.args(["--net", "sh", "-c", script]).arg(program());
     let ended = Ended::of(command.output().expect("unshare")).good();

@@ -21,7 +21,7 @@ fn scene() -> Wire {
 /// A wire of 20 Mb/s with room for so many frames.
 fn device(lab: &Wire, faults: &str) -> Running {
     let (one, other) = (lab.port("mid", "p0", ""), lab.port("mid", "p1", ""));
-    let wire = start(&["wire", &one, &other, "--json", "--faults", faults]);
+    let wire = start(&["bridge", &one, &other, "--json", "--faults", faults]);
     wire.wait_until_open();
     wire
 }
@@ -135,7 +135,7 @@ fn a_full_disk_costs_neither_the_report_so_far_nor_the_result() {
     let kept: Value = serde_json::from_str(&text).unwrap_or_else(|error| panic!("{error}: {text}"));
     assert!(trials(&kept) > 0 && trials(&kept) < trials(&json) && kept["state"] == "running", "{text}");
     assert!(ended.errors.ends_with("report.json\n") && !ended.errors.contains(".part"), "{}", ended.errors);
-    assert_eq!(ended.errors.matches("is tried again").count(), 1, "said once: {}", ended.errors);
+    assert_eq!(ended.errors.matches("retrying after").count(), 1, "said once: {}", ended.errors);
 }
 
 /// While a link is down nothing is known of the device.
@@ -153,7 +153,7 @@ fn a_link_that_goes_down_ends_the_measurement_and_is_not_blamed_on_the_device() 
         wait_until("a trial was kept", || fs::read_to_string(&file).is_ok_and(|text| text.contains("\"trial\": 1")));
         std::thread::sleep(Duration::from_millis(300));
         lab.ip(host, &["link", "set", link, "down"]);
-        let ended = running.end().with_status(1).says("its link went down");
+        let ended = running.end().with_status(1).says("link went down");
         lab.ip(host, &["link", "set", link, "up"]);
         let json = ended.json();
         assert_whole(&json);
@@ -194,7 +194,7 @@ fn time_ends_a_search_and_what_cannot_be_meant_is_refused() {
     }
     let lab = scene();
     let wire = device(&lab, "rate=20mbps&queue=100");
-    let goals = ["--trial", "0.2", "--max", "30kpps", "-t", "1", "--json"];
+    let goals = ["--trial", "0.2", "--max", "30kpps", "-T", "1", "--json"];
     let json = run(&words(&measure(&lab, &goals))).good().json();
     wire.interrupt();
     assert_whole(&json);
@@ -203,15 +203,15 @@ fn time_ends_a_search_and_what_cannot_be_meant_is_refused() {
         (&["--loss", "1%"][..], "--goal"),
         (&["--goal", "ndr", "--loss", "1%"], "--goal own"),
         (&["--trial", "2", "--sum", "1"], "duration sum 1 s is shorter"),
-        (&["--max", "top"], "say how much"),
-        (&["--max", "1kpps", "--min", "2kpps"], "no load lies between"),
+        (&["--max", "max"], "expected a rate"),
+        (&["--max", "1kpps", "--min", "2kpps"], "invalid load limits"),
         (&["-w", "report.pdf"], ".json, .csv, .md or .html"),
         (&["-k", "nonsense"], "--packet"),
         (&["--to", "pcap:x.pcap"], "cannot be used multiple times"),
     ] {
         run(&words(&measure(&lab, wrong))).with_status(2).says(said);
     }
-    run(&["measure", "--to", "pcap:x.pcap", "--check", "eth0"]).with_status(2).says("a device stands between");
+    run(&["measure", "--to", "pcap:x.pcap", "--check", "eth0"]).with_status(2).says("measure needs two interfaces");
 }
 
 fn grouped(number: u64) -> String {

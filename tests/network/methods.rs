@@ -18,7 +18,7 @@ fn scene() -> Wire {
 /// A wire with these faults there, and back.
 fn device(lab: &Wire, faults: &str) -> Running {
     let (one, other) = (lab.port("mid", "p0", ""), lab.port("mid", "p1", ""));
-    let wire = start(&["wire", &one, &other, "--json", "--faults", faults, "--faults-back", faults]);
+    let wire = start(&["bridge", &one, &other, "--json", "--faults", faults, "--faults-back", faults]);
     wire.wait_until_open();
     wire
 }
@@ -65,7 +65,7 @@ fn assert_adds_up(json: &Value, directions: usize) {
 /// Each key stands on the page of documents; latencies are told there once for all.
 fn assert_documented(json: &Value) {
     let page = fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/json.md")).unwrap();
-    let told = page.split("**measure** (`linerate/measure/1`)").nth(1).unwrap().split("**wire**").next().unwrap();
+    let told = page.split("**measure** (`linerate/measure/1`)").nth(1).unwrap().split("**bridge**").next().unwrap();
     let size = &json["sizes"][0];
     let parts = [json, size, &size["trials"][0], &size["trials"][0]["ways"][0], &size["results"][0]];
     for key in parts.iter().flat_map(|part| part.as_object().unwrap().keys()) {
@@ -145,7 +145,7 @@ fn the_tests_of_rfc_2544_find_what_the_wire_is() {
     for told in ["26.1 (shortened)", "26.2", "26.3", "26.4, and RFC 9004", "26.5", "shortened: 1 of 50 runs"] {
         assert!(html.contains(told) && markdown.contains(told), "{told}");
     }
-    for picture in ["loss over load", "latency distribution", "trials as they came"] {
+    for picture in ["loss over load", "latency distribution", "trials in order"] {
         assert!(html.contains(picture), "{picture}");
     }
     for other in ["<script", "<img", "<link", "url(", "http:", "https:", "@import"] {
@@ -168,7 +168,7 @@ fn a_greatest_load_a_long_one_and_services_are_measured() {
     judge(forwarding["max"].as_f64().unwrap() <= (RATE + 20.0 / 0.2) * 1.02, &forwarding.to_string());
     judge(forwarding["min"].as_f64().unwrap() >= RATE * 0.97, &forwarding.to_string());
 
-    let soak = ["--method", "soak", "--size", "256", "--rate", "15kpps", "-t", "2.3", "--loss", "10%"];
+    let soak = ["--method", "soak", "--size", "256", "--rate", "15kpps", "-T", "2.3", "--loss", "10%"];
     let json = run(&words(&measure(&lab, &soak))).good().json();
     assert_adds_up(&json, 1);
     let found = &json["sizes"][0]["soak"];
@@ -242,7 +242,7 @@ fn a_router_is_measured_in_both_directions() {
         judge(size["results"][0]["lower"].is_number(), &size["results"].to_string());
     }
     let one = [&ends[..], &what, &["--both", "--gateway", "10.60.0.1", "-k", "ip(src=10.60.0.2,dst=10.60.1.2)/udp"]];
-    run(&one.concat()).with_status(2).says("frames go both ways, so name both");
+    run(&one.concat()).with_status(2).says("two directions need two addresses");
 }
 
 /// Without a network, what the others do not have: a reset, and a service of which nothing comes.
@@ -256,7 +256,7 @@ fn what_is_not_known_is_null_in_a_report() {
     let how = ["--settle", "0", "--json"];
     let services = ["--method", "y1564", "--services", &file, "--trial", "0.05", "--performance", "0.1"];
     let silent = run(&[&["measure", "--to", "null:x", "--check", "mem:none"], &services[..], &how].concat());
-    let silent = silent.with_status(1).says("nothing arrived at mem:none");
+    let silent = silent.with_status(1).says("mem:none: nothing received");
     assert_eq!(silent.json()["state"], "failed");
     let reset =
         ["--method", "rfc2544", "--short", "--tests", "throughput,reset", "--reset-with", "true", "--repeat", "1"];
@@ -264,8 +264,8 @@ fn what_is_not_known_is_null_in_a_report() {
     let json = run(&[&ends[..], &reset, &["--trial", "0.05"], &how].concat()).good().json();
     assert_adds_up(&json, 1);
     assert_eq!(json["sizes"][0]["reset"]["runs"][0]["command"], "exit status: 0", "{json}");
-    let soak = ["--method", "soak", "--rate", "1kpps", "-t", "0.1"];
-    run(&[&ends[..5], &["--size", "128"], &soak[..]].concat()).good().says("0:00:01 in all, at one load");
+    let soak = ["--method", "soak", "--rate", "1kpps", "-T", "0.1"];
+    run(&[&ends[..5], &["--size", "128"], &soak[..]].concat()).good().says("runs for 0:00:01 at one load");
 }
 
 #[test]
@@ -278,7 +278,7 @@ fn every_method_leaves_its_report_when_it_is_interrupted() {
     let methods = [
         &["--method", "rfc2544", "--short", "--trial", "1", "--tests", "loss"][..],
         &["--method", "mrr", "--trial", "0.3", "--repeat", "1000"],
-        &["--method", "soak", "--rate", "5kpps", "-t", "600"],
+        &["--method", "soak", "--rate", "5kpps", "-T", "600"],
     ];
     for (number, method) in methods.iter().enumerate() {
         let file = scratch.file(&format!("{number}.json"));
@@ -307,20 +307,20 @@ fn every_method_leaves_its_report_when_it_is_interrupted() {
 #[test]
 fn what_means_nothing_beside_a_method_is_refused() {
     for (wrong, said) in [
-        (&["--tests", "loss"][..], "--tests is for --method rfc2544"),
-        (&["--method", "mrr", "--goal", "ndr"], "--goal is for --method search"),
+        (&["--tests", "loss"][..], "--tests needs --method rfc2544"),
+        (&["--method", "mrr", "--goal", "ndr"], "--goal needs --method search"),
         (&["--method", "soak", "--size", "64"], "--rate"),
-        (&["--method", "soak", "--rate", "1kpps"], "one size"),
+        (&["--method", "soak", "--rate", "1kpps"], "single --size"),
         (&["--method", "y1564"], "--services FILE"),
         (&["--method", "y1564", "--services", "/nowhere.toml"], "/nowhere.toml"),
         (&["--method", "rfc2544", "--tests", "reset"], "--reset-with COMMAND"),
-        (&["--method", "rfc2544", "--reset-with", "true"], "the test reset"),
-        (&["--repeat", "3"], "--repeat is for --method rfc2544 or mrr"),
-        (&["--size", "63"], "rfc2544, rfc5180, jumbo"),
-        (&["--warm-up", "0"], "give --max too"),
+        (&["--method", "rfc2544", "--reset-with", "true"], "--tests reset"),
+        (&["--repeat", "3"], "--repeat needs --method rfc2544 or mrr"),
+        (&["--size", "63"], "rfc2544, rfc5180 or jumbo"),
+        (&["--warm-up", "0"], "needs --max"),
         (&["--ipv6", "-k", "udp"], "cannot be used"),
         (&["--streams", "x.toml", "--size", "64"], "cannot be used"),
-        (&["--streams", "x.toml", "--method", "rfc2544"], "--streams is for --method search or mrr"),
+        (&["--streams", "x.toml", "--method", "rfc2544"], "--streams needs --method search or mrr"),
         (&["--streams", "/nowhere.toml"], "cannot read /nowhere.toml"),
     ] {
         let ends = ["measure", "--to", "mem:m1", "--check", "mem:m2"];

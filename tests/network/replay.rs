@@ -17,8 +17,7 @@ fn a_real_capture_arrives_whole_at_top_speed() {
     let output = scratch.file("out.pcap");
     // Lanes and rings as the user gets them.
     let capture = start(&["capture", "-i", &wire.port("b", "eth0", ""), "-w", &output, "--lag", "10", "--json"]);
-    let generated =
-        run(&["generate", "--to", &wire.port("a", "eth0", ""), "--replay", file, "--rate", "top", "--json"]);
+    let generated = run(&["replay", "--to", &wire.port("a", "eth0", ""), "-r", file, "--rate", "max", "--json"]);
     settle(&output, &sent);
     let (captured, generated) = (capture.interrupt().good().json(), generated.good().json());
     let got = records::read(&output);
@@ -52,7 +51,7 @@ fn a_timed_replay_keeps_the_gaps() {
     records::write(&file, &sample);
     let capture = wire.capture(&output, &[]);
     let started = Instant::now();
-    wire.send(&["--replay", &file, "--speed", "0.5"]);
+    wire.replay_with(&["-r", &file, "--speed", "0.5"]);
     let took = started.elapsed().as_secs_f64();
     settle(&output, &sample);
     capture.interrupt().good();
@@ -76,13 +75,13 @@ fn several_ports_become_one_stream_in_order_of_time() {
     let ports = ["eth0", "eth1"].map(|interface| wire.port("b", interface, ROOMY));
     let listed = ports.join(",");
     for arguments in [&["-i", &ports[0], "-i", &ports[1]][..], &[&listed]] {
-        let fixed = ["capture", "-w", &output, "--json", "--lag", "10", "-c", "6000", "--seconds", "20"];
+        let fixed = ["capture", "-w", &output, "--json", "--lag", "10", "-c", "6000", "--duration", "20"];
         let capture = start(&[&fixed, arguments].concat());
         std::thread::scope(|scope| {
             for interface in ["eth0", "eth1"] {
                 let (to, file) = (wire.port("a", interface, ""), &file);
                 scope.spawn(move || {
-                    run(&["generate", "-q", "--to", &to, "--replay", file, "--rate", "20kpps"]).good();
+                    run(&["replay", "-q", "--to", &to, "-r", file, "--rate", "20kpps"]).good();
                 });
             }
         });
@@ -118,7 +117,7 @@ fn counts_times_and_snap_lengths_end_and_cut_a_live_capture() {
     let (file, counted, cut) = (scratch.file("sample.pcap"), scratch.file("counted.pcap"), scratch.file("cut.pcap"));
     records::write(&file, &sample);
     // The tags stand in the first 60 bytes: what is kept behind them must not be short of them.
-    let counting = wire.capture(&counted, &["-c", "50", "--seconds", "20"]);
+    let counting = wire.capture(&counted, &["-c", "50", "--duration", "20"]);
     let cutting = wire.capture(&cut, &["-s", "60"]);
     let cutting_vlan = wire.capture(&scratch.file("vlan.pcap"), &["-s", "60", "vlan"]);
     wire.replay(&file);
@@ -137,7 +136,7 @@ fn counts_times_and_snap_lengths_end_and_cut_a_live_capture() {
     }
 
     let started = Instant::now();
-    let timed = wire.capture(&counted, &["--seconds", "0.3"]).end().good().json();
+    let timed = wire.capture(&counted, &["--duration", "0.3"]).end().good().json();
     assert!(started.elapsed().as_secs_f64() >= 0.3);
     assert_eq!((timed["frames"].as_u64(), timed["quiesced"].as_bool()), (Some(0), Some(true)));
 }

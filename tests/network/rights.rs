@@ -24,7 +24,7 @@ fn assert_given_up(what: &str, running: &Running, uid: u32) {
     }
 }
 
-/// The user that root goes on as at interfaces.
+/// The user that root changes to at interfaces.
 fn unprivileged() -> (String, u32) {
     let passwd = fs::read_to_string("/etc/passwd").unwrap();
     let find = |name: &str| {
@@ -53,12 +53,12 @@ fn every_verb_at_an_interface_gives_up_all_it_can() {
     let frames = ["--udp", "--rate", "1000pps"];
     for (words, is_sending) in [
         (&["capture", &receiving, "-w", &out, "--share", &ring][..], false),
-        (&["capture", &xdp, "--copy-threads", "2", "--take", "--seconds", "60"], false),
+        (&["capture", &xdp, "--copy-threads", "2", "--take", "--duration", "60"], false),
         (&["count", &receiving, "--protocols"], false),
-        (&["count", &receiving, "--check"], false),
+        (&["check", &receiving], false),
         (&["flows", &receiving, "--write", &folder, "--workers", "2"], false),
         (&["flows", &receiving, "--write", &format!("{out}.jsonl")], false),
-        (&["wire", &receiving, &sending], false),
+        (&["bridge", &receiving, &sending], false),
         (&[&["generate", "--to", &sending, "--check", &receiving], &frames[..]].concat(), true),
         (&[&["generate", "--to", &sending.replace("packet:", "xdp:")], &frames[..]].concat(), true),
         (&[&["generate", "--to", &live], &frames[..]].concat(), true),
@@ -71,13 +71,18 @@ fn every_verb_at_an_interface_gives_up_all_it_can() {
             let mut command = linerate(&[words, user].concat());
             let running = spawn(command.stdout(Stdio::null()));
             assert_given_up(&what, &running, uid);
-            if !is_sending && words[0] != "wire" {
-                wire.send(&["--udp", "--count", "10", "--rate", "top"]);
+            if !is_sending && words[0] != "bridge" {
+                wire.send(&["--udp", "-c", "10", "--rate", "max"]);
             }
             std::thread::sleep(std::time::Duration::from_millis(300));
             assert_given_up(&what, &running, uid);
             let ended = running.interrupt().good();
-            assert_eq!(ended.errors.contains(&format!("goes on as {name}")), uid != 0, "{what}: {}", ended.errors);
+            assert_eq!(
+                ended.errors.contains(&format!("dropped privileges to {name}")),
+                uid != 0,
+                "{what}: {}",
+                ended.errors
+            );
             assert!(!ended.errors.contains("not confined"), "{what}: {}", ended.errors);
         }
     }
@@ -102,7 +107,7 @@ fn root_at_an_interface_writes_as_nobody_and_is_told_how_else() {
     for (path, arguments, owner) in [(&mine, &[][..], uid), (&output, &["-Z", "root"], 0)] {
         let capture = wire.capture(path, arguments);
         wait_until("the file is there", || fs::metadata(path).is_ok_and(|data| data.len() > 0));
-        wire.send(&["--udp", "--count", "10", "--rate", "top"]);
+        wire.send(&["--udp", "-c", "10", "--rate", "max"]);
         std::thread::sleep(std::time::Duration::from_millis(50));
         assert_eq!(capture.interrupt().good().json()["frames"], 10);
         let data = fs::metadata(path).unwrap();

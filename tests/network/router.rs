@@ -71,11 +71,16 @@ fn what_is_missing_is_named_by_its_option() {
             ["generate", "--to", &to, "--check", &check, "-k", "ip(src=10.60.0.2,dst=10.60.1.2)/udp", "-c", "10"];
         run(&[&what[..], more].concat())
     };
-    send(&[]).good().shows("10 lost").shows("--gateway IP").shows("10.60.1.2 by ARP").shows("--answer answers");
-    send(&["--gateway", "10.60.0.1"]).good().shows("10 lost").shows("--answer answers");
+    send(&[])
+        .good()
+        .shows("10 lost")
+        .shows("--gateway IP")
+        .shows("the router resolves 10.60.1.2")
+        .shows("use --answer");
+    send(&["--gateway", "10.60.0.1"]).good().shows("10 lost").shows("use --answer");
     send(&["--gateway", "10.60.0.1,10.60.1.9", "--answer"])
         .with_status(1)
-        .says("nobody answers for 10.60.1.9 on packet:p1");
+        .says("no reply from 10.60.1.9 (3 ARP requests");
     let one = ["generate", "--to", &to, "-k", "udp", "--gateway", "10.60.0.1,10.60.1.1"];
-    run(&one).with_status(2).says("port of --check");
+    run(&one).with_status(2).says("needs --check");
 }

@@ -29,9 +29,9 @@ fn a_wire_joins_two_tunnels_and_no_tunnel_with_frames() {
     let Some(lab) = lab() else { return };
     let tunnel = |host: &str, own: &str| format!("tun:t1?netns={}&address={own}/32", lab.namespace(host));
     let (one, other) = (tunnel("a", "10.98.0.1"), tunnel("b", "10.98.0.2"));
-    let refused = run(&["wire", &one, &lab.port("b", "eth0", "")]);
-    assert!(refused.errors.contains("with mode=tap it has frames too"), "{}", refused.errors);
-    let wire = start(&["wire", &one, &other, "--json"]);
+    let refused = run(&["bridge", &one, &lab.port("b", "eth0", "")]);
+    assert!(refused.errors.contains("use mode=tap"), "{}", refused.errors);
+    let wire = start(&["bridge", &one, &other, "--json"]);
     lab.ip("a", &["route", "add", "10.98.0.2/32", "dev", "t1"]);
     lab.ip("b", &["route", "add", "10.98.0.1/32", "dev", "t1"]);
     let bind = |host: &str, own: &str| {

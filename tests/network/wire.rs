@@ -28,7 +28,7 @@ impl Scene {
 
     fn wire(&self, options: &[&str]) -> Running {
         let (one, other) = (self.lab.port("mid", "p0", ""), self.lab.port("mid", "p1", ""));
-        start(&[&["wire", &one, &other, "--json"], options].concat())
+        start(&[&["bridge", &one, &other, "--json"], options].concat())
     }
 
     fn within<T: Send>(&self, host: &str, work: impl FnOnce() -> T + Send) -> T {
@@ -126,7 +126,7 @@ fn tcp_survives_a_wire_that_loses_and_the_counts_are_those_of_tcpdump() {
     thread::sleep(Duration::from_millis(1500));
     let json = wire.interrupt().good().json();
     let seen = dumps.map(Dump::frames);
-    assert_eq!((&json["schema"], &json["lost"]), (&"linerate/wire/1".into(), &0.into()), "{json}");
+    assert_eq!((&json["schema"], &json["lost"]), (&"linerate/bridge/1".into(), &0.into()), "{json}");
     assert_eq!((&json["balanced"], &json["quiesced"]), (&true.into(), &true.into()), "{json}");
     for (way, seen) in [(0, &seen[..2]), (1, &seen[2..])] {
         let count = |name: &str| json["ways"][way][name].as_u64().unwrap();
@@ -234,7 +234,7 @@ fn a_wire_of_xdp_ports_carries_tcp_both_ways() {
     }
     let scene = Scene::new(",offloads=off");
     let ends = ["p0", "p1"].map(|end| scene.lab.port("mid", end, "").replacen("packet:", "xdp:", 1));
-    let wire = start(&["wire", &ends[0], &ends[1], "--json"]);
+    let wire = start(&["bridge", &ends[0], &ends[1], "--json"]);
     let data: Vec<u8> = (0..300_000u32).map(|at| ((at * 7) >> 3) as u8).collect();
     assert!(scene.transfer(&data) == data, "other bytes arrived");
     let json = wire.interrupt().good().json();
@@ -265,12 +265,12 @@ fn a_wire_ends_with_its_interface() {
 fn what_is_no_wire_is_refused() {
     for (arguments, text) in [
         (&["eth7"][..], "PORT"),
-        (&["eth7", "eth7"], "both ends"),
-        (&["eth7", "pcap:x"], "joins interfaces"),
+        (&["eth7", "eth7"], "is given twice"),
+        (&["eth7", "pcap:x"], "not an interface"),
         (&["eth7", "eth8", "--faults", "drop=often"], "--faults: drop=often"),
-        (&["eth7", "eth8", "--faults-back", "speed=1"], "--faults-back: no fault \"speed\""),
-        (&["eth7", "eth8", "--seconds=-1"], "no span of time"),
+        (&["eth7", "eth8", "--faults-back", "speed=1"], "--faults-back: unknown fault \"speed\""),
+        (&["eth7", "eth8", "--duration=-1"], "invalid duration"),
     ] {
-        run(&[&["wire"], arguments].concat()).with_status(2).says(text);
+        run(&[&["bridge"], arguments].concat()).with_status(2).says(text);
     }
 }

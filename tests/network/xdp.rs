@@ -50,10 +50,10 @@ fn another_program_on_the_interface_is_named_and_left_alone() {
     }
     let wire = Wire::new();
     let first = capture(&wire, "b");
-    let second = run(&["capture", "-i", &port(&wire, "b"), "--seconds", "1"]).with_status(1);
+    let second = run(&["capture", "-i", &port(&wire, "b"), "--duration", "1"]).with_status(1);
     assert!(second.errors.contains("another XDP program is attached to eth0"), "{}", second.errors);
     assert!(second.errors.contains("called linerate"), "{}", second.errors);
-    wire.send(&["--udp", "--count", "100", "--rate", "1kpps"]);
+    wire.send(&["--udp", "-c", "100", "--rate", "1kpps"]);
     let json = first.interrupt().good().json();
     assert_eq!((json["frames"].as_u64(), json["lost"].as_u64()), (Some(100), Some(0)), "{json}");
 }
@@ -68,9 +68,9 @@ fn a_port_that_is_held_takes_nothing_until_it_is_started() {
         let wire = Wire::new();
         let spec = Spec::parse(&format!("{wrapper}{}&ring=64", port(&wire, "b"))).unwrap();
         let mut port = open_rx(&spec, &RxOptions { paused: true, ..RxOptions::default() }).unwrap();
-        wire.send(&["--udp", "--count", "1000", "--rate", "top"]);
+        wire.send(&["--udp", "-c", "1000", "--rate", "max"]);
         port.queues.iter_mut().for_each(|queue| queue.start());
-        wire.send(&["--udp", "--count", "10"]);
+        wire.send(&["--udp", "-c", "10"]);
         let mut shown = || port.queues.iter_mut().map(|queue| queue.fill(now()).unwrap().burst.len()).sum::<usize>();
         wait_until("the frames are there", || shown() >= 10);
         let mut ledger = Ledger::new();
@@ -102,13 +102,13 @@ fn an_interface_in_use_is_shared_and_taken_only_with_take() {
         let end = shared.interrupt().good();
         assert!(end.json()["frames"].as_u64().is_none_or(|frames| frames >= 1), "{verb}: {}", end.output);
     }
-    let refused = run(&["count", &format!("{}&pass=no", port(&wire, "b")), "-t", "0.2"]).with_status(1);
+    let refused = run(&["count", &format!("{}&pass=no", port(&wire, "b")), "-T", "0.2"]).with_status(1);
     assert!(refused.errors.contains("has the address 192.0.2.2") && refused.errors.contains("--take"));
     let refused =
         run(&["generate", "--to", &port(&wire, "a"), "--udp", "--check", &port(&wire, "b"), "-c", "1"]).with_status(1);
-    assert!(refused.errors.contains("--take takes them"), "{}", refused.errors);
-    run(&["count", &port(&wire, "b"), "-t", "0.2", "--take"]).good();
-    run(&["capture", "-i", &port(&wire, "b"), "--seconds", "0.2", "--take"]).good();
+    assert!(refused.errors.contains("--take to take them"), "{}", refused.errors);
+    run(&["count", &port(&wire, "b"), "-T", "0.2", "--take"]).good();
+    run(&["capture", "-i", &port(&wire, "b"), "--duration", "0.2", "--take"]).good();
 }
 
 /// Both directions at full rate over four queues, while an end goes down and up, another program wants the
@@ -126,7 +126,7 @@ fn two_ports_bear_all_at_once() {
         .into_iter()
         .map(|(host, scheme)| {
             let to = wire.port(host, "eth0", "").replace("packet:", scheme);
-            launch(&["generate", "--json", "--to", &to, "--udp", "--rate", "top", "--seconds", &seconds.to_string()])
+            launch(&["generate", "--json", "--to", &to, "--udp", "--rate", "max", "--duration", &seconds.to_string()])
         })
         .collect();
     let part = Duration::from_secs_f64(seconds / 8.0);
@@ -134,7 +134,7 @@ fn two_ports_bear_all_at_once() {
     wire.ip("b", &["link", "set", "eth0", "down"]);
     thread::sleep(part / 2);
     wire.ip("b", &["link", "set", "eth0", "up"]);
-    let thief = linerate(&["capture", "-i", &port(&wire, "a"), "--seconds", "1"])
+    let thief = linerate(&["capture", "-i", &port(&wire, "a"), "--duration", "1"])
         .stdout(Stdio::null())
         .stderr(Stdio::null())
         .status()

@@ -13,7 +13,7 @@ use std::fmt::Write;
 const MOST: usize = 1000;
 
 /// The kernel, and how often it differed.
-pub struct Judges {
+pub(super) struct Judges {
     kernel: Kernel,
     port: u16,
     seen: BTreeMap<&'static str, u64>,
@@ -27,18 +27,18 @@ struct One {
 
 impl Judges {
     /// `None`, said aloud, where hosts cannot be made.
-    pub fn up() -> Option<Judges> {
+    pub(super) fn up() -> Option<Judges> {
         Some(Judges { kernel: Kernel::up()?, port: 10_000, seen: BTreeMap::new() })
     }
 
     /// Says which of the known differences there were.
-    pub fn tell(&self) {
+    pub(super) fn tell(&self) {
         let seen: Vec<String> = self.seen.iter().map(|(name, times)| format!("{name} {times}")).collect();
         println!("differences seen: {}", seen.join(", "));
     }
 
     /// Plays a script; as text what was different and has no name.
-    pub fn play(&mut self, script: &Script) -> Result<(), String> {
+    pub(super) fn play(&mut self, script: &Script) -> Result<(), String> {
         self.port = if self.port == u16::MAX { 10_000 } else { self.port + 1 };
         self.kernel.begin(self.port);
         let mut ours = Ours::new();

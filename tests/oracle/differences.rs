@@ -4,7 +4,7 @@ use crate::oracle::said::{Block, Said};
 use crate::oracle::script::{ACK, At, FIN, RST, SYN, Script, Segment, Stamp, Step, View};
 
 /// What both said to a step, and what is known beside that.
-pub struct Both<'a> {
+pub(super) struct Both<'a> {
     pub script: &'a Script,
     /// Which step it is.
     pub number: usize,
@@ -18,7 +18,7 @@ pub struct Both<'a> {
 }
 
 /// A difference that is known.
-pub struct Difference {
+pub(super) struct Difference {
     pub name: &'static str,
     /// Both are in different states from here on.
     pub forks: bool,
@@ -27,27 +27,27 @@ pub struct Difference {
 }
 
 /// All of them.
-pub const DIFFERENCES: [Difference; 13] = [
+pub(super) const DIFFERENCES: [Difference; 13] = [
     Difference { name: "late echo", forks: false, excuse: late_echo },
-    Difference { name: "before the beginning", forks: false, excuse: before_the_beginning },
-    Difference { name: "an end in blocks", forks: false, excuse: end_in_blocks },
+    Difference { name: "before the start", forks: false, excuse: before_the_beginning },
+    Difference { name: "FIN in blocks", forks: false, excuse: end_in_blocks },
     Difference { name: "which blocks", forks: false, excuse: which_blocks },
-    Difference { name: "acknowledgement first", forks: false, excuse: acknowledgement_first },
+    Difference { name: "order of checks", forks: false, excuse: acknowledgement_first },
     Difference { name: "old and empty", forks: false, excuse: old_and_empty },
     Difference { name: "reset of a half-open connection", forks: false, excuse: half_open_reset },
     Difference { name: "reset at the edge", forks: false, excuse: reset_at_the_edge },
-    Difference { name: "reset behind a block", forks: true, excuse: reset_behind_a_block },
-    Difference { name: "bytes behind an end", forks: true, excuse: bytes_behind_an_end },
+    Difference { name: "reset after a block", forks: true, excuse: reset_behind_a_block },
+    Difference { name: "bytes after a FIN", forks: true, excuse: bytes_behind_an_end },
     Difference { name: "no timestamp", forks: true, excuse: no_timestamp },
-    Difference { name: "an end without room", forks: true, excuse: end_without_room },
+    Difference { name: "FIN without room", forks: true, excuse: end_without_room },
     Difference { name: CHANGED_BYTES, forks: false, excuse: |_| {} },
 ];
 
 /// The name of the difference in bytes.
-pub const CHANGED_BYTES: &str = "changed bytes";
+pub(super) const CHANGED_BYTES: &str = "changed bytes";
 
 /// Which differences there are; nothing if they do not explain all.
-pub fn of(mut both: Both<'_>) -> Option<Vec<&'static Difference>> {
+pub(super) fn of(mut both: Both<'_>) -> Option<Vec<&'static Difference>> {
     let mut found = Vec::new();
     for difference in &DIFFERENCES {
         let before = (both.ours.clone(), both.kernel.clone());
@@ -63,7 +63,7 @@ pub fn of(mut both: Both<'_>) -> Option<Vec<&'static Difference>> {
 }
 
 /// The same for the first wrong bytes of ours and of the kernel's.
-pub fn of_bytes(ours: Option<usize>, kernel: Option<usize>) -> Option<&'static str> {
+pub(super) fn of_bytes(ours: Option<usize>, kernel: Option<usize>) -> Option<&'static str> {
     (ours.is_none() && kernel.is_some()).then_some(CHANGED_BYTES)
 }
 

@@ -31,7 +31,7 @@ const DELAYED: Duration = Duration::from_millis(45);
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// A host of its own, and one connection to it.
-pub struct Kernel {
+pub(super) struct Kernel {
     rx: RxPort,
     tx: TxPort,
     listeners: [TcpListener; 2],
@@ -48,7 +48,7 @@ pub struct Kernel {
 
 impl Kernel {
     /// `None`, said aloud, where hosts cannot be made.
-    pub fn up() -> Option<Kernel> {
+    pub(super) fn up() -> Option<Kernel> {
         if !may_make_labs() {
             return None;
         }
@@ -83,7 +83,7 @@ impl Kernel {
     }
 
     /// Forgets the connection there was, for one from this port.
-    pub fn begin(&mut self, port: u16) {
+    pub(super) fn begin(&mut self, port: u16) {
         if let Some(stream) = self.stream.take() {
             let _ = set_socket_linger(&stream, Some(Duration::ZERO));
         }
@@ -92,18 +92,18 @@ impl Kernel {
         self.got.clear();
     }
 
-    pub fn read(&mut self, reads: bool) {
+    pub(super) fn read(&mut self, reads: bool) {
         self.reads = reads;
     }
 
     /// Lets time go by: of what nobody has read acknowledgements are delayed.
-    pub fn wait(&mut self) -> Vec<Reply> {
+    pub(super) fn wait(&mut self) -> Vec<Reply> {
         std::thread::sleep(DELAYED);
         self.step(None)
     }
 
     /// Takes a segment, or none, and says all that it has to say.
-    pub fn step(&mut self, segment: Option<&Seg>) -> Vec<Reply> {
+    pub(super) fn step(&mut self, segment: Option<&Seg>) -> Vec<Reply> {
         self.heard.clear();
         if let Some(segment) = segment {
             self.give(&segment.packet());
@@ -115,7 +115,7 @@ impl Kernel {
     }
 
     /// The stream as far as it was read, and how it ended.
-    pub fn got(&self) -> (Vec<u8>, Option<Ending>) {
+    pub(super) fn got(&self) -> (Vec<u8>, Option<Ending>) {
         (self.got.clone(), self.ending)
     }
 

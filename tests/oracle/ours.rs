@@ -11,29 +11,29 @@ const ROOM: u64 = 60_000;
 const STEP: Duration = Duration::from_millis(250);
 
 /// The endpoint with one connection.
-pub struct Ours {
+pub(super) struct Ours {
     rig: Rig,
     reads: bool,
 }
 
 impl Ours {
-    pub fn new() -> Ours {
+    pub(super) fn new() -> Ours {
         let mut rig = Rig::new(Config { window: 1 << 20, ..config() });
         rig.memory.room = ROOM;
         Ours { rig, reads: true }
     }
 
-    pub fn read(&mut self, reads: bool) {
+    pub(super) fn read(&mut self, reads: bool) {
         self.reads = reads;
     }
 
     /// Lets time go by.
-    pub fn wait(&mut self) -> Vec<Reply> {
+    pub(super) fn wait(&mut self) -> Vec<Reply> {
         self.step(None)
     }
 
     /// Takes a segment, or none, and says all that it has to say.
-    pub fn step(&mut self, segment: Option<&Seg>) -> Vec<Reply> {
+    pub(super) fn step(&mut self, segment: Option<&Seg>) -> Vec<Reply> {
         let mut replies = segment.map_or_else(Vec::new, |segment| self.rig.send(segment));
         if self.reads {
             self.rig.memory.streams.values_mut().for_each(|stream| stream.room = stream.edge + ROOM);
@@ -43,12 +43,12 @@ impl Ours {
     }
 
     /// Which bytes of the stream are there.
-    pub fn there(&self) -> &[bool] {
+    pub(super) fn there(&self) -> &[bool] {
         self.rig.memory.streams.values().next().map_or(&[], |stream| &stream.is_there)
     }
 
     /// The stream as far as it came, and how it ended.
-    pub fn got(&self) -> (Vec<u8>, Option<Ending>) {
+    pub(super) fn got(&self) -> (Vec<u8>, Option<Ending>) {
         let Some(stream) = self.rig.memory.streams.values().next() else { return (Vec::new(), None) };
         (stream.bytes[..stream.edge as usize].to_vec(), stream.ending)
     }

@@ -6,11 +6,11 @@ use crate::oracle::script::View;
 use linerate_wire::tcp::Flags;
 
 /// A range of the stream.
-pub type Block = (i64, i64);
+pub(super) type Block = (i64, i64);
 
 /// Answers to one step.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Said {
+pub(super) struct Said {
     /// What its SYN agrees to: MSS, SACK, timestamps, window scale.
     pub syn: Option<(Option<u16>, bool, bool, bool)>,
     /// How far the stream is there, a FIN counted, by its last acknowledgement.
@@ -31,13 +31,13 @@ pub struct Said {
 
 /// What a receiver has said once, and may say again without being asked.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Told {
+pub(super) struct Told {
     fin: bool,
 }
 
 impl Said {
     /// What these answers say; the peer's view goes on with them.
-    pub fn of(replies: &[Reply], view: &mut View, told: &mut Told) -> Said {
+    pub(super) fn of(replies: &[Reply], view: &mut View, told: &mut Told) -> Said {
         let mut said = Said::default();
         for reply in replies {
             if reply.flags.contains(Flags::RST) {

@@ -3,16 +3,16 @@
 use crate::oracle::peer::{PORT, Seg, stamps, syn_options, v4, v6};
 use linerate_wire::tcp::Flags;
 
-pub const FIN: u16 = 1;
-pub const SYN: u16 = 2;
-pub const RST: u16 = 4;
-pub const PSH: u16 = 8;
-pub const ACK: u16 = 16;
-pub const URG: u16 = 32;
+pub(super) const FIN: u16 = 1;
+pub(super) const SYN: u16 = 2;
+pub(super) const RST: u16 = 4;
+pub(super) const PSH: u16 = 8;
+pub(super) const ACK: u16 = 16;
+pub(super) const URG: u16 = 32;
 
 /// Where a segment begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum At {
+pub(super) enum At {
     /// At this byte of the stream; its SYN is at -1.
     Stream(i64),
     /// So far from the right edge of the window.
@@ -21,7 +21,7 @@ pub enum At {
 
 /// The timestamp of a segment, where these were agreed on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Stamp {
+pub(super) enum Stamp {
     /// One more than the last.
     Fresh,
     /// So much less.
@@ -32,7 +32,7 @@ pub enum Stamp {
 
 /// A segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Segment {
+pub(super) struct Segment {
     pub at: At,
     pub len: usize,
     pub flags: u16,
@@ -45,7 +45,7 @@ pub struct Segment {
 
 /// What happens next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Step {
+pub(super) enum Step {
     /// A segment comes.
     Send(Segment),
     /// Segments come until the window is closed; what is said of places from there on counts from its edge.
@@ -58,7 +58,7 @@ pub enum Step {
 
 /// What a SYN offers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Offer {
+pub(super) enum Offer {
     /// What everybody offers: MSS, SACK, timestamps, window scale.
     All,
     /// MSS and SACK.
@@ -69,7 +69,7 @@ pub enum Offer {
 
 /// What happens to a connection.
 #[derive(Clone, Debug)]
-pub struct Script {
+pub(super) struct Script {
     pub name: String,
     pub isn: u32,
     pub offer: Offer,
@@ -78,39 +78,39 @@ pub struct Script {
 }
 
 /// Bytes of the stream.
-pub fn data(at: i64, len: usize) -> Segment {
+pub(super) fn data(at: i64, len: usize) -> Segment {
     Segment { at: At::Stream(at), len, flags: ACK, ack: 0, stamp: Stamp::Fresh, is_other: false }
 }
 
 /// A segment without bytes.
-pub fn bare(at: i64, flags: u16) -> Segment {
+pub(super) fn bare(at: i64, flags: u16) -> Segment {
     data(at, 0).with(flags)
 }
 
 /// The first segment.
-pub fn syn() -> Segment {
+pub(super) fn syn() -> Segment {
     bare(-1, SYN)
 }
 
 impl Segment {
-    pub fn with(self, flags: u16) -> Segment {
+    pub(super) fn with(self, flags: u16) -> Segment {
         Segment { flags, ..self }
     }
 
-    pub fn acks(self, ack: i64) -> Segment {
+    pub(super) fn acks(self, ack: i64) -> Segment {
         Segment { ack, ..self }
     }
 
-    pub fn stamped(self, stamp: Stamp) -> Segment {
+    pub(super) fn stamped(self, stamp: Stamp) -> Segment {
         Segment { stamp, ..self }
     }
 
-    pub fn other(self) -> Segment {
+    pub(super) fn other(self) -> Segment {
         Segment { is_other: true, ..self }
     }
 
     /// As far from the window's right edge as it was from the beginning of the stream.
-    pub fn at_edge(self) -> Segment {
+    pub(super) fn at_edge(self) -> Segment {
         match self.at {
             At::Stream(at) => Segment { at: At::Window(at), ..self },
             At::Window(_) => self,
@@ -126,18 +126,18 @@ impl From<Segment> for Step {
 
 impl Script {
     /// Segments alone, one after the other, on a connection that was begun.
-    pub fn of(name: &str, segments: impl IntoIterator<Item = Segment>) -> Script {
+    pub(super) fn of(name: &str, segments: impl IntoIterator<Item = Segment>) -> Script {
         Script::steps(name, segments.into_iter().map(Step::Send))
     }
 
     /// Steps on a connection that was begun.
-    pub fn steps(name: &str, steps: impl IntoIterator<Item = Step>) -> Script {
+    pub(super) fn steps(name: &str, steps: impl IntoIterator<Item = Step>) -> Script {
         let begin = [syn().into(), bare(0, ACK).into()];
         Script::anew(name, begin.into_iter().chain(steps))
     }
 
     /// Steps without a beginning.
-    pub fn anew(name: &str, steps: impl IntoIterator<Item = Step>) -> Script {
+    pub(super) fn anew(name: &str, steps: impl IntoIterator<Item = Step>) -> Script {
         let steps = steps.into_iter().collect();
         Script { name: name.to_owned(), isn: 1_000_000, offer: Offer::All, is_v6: false, steps }
     }
@@ -145,7 +145,7 @@ impl Script {
 
 /// A connection as the peer of one receiver knows it.
 #[derive(Clone, Debug)]
-pub struct View {
+pub(super) struct View {
     pub isn: u32,
     /// Their first number after their SYN.
     pub peer: u32,
@@ -167,7 +167,7 @@ pub struct View {
 }
 
 impl View {
-    pub fn new(script: &Script, port: u16) -> View {
+    pub(super) fn new(script: &Script, port: u16) -> View {
         View {
             isn: script.isn,
             peer: 0,
@@ -185,7 +185,7 @@ impl View {
     }
 
     /// The stream's byte that a number stands for.
-    pub fn offset(&self, sequence: u32) -> i64 {
+    pub(super) fn offset(&self, sequence: u32) -> i64 {
         let from = self.next.max(0);
         from + i64::from(sequence.wrapping_sub(self.sequence(from)) as i32)
     }
@@ -195,7 +195,7 @@ impl View {
     }
 
     /// A segment for this receiver.
-    pub fn build(&mut self, segment: &Segment) -> Seg {
+    pub(super) fn build(&mut self, segment: &Segment) -> Seg {
         let at = match segment.at {
             At::Stream(at) => self.base + at,
             At::Window(at) => self.edge + at,
@@ -230,6 +230,6 @@ impl View {
 }
 
 /// The byte of the stream at an offset.
-pub fn byte(offset: i64) -> u8 {
+pub(super) fn byte(offset: i64) -> u8 {
     ((offset as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 56) as u8
 }

@@ -1,10 +1,11 @@
 //! What options are tried with, on which commands, and what need not be seen.
 
 /// What options are tried with; all that are not in [`APART`] are here, some behind the verb whose they are.
-pub const VALUES: &[(&str, &[&str])] = &[
+pub(super) const VALUES: &[(&str, &[&str])] = &[
     ("filter", &["--filter", "ip or vlan"]),
     ("direction", &["--direction", "in"]),
     ("frames", &["--frames", "40"]),
+    ("packets", &["--packets", "40"]),
     ("duration", &["--duration", "0.15"]),
     ("format", &["--format", "pcap-micros"]),
     ("comment", &["--comment", "hello"]),
@@ -14,8 +15,8 @@ pub const VALUES: &[(&str, &[&str])] = &[
     ("flows ipfix", &["--ipfix", "biflow", "-w", "more.ipfix"]),
     ("capture ipfix", &["--ipfix", "biflow", "--flows", "more.ipfix"]),
     ("index", &["--index"]),
-    ("from", &["--from", "1700000000.01"]),
-    ("find to", &["--to", "1700000000.15"]),
+    ("since", &["--since", "1700000000.01"]),
+    ("until", &["--until", "1700000000.15"]),
     ("snap", &["--snap", "40"]),
     ("slice", &["--slice", "l3"]),
     ("filter-for", &["--filter-for", "write=not tcp"]),
@@ -36,10 +37,13 @@ pub const VALUES: &[(&str, &[&str])] = &[
     ("copy-threads", &["--copy-threads", "2"]),
     ("lag", &["--lag", "5"]),
     ("flows", &["--flows", "flows.jsonl"]),
+    ("stats", &["--stats"]),
     ("count", &["--count"]),
-    ("print", &["--print=link"]),
-    ("print-time", &["--print-time", "epoch"]),
-    ("print-bytes", &["--print-bytes", "hex"]),
+    ("print", &["--print"]),
+    ("link-header", &["--print", "--link-header"]),
+    ("nano", &["--print", "--nano"]),
+    ("absolute-tcp-sequence-numbers", &["--print", "-S"]),
+    ("number", &["--print", "--number"]),
     ("capture rotate", &["--rotate", "0.03"]),
     ("rotate", &["--rotate", "5"]),
     ("rotate-size", &["--rotate-size", "2KiB"]),
@@ -78,7 +82,7 @@ pub const VALUES: &[(&str, &[&str])] = &[
     ("json", &["--json"]),
     ("interval", &["--interval", "30"]),
     ("quiet", &["--quiet"]),
-    ("ledger", &["--ledger"]),
+    ("verbose", &["--verbose"]),
     ("no-promiscuous", &["--no-promiscuous"]),
     ("lossless", &["--lossless"]),
     ("take", &["--take"]),
@@ -127,7 +131,7 @@ pub const VALUES: &[(&str, &[&str])] = &[
     ("resolve", &["--resolve"]),
     ("yes", &["--yes"]),
     ("chunk", &["--chunk", "32KiB"]),
-    ("send count", &["--count", "2"]),
+    ("chunks", &["--chunks", "2"]),
     ("pattern", &["--pattern", "none"]),
     ("connections", &["--connections", "2"]),
     ("datagram", &["--datagram", "300"]),
@@ -180,12 +184,14 @@ pub const VALUES: &[(&str, &[&str])] = &[
 ];
 
 /// What is not tried, and why.
-pub const APART: &[(&str, &str)] = &[
+pub(super) const APART: &[(&str, &str)] = &[
     ("help", "it is answered"),
     ("version", "it is answered"),
     ("read", "it stands in every line"),
     ("port", "no interface is touched here"),
     ("list-ports", "it stands alone"),
+    ("list-link-types", "it stands alone"),
+    ("filter-file", "it reads a file, as --filter reads a text"),
     ("write", "it stands in every line"),
     ("to", "it stands in every line"),
     ("packet", "it is one of three that are sent here"),
@@ -212,7 +218,7 @@ pub const APART: &[(&str, &str)] = &[
 ];
 
 /// What changes nothing that can be seen of a run over this file, and why it may be given all the same.
-pub const UNSEEN: &[(&str, &str)] = &[
+pub(super) const UNSEEN: &[(&str, &str)] = &[
     ("spin", "how it waits"),
     ("sleep", "how it waits"),
     ("user", "whose rights it has"),
@@ -239,7 +245,7 @@ pub const UNSEEN: &[(&str, &str)] = &[
     ("seed", "it is of what is random alone"),
     ("active", "flows of this file are short"),
     ("duration", "a file is read to its end before"),
-    ("ledger", "another word of it may say the same"),
+    ("verbose", "another word of it may say the same"),
     ("on-full", "the disk is not full"),
     ("direct", "how the same is written"),
     ("before-memory", "there is more than it takes"),
@@ -261,18 +267,18 @@ pub const UNSEEN: &[(&str, &str)] = &[
 ];
 
 /// What one of two is or does anyway.
-pub const IMPLIED: &[(&str, &str)] = &[
+pub(super) const IMPLIED: &[(&str, &str)] = &[
     // It is over before the second one.
     ("duration", "loops"),
     // The first frames are before that.
-    ("frames", "to"),
+    ("packets", "until"),
     // One file is smaller.
     ("keep-files", "keep-size"),
     // The one comes first, and all that follows is written.
     ("trigger", "trigger-rate"),
     ("before", "trigger-rate"),
     // The first frames are over sooner than any silence, and no segment of these has a right checksum.
-    ("frames", "idle"),
+    ("packets", "idle"),
     ("checksums", "idle"),
     ("checksums", "max-files"),
     // What IPFIX says without `full` has none of these.
@@ -283,29 +289,29 @@ pub const IMPLIED: &[(&str, &str)] = &[
 ];
 
 /// Verbs that say nothing at all where they are to be quiet, as no frame comes.
-pub const NO_FRAMES: &[&str] = &["wire", "inline", "switch", "receive"];
+pub(super) const NO_FRAMES: &[&str] = &["bridge", "inline", "switch", "receive"];
 
 /// Commands that options are added to.
-pub const BASES: &[(&str, &[&str])] = &[
+pub(super) const BASES: &[(&str, &[&str])] = &[
     ("capture", &["-r", "IN", "-w", "out.cap"]),
     ("capture", &["-r", "IN", "-w", "./%s.cap", "-C", "1KiB"]),
     ("count", &["-r", "IN"]),
     ("flows", &["-r", "IN", "-w", "out.jsonl"]),
     ("generate", &["--to", "pcap:out.pcap", "-k", "ip(dst=10.0.0.1..10.0.0.9)/udp(sport=random(1024..60000))"]),
     ("generate", &["--to", "pcap:out.pcap", "--udp", "--src-ports", "4"]),
-    ("generate", &["--to", "pcap:out.pcap", "--replay", "IN"]),
+    ("replay", &["--to", "pcap:out.pcap", "-r", "IN"]),
     ("find", &["IN", "-w", "out.cap"]),
     ("find", &["IN"]),
     ("send", &["SINK", "--size", "200KiB"]),
-    ("send", &["SINK", "--chunk", "64KiB", "--count", "3"]),
+    ("send", &["SINK", "--chunk", "64KiB", "--chunks", "3"]),
     ("send", &["DATAGRAMS", "--udp", "--size", "3000", "--rate", "1mbps"]),
     ("streams", &["-r", "IN"]),
     ("streams", &["-r", "IN", "-w", "out"]),
-    ("wire", &["ONE", "OTHER", "-t", "0.1"]),
-    ("inline", &["ONE", "OTHER", "-t", "0.1", "--share", "RING"]),
-    ("switch", &["ONE", "OTHER", "-t", "0.1"]),
-    ("receive", &["ONE", "--tcp", "10.0.0.9:5001", "-t", "0.1", "--frame-size", "64KiB"]),
-    ("receive", &["ONE", "--udp", "10.0.0.9:5001", "-t", "0.1", "--frame-size", "64KiB"]),
+    ("bridge", &["ONE", "OTHER", "-T", "0.1"]),
+    ("inline", &["ONE", "OTHER", "-T", "0.1", "--share", "RING"]),
+    ("switch", &["ONE", "OTHER", "-T", "0.1"]),
+    ("receive", &["ONE", "--tcp", "10.0.0.9:5001", "-T", "0.1", "--frame-size", "64KiB"]),
+    ("receive", &["ONE", "--udp", "10.0.0.9:5001", "-T", "0.1", "--frame-size", "64KiB"]),
     ("demo", &["--memory", "--replay", "IN"]),
     ("ports", &["--netns", "NETNS"]),
 ];

@@ -256,7 +256,7 @@ const LINKS: &[(&str, &str)] = &[
     ),
     (
         "qinq(id=7)/vlan(id=5)/arp(op=1,spa=10.0.0.1,tpa=10.0.0.2)",
-        "02:00:00:00:00:01 > 02:00:00:00:00:02, ethertype 802.1Q-QinQ (0x88a8), length 50: vlan 7, p 0, ethertype 802.1Q (0x8100), vlan 5, p 0, ethertype ARP (0x0806), ARP, Request who-has 10.0.0.2 tell 10.0.0.1, length 28",
+        "02:00:00:00:00:01 > 02:00:00:00:00:02, ethertype 802.1Q-QinQ (0x88a8), length 50: vlan 7, p 0, ethertype 802.1Q (0x8100), vlan 5, p 0, ethertype ARP (0x0806), Request who-has 10.0.0.2 tell 10.0.0.1, length 28",
     ),
     (
         "eth/llc(dsap=0x42,ssap=0x42,control=3)/payload(hex=0000000001800000112233445500000000800000112233445580010000140002000f00)",

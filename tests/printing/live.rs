@@ -20,7 +20,7 @@ fn a_frame_is_seen_when_it_comes() {
     }
     let wire = Wire::of(&["a:eth0,b:eth0"]);
     let port = wire.port("b", "eth0", "");
-    let mut running = start(&["capture", "-i", &port, "--print", "--filter", "ip", "-t", "20"]);
+    let mut running = start(&["capture", "-i", &port, "--print", "--filter", "ip", "-T", "20"]);
     let mut lines = BufReader::new(running.take_output().unwrap()).lines();
     let mut longest = Duration::ZERO;
     for _ in 0..3 {
@@ -35,7 +35,7 @@ fn a_frame_is_seen_when_it_comes() {
     // Some at a time, with no pause between them.
     wire.send(&["-k", PACKET, "-c", "400", "--rate", "2kpps"]);
     assert!(lines.by_ref().take(400).all(|line| line.unwrap().contains("UDP, length 5")));
-    running.interrupt().good().says("printed 403 frames").says("0 lost");
+    running.interrupt().good().says("403 packets printed").says("0 lost");
 }
 
 #[test]
@@ -59,7 +59,7 @@ fn lines_of_several_ports_name_them() {
     assert_eq!(lines.len(), 2);
     // All that are up, and which these are.
     wire.ip("b", &["link", "set", "eth1", "down"]);
-    let ended = wire.inside("b", &["capture", "any", "--print", "-t", "0.1"]).good();
+    let ended = wire.inside("b", &["capture", "any", "--print", "-T", "0.1"]).good();
     assert!(ended.errors.contains("packet:eth0") && !ended.errors.contains("packet:eth1"), "{}", ended.errors);
 }
 
@@ -104,7 +104,7 @@ fn a_conversation_of_the_host_is_seen_whole() {
         (any, &["-Q", "in"], 0, 4, 8),
     ] {
         let count = (sent + received + on_loopback).to_string();
-        let base = ["capture", "-i", &port, "--print", "-f", "udp port 7007", "-t", "20", "-c", &count];
+        let base = ["capture", "-i", &port, "--print", "-f", "udp port 7007", "-T", "20", "-c", &count];
         let mut running = start(&[&base[..], more].concat());
         let output = running.take_output().unwrap();
         converse(&wire, 4);
@@ -116,7 +116,7 @@ fn a_conversation_of_the_host_is_seen_whole() {
         let is_said = ended.errors.contains("packets that this host sends");
         assert_eq!(is_said, sent == 0 || received == 0, "{port} {more:?}: {}", ended.errors);
     }
-    let ended = wire.inside("a", &["capture", "-i", "lo", "-t", "0.1"]).good();
+    let ended = wire.inside("a", &["capture", "-i", "lo", "-T", "0.1"]).good();
     assert!(!ended.errors.contains("packets that this host sends"), "{}", ended.errors);
     // Records have both sides of it.
     let running = start(&["flows", "-i", &port(""), "-f", "udp port 7007", "-c", "8", "-w", "-"]);
@@ -146,6 +146,6 @@ fn a_slow_reader_of_lines_costs_the_file_no_frame() {
     let printed = text.lines().count();
     assert!(printed < frames, "all {printed} lines found room");
     let digits: String = ended.errors.chars().filter(|c| *c != ',').collect();
-    assert!(digits.contains(&format!("printed {printed} frames")), "{}", ended.errors);
+    assert!(digits.contains(&format!("{printed} packets printed")), "{}", ended.errors);
     assert!(digits.contains("reader_too_slow") && digits.contains(&(frames - printed).to_string()), "{}", ended.errors);
 }

@@ -2,7 +2,7 @@
 
 use linerate_tests::support::program::{launch, linerate, run};
 use linerate_tests::support::records::{self, Record};
-use linerate_tests::support::{Scratch, frames};
+use linerate_tests::support::{Scratch, frames, has_tools, tool};
 use std::io::{BufRead, BufReader};
 
 /// A file of frames of many protocols, and how many they are.
@@ -27,12 +27,12 @@ fn each_frame_has_a_line_and_all_else_is_said_elsewhere() {
     assert_eq!(lines.len(), frames, "{}", ended.output);
     assert_eq!(lines[0], "22:13:20.000000 ARP, Request who-has 10.0.0.2 tell 10.0.0.1, length 28");
     let ended =
-        ended.says("capturing pcap:").says(&format!("printed {frames} frames")).says("packets captured, 0 lost");
+        ended.says("capturing pcap:").says(&format!("{frames} packets printed")).says("packets captured, 0 lost");
     assert!(!ended.output.contains("printed"), "{}", ended.output);
-    let json = run(&["capture", "-r", &file, "--print", "--count", "--json"]).good();
+    let json = run(&["capture", "-r", &file, "--print", "--stats", "--json"]).good();
     let document: serde_json::Value = serde_json::from_str(&json.errors).unwrap();
     assert_eq!(
-        (document["printed"].as_u64(), document["count"]["frames"].as_u64()),
+        (document["printed"].as_u64(), document["stats"]["frames"].as_u64()),
         (Some(frames as u64), Some(frames as u64))
     );
     assert_eq!(json.output, ended.output);
@@ -51,42 +51,36 @@ fn options_say_what_is_in_a_line() {
     let link = "02:00:00:00:00:08 > 02:00:00:00:00:07, ethertype 802.1Q (0x8100), length 62: vlan 5, p 3, ethertype IPv4 (0x0800), ";
     let hex = "\t0x0000:  4500 002c 0001 0000 4006 0000 0a00 0001";
     for (options, expected) in [
-        (&["--print"][..], format!("22:13:21.123456 IP {tcp}")),
-        (&["--print=link"], format!("22:13:21.123456 {link}{tcp}")),
-        (&["--print=brief"], "22:13:21.123456 IP 10.0.0.1.4242 > 10.0.0.2.80: tcp 4".to_owned()),
-        (&["--print=nanos,absolute"], format!("22:13:21.123456999 IP {tcp}")),
-        (&["--print", "--print-time", "none"], format!("IP {tcp}")),
-        (&["--print", "--print-time", "epoch"], format!("1700000001.123456 IP {tcp}")),
-        (&["--print", "--print-time", "date"], format!("2023-11-14 22:13:21.123456 IP {tcp}")),
-        (&["--print=nanos", "--print-time", "delta"], format!("00:00:01.000000210 IP {tcp}")),
-        (&["--print", "--print-time", "first"], format!("00:00:01.000000 IP {tcp}")),
+        (&[][..], format!("22:13:21.123456 IP {tcp}")),
+        (&["-n", "-l", "--print"], format!("22:13:21.123456 IP {tcp}")),
+        (&["-e"], format!("22:13:21.123456 {link}{tcp}")),
+        (&["-q"], "22:13:21.123456 IP 10.0.0.1.4242 > 10.0.0.2.80: tcp 4".to_owned()),
+        (&["--nano", "-S"], format!("22:13:21.123456999 IP {tcp}")),
+        (&["-#"], format!("    2  22:13:21.123456 IP {tcp}")),
+        (&["-t"], format!("IP {tcp}")),
+        (&["-tt"], format!("1700000001.123456 IP {tcp}")),
+        (&["-ttt", "--nano"], format!("00:00:01.000000210 IP {tcp}")),
+        (&["-tttt"], format!("2023-11-14 22:13:21.123456 IP {tcp}")),
+        (&["-ttttt"], format!("00:00:01.000000 IP {tcp}")),
         (
-            &["--print", "--print-bytes", "hex"],
+            &["-x"],
             format!(
                 "{hex}\n\t0x0010:  0a00 0002 1092 0050 0000 0009 0000 0000\n\t0x0020:  5002 0007 0000 0000 0102 030a"
             ),
         ),
-        (
-            &["--print", "--print-bytes", "ascii,link"],
-            "\t..............`...E..,....@...\n\t...\n\t......P........P..........".to_owned(),
-        ),
-        (&["--print", "--print-bytes", "hex,ascii", "-s", "34"], format!("{hex}  E..,....@.......")),
+        (&["-AA"], "\t..............`...E..,....@...\n\t...\n\t......P........P..........".to_owned()),
+        (&["-X", "-s", "34"], format!("{hex}  E..,....@.......")),
     ] {
-        let output = run(&[&["capture", "-q", "-r", &file], options].concat()).good().output;
+        let output = run(&[&["capture", "-r", &file], options].concat()).good().output;
         assert!(output.trim_end().ends_with(&expected) || output.contains(&expected), "{options:?}: {output}");
     }
     for (options, reason) in [
-        (&["--print-time", "none"][..], "--print-time means nothing without --print"),
-        (&["--print-bytes", "hex"], "--print-bytes means nothing without --print"),
-        (&["--print=link,loud"], "\"loud\" is none of link, verbose"),
-        (&["--print", "--print-bytes", "link"], "say hex, ascii, or both"),
-        (&["--print=brief,verbose"], "more of each header, or less?"),
-        (&["--print=brief,absolute"], "brief lines have no numbers"),
+        (&["-t", "-w", "x.pcap"][..], "-t needs --print next to other outputs"),
+        (&["-X", "--json"], "-X needs --print next to other outputs"),
+        (&["-tttttt"], "-t: at most five times, -ttttt"),
         (&["--print", "-w", "-"], "both go to standard output"),
         (&["--print", "--flows", "-"], "both go to standard output"),
-        (&["--print", "--filter-for", "write=tcp"], "means nothing without --write"),
-        (&["-e"], "--print=link"),
-        (&["-X"], "--print-bytes hex,ascii"),
+        (&["--print", "--filter-for", "write=tcp"], "--filter-for write needs --write"),
     ] {
         run(&[&["capture", "-r", &file], options].concat()).with_status(2).says(reason);
     }
@@ -96,9 +90,9 @@ fn options_say_what_is_in_a_line() {
 fn what_is_printed_is_selected_on_its_own() {
     let scratch = Scratch::new();
     let (file, frames) = sample(&scratch);
-    let (all, some) = (scratch.file("all.pcap"), ["capture", "-q", "-r", &file, "--print=link"]);
+    let (all, some) = (scratch.file("all.pcap"), ["capture", "-r", &file, "--print", "-e"]);
     let output = run(&[&some[..], &["-w", &all, "--filter-for", "print=arp"]].concat()).good().output;
-    assert!(!output.is_empty() && output.lines().all(|line| line.contains("ARP, Request")), "{output}");
+    assert!(!output.is_empty() && output.lines().all(|line| line.contains("Request who-has")), "{output}");
     assert_eq!(records::read(&all).len(), frames);
     let output = run(&[&some[..], &["-c", "3"]].concat()).good().output;
     assert_eq!(lines(&output).len(), 3);
@@ -126,8 +120,38 @@ fn a_reader_of_three_lines_has_enough() {
     }
     assert_eq!(records::read(&kept).len(), frames, "whoever else wants frames gets them");
     // Nobody waits for lines, and none is missing.
-    let output = linerate(&["capture", "-q", "-r", &file, "--print"]).output().unwrap();
+    let output = linerate(&["capture", "-r", &file]).output().unwrap();
     assert_eq!(output.stdout.iter().filter(|byte| **byte == b'\n').count(), frames);
+}
+
+#[test]
+fn packets_are_counted_instead() {
+    let scratch = Scratch::new();
+    let (file, frames) = sample(&scratch);
+    let ended = run(&["capture", "-r", &file, "--count"]).good();
+    assert_eq!((ended.output, ended.errors), (format!("{frames}\n"), String::new()));
+    let arp = run(&["capture", "-r", &file, "arp"]).good().output.lines().count();
+    assert_eq!(run(&["capture", "-r", &file, "--count", "arp"]).good().output, format!("{arp}\n"));
+}
+
+/// The same program, text and numbers as tcpdump.
+#[test]
+fn the_compiled_filter_is_printed() {
+    let scratch = Scratch::new();
+    let (file, _) = sample(&scratch);
+    if !has_tools(&["tcpdump"]) {
+        return;
+    }
+    let text = scratch.file("filter");
+    std::fs::write(&text, "tcp port 80 # the web\n or arp\n").unwrap();
+    for form in ["-d", "-dd", "-ddd"] {
+        let theirs = tool("tcpdump", &[form, "-r", &file, "tcp port 80 or arp"]);
+        for words in [&["-r", &file, "tcp port 80 or arp"][..], &["-r", &file, "-F", &text], &["tcp port 80 or arp"]] {
+            let ours = run(&[&["capture", form], words].concat()).good().output;
+            assert_eq!(ours, theirs, "{words:?}");
+        }
+    }
+    run(&["capture", "-L", "-r", &file]).good().shows("EN10MB (Ethernet)");
 }
 
 #[test]

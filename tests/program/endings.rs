@@ -84,7 +84,7 @@ fn records_are_whole_where_the_signal_comes_twice() {
 fn a_check_that_gets_the_signal_twice_gives_its_report() {
     for round in 0..ROUNDS {
         let to = format!("mem:endings{round}");
-        let sent = ["generate", "--to", &to, "--check", &to, "-k", "ip/udp", "--count", "0", "--json"];
+        let sent = ["generate", "--to", &to, "--check", &to, "-k", "ip/udp", "-c", "0", "--json"];
         let running = launch(&sent);
         running.wait_until_open();
         let json = ask_twice(running, round);
@@ -113,7 +113,7 @@ fn the_second_request_is_told_what_is_waited_for_and_the_third_ends() {
     running.signal(Signal::INT);
     wait_until("the third request ends it", || !is_alive(&running));
     let ended = running.end().with_status(-1);
-    assert_eq!(ended.errors.matches("one more signal ends it at once").count(), 1, "{}", ended.errors);
+    assert_eq!(ended.errors.matches("press Ctrl-C again to exit").count(), 1, "{}", ended.errors);
 }
 
 #[test]
@@ -169,12 +169,12 @@ fn a_run_that_is_asked_to_end_before_it_has_begun_gives_its_report() {
 fn who_asks_how_far_a_run_is_is_told_and_does_not_end_it() {
     let scratch = Scratch::new();
     let (file, mem) = (scratch.file("all.pcapng"), format!("mem:so-far-{}", std::process::id()));
-    let sent = ["generate", "-q", "--to", &mem, "--check", &mem, "-k", "ip/udp", "--count", "0"];
+    let sent = ["generate", "-q", "--to", &mem, "--check", &mem, "-k", "ip/udp", "-c", "0"];
     let cases: [(&[&str], &str, &str); 4] = [
-        (&["capture", "-q", "-r", "-", "-w", &file, "--flows", "-"], "bytes captured in", "flows have ended"),
-        (&["count", "-q", "-r", "-", "--protocols"], "frames by size", "frames with a header of"),
-        (&["flows", "-q", "-r", "-"], "bytes metered in", "flows have ended"),
-        (&sent, "bytes sent in", "frames received"),
+        (&["capture", "-q", "-r", "-", "-w", &file, "--flows", "-"], "bytes captured in", "flows ended"),
+        (&["count", "-q", "-r", "-", "--protocols"], "packets by size", "packets by protocol header"),
+        (&["flows", "-q", "-r", "-"], "bytes metered in", "flows ended"),
+        (&sent, "bytes sent in", "packets received"),
     ];
     for (arguments, one, other) in cases {
         let running = if arguments[0] == "generate" { launch(arguments) } else { endless(arguments) };
@@ -193,7 +193,7 @@ fn who_asks_how_far_a_run_is_is_told_and_does_not_end_it() {
 
 #[test]
 fn programs_are_told_how_far_a_run_is_in_a_line_of_json() {
-    for arguments in [&["count", "-q", "-r", "-", "--json"][..], &["count", "-q", "-r", "-", "--json", "--check"]] {
+    for arguments in [&["check", "-q", "-r", "-", "--json"][..], &["check", "-q", "-r", "-", "--json"]] {
         let running = endless(arguments);
         std::thread::sleep(Duration::from_millis(300));
         running.signal(Signal::USR1);
@@ -226,7 +226,7 @@ fn two_requests_end_the_wait_for_a_broker() {
     let mut command = linerate(&["flows", "-r", &input, "-w", "kafka://127.0.0.1:1/t", "--ship", &ship, "--json"]);
     let mut running = spawn(command.stdout(Stdio::piped()));
     let heard = running.hear();
-    wait_until("the wait is said", || heard.lock().unwrap().contains("records wait; the other side is waited for"));
+    wait_until("the wait is said", || heard.lock().unwrap().contains("records undelivered; waiting up to"));
     running.signal(Signal::INT);
     std::thread::sleep(Duration::from_millis(1500));
     running.signal(Signal::INT);

@@ -69,7 +69,7 @@ fn a_folder_that_is_a_file_is_named_once() {
     let (input, _) = long(&scratch);
     let file = scratch.file("file");
     std::fs::write(&file, "mine").unwrap();
-    let ended = run(&["streams", "-r", &input, "-w", &file]).with_status(1).says("name a new folder, or an empty one");
+    let ended = run(&["streams", "-r", &input, "-w", &file]).with_status(1).says("use a new or empty folder");
     assert_eq!(ended.errors.matches("Not a directory").count(), 1, "{}", ended.errors);
     assert_eq!(std::fs::read_to_string(&file).unwrap(), "mine");
 }
@@ -80,7 +80,7 @@ fn a_full_device_is_an_error_even_without_frames() {
     let (file, _) = long(&scratch);
     run(&["capture", "-r", &file, "-w", "/dev/full"]).with_status(1).says("/dev/full").says("No space left");
     run(&["capture", "-r", &file, "-w", "/dev/full", "vlan 4000"]).with_status(1).says("/dev/full");
-    run(&["generate", "--to", "pcap:/dev/full", "--udp", "--rate", "top"]).with_status(1).says("/dev/full");
+    run(&["generate", "--to", "pcap:/dev/full", "--udp", "--rate", "max"]).with_status(1).says("/dev/full");
 }
 
 /// The runtime opens /dev/null in place of a closed standard output.
@@ -152,7 +152,7 @@ fn a_pipe_that_stays_empty_can_be_left() {
     drop(writer);
     assert!(records::read(&output).is_empty());
 
-    let limited = launch(&["capture", "-r", &fifo, "-w", &output, "--seconds", "0.2"]);
+    let limited = launch(&["capture", "-r", &fifo, "-w", &output, "--duration", "0.2"]);
     let _writer = std::fs::OpenOptions::new().write(true).open(&fifo).unwrap();
     limited.end().good();
 }

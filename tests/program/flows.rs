@@ -100,7 +100,7 @@ fn the_summary_tells_load_and_elephants() {
     assert!(parts["records"]["active"].as_u64().unwrap() > 500, "{parts}");
     assert_eq!((&parts["elephants"], &parts["top"][0]["orig"]), (&json["elephants"], &json["top"][0]["orig"]));
     let text = run(&["flows", "-r", &file, "--workers", "8"]).good().output;
-    for says in ["WARNING: one worker had", "elephant: 10.0.0.200:53 10.0.0.250:53 UDP: 50.0 % of all frames"] {
+    for says in ["WARNING: one worker had", "elephant: 10.0.0.200:53 10.0.0.250:53 UDP: 50.0 % of packets"] {
         assert!(text.contains(says), "{says}: {text}");
     }
     let text = run(&["flows", "-r", &file]).good().output;
@@ -121,7 +121,7 @@ fn frames_of_an_unknown_link_type_are_told_with_its_number() {
         assert_eq!((&json["unknown_link"], &json["not_ip"], &json["flows"]), (&4000.into(), &0.into(), &0.into()));
         assert_eq!((&json["unknown_link_bytes"], &json["unknown_link_types"][0]), (&json["bytes"], &220.into()));
         let text = run(&arguments).good().output;
-        assert!(text.contains("4,000 frames are of no link type that is known here (220)\n"), "{text}");
+        assert!(text.contains("4,000 packets of unknown link type (220)\n"), "{text}");
         assert!(!text.contains("not IP"), "{text}");
     }
 }
@@ -129,14 +129,14 @@ fn frames_of_an_unknown_link_type_are_told_with_its_number() {
 #[test]
 fn wrong_options_are_named() {
     for (arguments, says) in [
-        (&["--workers", "0"][..], "--workers: from 1 to 64"),
-        (&["--workers", "65"], "--workers: from 1 to 64"),
-        (&["--idle", "sctp=9"], "there are tcp, udp, icmp, other"),
-        (&["--active", "tcp=x"], "--active: \"tcp=x\" is neither"),
+        (&["--workers", "0"][..], "--workers: expected 1 to 64"),
+        (&["--workers", "65"], "--workers: expected 1 to 64"),
+        (&["--idle", "sctp=9"], "expected tcp, udp, icmp, other"),
+        (&["--active", "tcp=x"], "--active: \"tcp=x\": invalid timeout"),
         (&["--max-flows", "99999999"], "or more with more --workers"),
         (&["--workers", "64", "--max-flows", "1000000000"], "MiB are free"),
-        (&["--format", "zeek"], "nothing is written"),
-        (&["--write", ""], "there are -, FILE, DIR/"),
+        (&["--format", "zeek"], "--format needs --write"),
+        (&["--write", ""], "expected one of -, FILE, DIR/"),
     ] {
         let ended = run(&[&["flows", "-r", "nowhere.pcap"], arguments].concat());
         assert_eq!(ended.status, 2, "{arguments:?}: {}", ended.errors);
@@ -159,7 +159,7 @@ fn tables_fit_in_the_addresses_that_a_process_may_have() {
     assert!(usual > 1 << 30 && !silent.contains("ulimit"), "{usual}: {silent}");
     let (bounded, said) = most("1048576", "");
     assert!((1 << 27..=1 << 29).contains(&bounded), "{bounded}");
-    assert!(said.contains("262,144 flows at most (--max-flows): ulimit -v allows 1,024 MiB"), "{said}");
+    assert!(said.contains("--max-flows reduced to 262,144: ulimit -v allows 1,024 MiB"), "{said}");
     // What was asked for is not changed, as long as it fits at all.
     assert!(most("1048576", "--max-flows 524288 --workers 2").0 > 1 << 29);
 }

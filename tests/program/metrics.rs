@@ -10,7 +10,7 @@ use std::process::Stdio;
 use std::time::Duration;
 
 /// What stands before the address that was chosen.
-const TOLD: &str = "counters at http://";
+const TOLD: &str = "metrics at http://";
 
 /// Starts a run that listens somewhere, and says where.
 fn start(arguments: &[&str], input: Stdio) -> (Running, String) {
@@ -178,7 +178,7 @@ fn an_address_that_is_in_use_is_said_before_anything_is_opened() {
     let address = taken.local_addr().unwrap().to_string();
     let file = scratch.file("out.pcap");
     let ended = run(&["generate", "--to", &format!("pcap:{file}"), "-k", "ip/udp", "-c", "1", "--metrics", &address]);
-    drop(ended.with_status(1).says("--metrics").says("cannot listen there"));
+    drop(ended.with_status(1).says("--metrics").says("cannot listen"));
     assert!(!std::path::Path::new(&file).exists());
     drop(run(&["count", "-r", &file, "--metrics", "here"]).with_status(2));
 }

@@ -176,7 +176,7 @@ fn a_file_without_frames_can_be_left() {
         running.interrupt().good();
         assert!(asked.elapsed() < MOST_PATIENCE, "{arguments:?} ended {:?} after Ctrl-C", asked.elapsed());
         let started = Instant::now();
-        run(&[&arguments[..], &["--seconds", "1"]].concat()).good();
+        run(&[&arguments[..], &["--duration", "1"]].concat()).good();
         assert!(started.elapsed() < MOST_PATIENCE, "{arguments:?} took {:?} for 1 s", started.elapsed());
     }
 }
@@ -235,13 +235,13 @@ fn a_fifo_in_place_of_a_file_of_an_option_is_not_waited_for() {
         (&serve, &["--streams", fifo]),
         (&serve, &["--token", fifo]),
         (&serve, &["--tls-cert", fifo, "--tls-key", fifo]),
-        (&["switch", "mem:fifo", "mem:other", "-t", "0.1"], &["--rules", fifo]),
+        (&["switch", "mem:fifo", "mem:other", "-T", "0.1"], &["--rules", fifo]),
         (&["lab", "up"], &["--file", fifo]),
         (&["ctl", "/nosuch"], &["add-flows", fifo]),
         (&["ctl", "/nosuch"], &["replace-flows", fifo]),
         (&measure, &["--streams", fifo]),
         (&measure, &["--method", "y1564", "--services", fifo]),
-        (&["flows", "--from", "ipfix+tls://127.0.0.1:0", "-w", "/dev/null"], &["--tls", &pair]),
+        (&["collect", "ipfix+tls://127.0.0.1:0", "-w", "/dev/null"], &["--tls", &pair]),
         (&["flows", "-r", capture, "-w", "ipfix+tls://127.0.0.1:9"], &["--tls", &authority]),
         (&["flows", "-r", capture, "-w", "clickhouse://u@127.0.0.1:9/t"], &["--ship", &ship]),
         (&["find"], &[fifo]),
@@ -263,7 +263,7 @@ fn a_frame_from_a_fifo_is_waited_for_asleep() {
     let scratch = Scratch::new();
     let (fifo, to) = (fifo(&scratch), format!("pcap:{}", scratch.file("out.pcap")));
     let packet = format!("file({fifo}#1)");
-    let running = launch(&["generate", "--json", "--to", &to, "-k", &packet, "--count", "3"]);
+    let running = launch(&["generate", "--json", "--to", &to, "-k", &packet, "-c", "3"]);
     // Its other end is there, and brings nothing.
     let mut pipe = OpenOptions::new().write(true).open(&fifo).unwrap();
     pipe.write_all(&section()).unwrap();
@@ -285,8 +285,8 @@ fn what_is_no_capture_file_is_told_at_once() {
     let socket = scratch.file("socket");
     let _listener = UnixListener::bind(&socket).unwrap();
     let cases = [
-        (scratch.file(""), "it is a directory: name the files in it"),
-        (socket, "it is a socket: name a file"),
+        (scratch.file(""), "is a directory; name its files"),
+        (socket, "is a socket; expected a file"),
         ("/dev/zero".to_owned(), "it begins with \\x00\\x00\\x00\\x00"),
         ("/dev/null".to_owned(), "it is empty"),
         ("/proc/cpuinfo".to_owned(), "not a pcap or pcapng file"),
@@ -318,11 +318,11 @@ fn bombs_are_read_in_bounded_memory() {
     for program in ["gzip", "zstd"] {
         is_bounded(&scratch, &bomb(program, &[]), &[], Some("it begins with \\x00\\x00\\x00\\x00"));
         let sound = [section(), interface(&[]), frame()].concat();
-        is_bounded(&scratch, &bomb(program, &sound), &[], Some("a block of 0 bytes"));
+        is_bounded(&scratch, &bomb(program, &sound), &[], Some("block length 0"));
         // Zeros are records of no bytes: frames, of which there are a lot.
         let classic = linerate::record::pcap::file_header(linerate::burst::LinkType::ETHERNET, 0);
         let path = bomb(program, &classic);
-        let (ended, memory, _) = watched(launch(&["count", "-r", &path, "--seconds", "1"]));
+        let (ended, memory, _) = watched(launch(&["count", "-r", &path, "--duration", "1"]));
         ended.good();
         assert!(memory < MOST_MEMORY, "{memory} KiB");
         let twice = compressed(&scratch, program, &std::fs::read(&path).unwrap(), (b"x", 0), &[]);

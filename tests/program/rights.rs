@@ -38,14 +38,14 @@ fn writers(file: &str, to: &str) -> [Vec<String>; 9] {
     let stored = format!("{file}.parquet");
     [
         words_of(&["find", file, "-w", to]),
-        words_of(&["flows", "-r", &stored, "--write", to, "--format", "jsonl"]),
+        words_of(&["query", &stored, "--write", to, "--format", "jsonl"]),
         words_of(&["capture", "-r", file, "-w", to]),
         words_of(&["flows", "-r", file, "--write", to, "--format", "jsonl"]),
-        words_of(&["flows", "-r", &stored, "--every", "1s", "--plot", to]),
+        words_of(&["query", &stored, "--every", "1s", "--plot", to]),
         words_of(&["flows", "-r", file, "--every", "1s", "--plot", to]),
         words_of(&["flows", "-r", file, "--write", &format!("{to}.d/")]),
-        words_of(&["generate", "--replay", file, "--rate", "top", "--to", &format!("pcap:{to}")]),
-        words_of(&["generate", "--udp", "--count", "3", "--rate", "top", "--to", &format!("pcap:{to}")]),
+        words_of(&["replay", "-r", file, "--rate", "max", "--to", &format!("pcap:{to}")]),
+        words_of(&["generate", "--udp", "-c", "3", "--rate", "max", "--to", &format!("pcap:{to}")]),
     ]
 }
 
@@ -221,7 +221,7 @@ fn what_is_read_is_never_written() {
         }
     }
     for to in [format!("pcap:{link}"), format!("faulty:pcap:{link}")] {
-        run(&["generate", "--replay", &file, "--to", &to]).with_status(2).says("both read and written");
+        run(&["replay", "-r", &file, "--to", &to]).with_status(2).says("both read and written");
     }
     assert_eq!(fs::read(&file).unwrap(), before);
 }
@@ -238,7 +238,7 @@ fn a_run_over_files_keeps_no_more_than_it_needs() {
         &["count", "-r", "-", "--json"],
         &["flows", "-r", "-", "--write", &format!("{out}.jsonl"), "--workers", "2"],
         &["flows", "-r", "-", "--write", &folder],
-        &["generate", "--replay", "-", "--to", &format!("pcap:{out}.pcap")],
+        &["replay", "-r", "-", "--to", &format!("pcap:{out}.pcap")],
     ] {
         let mut running = spawn(linerate(words).stdin(Stdio::piped()).stdout(Stdio::null()));
         wait_until("it is confined", || running.proc_status("Seccomp").as_deref() == Some("2"));
@@ -303,7 +303,7 @@ fn a_measurement_keeps_only_the_rights_to_open_its_ports() {
     if !is_root() {
         return skip("becoming another user needs root");
     }
-    let soak = ["--method", "soak", "--size", "128", "--rate", "1kpps", "-t", "600", "-Z", "nobody"];
+    let soak = ["--method", "soak", "--size", "128", "--rate", "1kpps", "-T", "600", "-Z", "nobody"];
     let ports = ["measure", "--to", "mem:rights", "--check", "mem:rights"];
     let running = spawn(linerate(&[&ports[..], &soak].concat()).stdout(Stdio::null()));
     running.wait_until_open();

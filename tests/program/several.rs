@@ -32,7 +32,7 @@ fn a_capture_records_meters_counts_and_shares_in_one_pass() {
             &flows,
             "--id-seed",
             "x",
-            "--count",
+            "--stats",
         ];
         let json = read_beside(&[&what[..], &reader].concat(), &name, &shared);
         run(&["capture", "-q", "-r", &file, "-s", "60", "-w", &alone]).good();
@@ -47,7 +47,7 @@ fn a_capture_records_meters_counts_and_shares_in_one_pass() {
             assert_eq!(json["flows"][field], metered[field], "{file}: {field}");
         }
         for field in ["frames", "bytes", "sizes", "received", "first_time_ns", "last_time_ns"] {
-            assert_eq!(json["count"][field], counted[field], "{file}: {field}");
+            assert_eq!(json["stats"][field], counted[field], "{file}: {field}");
         }
         let stages: Vec<(String, String)> = json["accounts"].as_array().unwrap().iter().map(stage).collect();
         for (stage, consumer) in [("write", "capture"), ("share", "capture"), ("meter", "flows"), ("select", "count")] {
@@ -89,11 +89,11 @@ fn each_part_of_a_capture_has_a_selection_of_its_own() {
         let [shared, shared_alone] = ["shared.pcap", "shared-alone.pcap"].map(name);
         let ring = format!("parts-{}", std::process::id());
         let of = |part: &str, text: &str| format!("{part}={text}");
-        let filters = [of("write", own), of("flows", other), of("share", own), of("count", other)];
+        let filters = [of("write", own), of("flows", other), of("share", own), of("stats", other)];
         let mut pass = vec!["capture", "--json", "-r", &file, "-w", &written, "--flows", &flows, "--id-seed", "x"];
-        pass.extend(["--count", "--share", &ring, "--share-wait", "1", "--lossless-readers", "--share-patience", "30"]);
+        pass.extend(["--stats", "--share", &ring, "--share-wait", "1", "--lossless-readers", "--share-patience", "30"]);
         pass.extend(["--slice-for", "share=l3", "--slice-for", "write=70", "--shard-for", "write=1/2"]);
-        pass.extend(["--shard-for", "count=2/2", "-f", "ip or vlan"]);
+        pass.extend(["--shard-for", "stats=2/2", "-f", "ip or vlan"]);
         filters.iter().for_each(|filter| pass.extend(["--filter-for", filter]));
         let json = read_beside(&pass, &ring, &shared);
 
@@ -111,7 +111,7 @@ fn each_part_of_a_capture_has_a_selection_of_its_own() {
         assert!(records::read(&shared) == records::read(&shared_alone), "{file}: readers see other frames");
         assert_eq!(lines(&flows), lines(&flows_alone), "{file}");
         for field in ["frames", "bytes", "sizes"] {
-            assert_eq!(json["count"][field], counted[field], "{file}: {field}");
+            assert_eq!(json["stats"][field], counted[field], "{file}: {field}");
         }
         assert_eq!(json["share"]["frames"], records::read(&shared).len(), "{file}");
         assert_eq!(json["parts"][0]["part"], "write", "{file}");
@@ -126,13 +126,13 @@ fn each_part_of_a_capture_has_a_selection_of_its_own() {
 fn what_is_said_of_a_part_that_is_not_there_is_refused() {
     let capture = ["capture", "-r", "x.pcap", "-w", "y.pcap"];
     for (options, reason) in [
-        (&["--filter-for", "flows=tcp"][..], "--filter-for flows means nothing without --flows"),
-        (&["--slice-for", "count=l3", "--count"], "of whole frames"),
-        (&["--shard-for", "ring=1/2"], "no part of a capture"),
+        (&["--filter-for", "flows=tcp"][..], "--filter-for flows needs --flows"),
+        (&["--slice-for", "stats=l3", "--stats"], "use whole packets"),
+        (&["--shard-for", "ring=1/2"], "no such output"),
         (&["--filter-for", "write=tcp", "--filter-for", "write=udp"], "given twice"),
         (&["--filter-for", "write=no such text"], "filter"),
         (&["--slice-for", "write=l4", "--slice", "l3"], "cannot be used with"),
-        (&["--shard-inner"], "--shard-inner means nothing without"),
+        (&["--shard-inner"], "--shard-inner needs --shard"),
     ] {
         run(&[&capture[..], options].concat()).with_status(2).says(reason);
     }
@@ -144,10 +144,10 @@ fn stage(account: &Value) -> (String, String) {
 }
 
 #[test]
-fn options_of_flows_mean_nothing_without_flows() {
+fn options_of_flows_need_flows() {
     for option in [&["--level", "tcp"][..], &["--workers", "2"], &["--macs"], &["--idle", "3"], &["--tunnels", "outer"]]
     {
         let capture = ["capture", "-r", "x.pcap", "-w", "y.pcap"];
-        run(&[&capture[..], option].concat()).with_status(2).says("without --flows");
+        run(&[&capture[..], option].concat()).with_status(2).says("needs --flows");
     }
 }

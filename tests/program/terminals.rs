@@ -31,17 +31,17 @@ fn nothing_is_wider_than_the_terminal_and_no_column_is_missing() {
     });
     let cases: &[(&[&str], &[&str])] = &[
         (
-            &["send", &sink, "--chunk", "64KiB,1MiB", "--count", "3"],
-            &["average us", "p99 us", "max us", "bytes acknowledged", "sent again"],
+            &["send", &sink, "--chunk", "64KiB,1MiB", "--chunks", "3"],
+            &["average us", "p99 us", "max us", "bytes acknowledged", "min RTT"],
         ),
-        (&["capture", "-r", &input], &["bytes captured", "packets captured, 0 lost"]),
         (
-            &["capture", "-r", &input, "--ledger", "--count", "udp"],
-            &["received", "delivered", "refused", "lost", "filtered"],
+            &["capture", "-r", &input, "-w", "/dev/null", "--format", "pcap"],
+            &["bytes captured", "packets captured, 0 lost"],
         ),
-        (&["count", "-r", &input, "--protocols"], &["frames", "lost", "peak L1", "1519-", "unknown"]),
-        (&["count", "-r", &checked, "--check"], &["lost", "reordered", "corrupted", "p99.9", "ipdv"]),
-        (&["flows", "-r", &input, "-w", &flows], &["packets", "bytes back", "seconds", "written to"]),
+        (&["capture", "-r", &input, "-v", "--stats", "udp"], &["received", "delivered", "refused", "lost", "filtered"]),
+        (&["count", "-r", &input, "--protocols"], &["packets", "lost", "peak L1", "1519-", "unknown"]),
+        (&["check", "-r", &checked], &["lost", "reordered", "corrupted", "p99.9", "ipdv"]),
+        (&["flows", "-r", &input, "-w", &flows], &["packets", "bytes rev", "seconds", "written to"]),
         (
             &[
                 "flows",
@@ -54,22 +54,22 @@ fn nothing_is_wider_than_the_terminal_and_no_column_is_missing() {
                 "--sum",
                 "records,bytes,bps",
             ],
-            &["records", "bytes", "bps", "part", "others", "both of its ends"],
+            &["records", "bytes", "bps", "share", "other", "both of its ends"],
         ),
-        (&["flows", "--from", &stored, "--by", "port", "--sort", "pps"], &["row group", "packets", "pps", "all"]),
-        (&["flows", "--from", &stored], &["row group", "bytes back", "seconds"]),
+        (&["query", &stored, "--by", "port", "--sort", "pps"], &["row group", "packets", "pps", "total"]),
+        (&["query", &stored], &["row group", "bytes rev", "seconds"]),
         (
             &["generate", "--to", &mem, "--check", &mem, "-k", "ip/udp", "-c", "1200", "--interval", "1"],
             &["received", "lost", "p99.9", "ipdv"],
         ),
         (
-            &["generate", "--to", "pcap:/dev/null", "-k", "ip/udp", "-k", "ip/tcp", "--ledger"],
+            &["generate", "--to", "pcap:/dev/null", "-k", "ip/udp", "-k", "ip/tcp", "-v"],
             &["packet2", "delivered", "lost"],
         ),
-        (&["switch", &to, &from, "--out", &out], &["frames in", "bytes in", "frames out", "full", "down", "known"]),
-        (&["find", &input, "udp"], &["no index", "bytes found", "parts"]),
+        (&["switch", &to, &from, "--out", &out], &["packets in", "bytes in", "packets out", "full", "down", "learned"]),
+        (&["find", &input, "udp"], &["no index", "bytes found", "without an index"]),
         (&["ports"], &["offloads", "queues rx/tx", "speed"]),
-        (&["doctor"], &["machine", "as it should be"]),
+        (&["doctor"], &["machine", "note"]),
         (&["doctor", "lo", "--for", "/", "--verbose"], &["kernel: ", "folder: ", "queues", "drops: "]),
     ];
     for (arguments, words) in cases {
@@ -94,7 +94,7 @@ fn demonstrations_fit_too() {
     }
     for arguments in cases {
         for columns in [80, 200] {
-            assert_fits(program(), &arguments, columns, &["sent = captured", "equal", "lost", "sent at"]);
+            assert_fits(program(), &arguments, columns, &["sent = captured", "equal", "lost", "rate"]);
         }
     }
 }
@@ -111,11 +111,11 @@ fn what_is_shown_while_a_run_lasts_fits_too() {
         assert_fits(program(), &["doctor", &port, "--verbose"], columns, &["xdp: ", "gro: ", "steering: "]);
     }
     for (arguments, word) in [
-        (&["count", &port, "--interval", "0.2", "-t", "0.7"][..], "lost"),
-        (&["capture", &port, "--interval", "0.2", "-t", "0.7"], "0 lost"),
-        (&["count", &port, "--check", "--interval", "0.2", "-t", "0.7"], "0 lost"),
-        (&["wire", &port, &other, "--faults", "drop=1%&delay=5ms", "--interval", "0.2", "-t", "0.7", "-v"], "0 lost"),
-        (&["inline", &port, &other, "--share", "terminals", "--interval", "0.2", "-t", "0.7", "-v"], "0 lost"),
+        (&["count", &port, "--interval", "0.2", "-T", "0.7"][..], "lost"),
+        (&["capture", &port, "--interval", "0.2", "-T", "0.7"], "0 lost"),
+        (&["check", &port, "--interval", "0.2", "-T", "0.7"], "0 lost"),
+        (&["bridge", &port, &other, "--faults", "drop=1%&delay=5ms", "--interval", "0.2", "-T", "0.7", "-v"], "0 lost"),
+        (&["inline", &port, &other, "--share", "terminals", "--interval", "0.2", "-T", "0.7", "-v"], "0 lost"),
     ] {
         for columns in [80, 200] {
             let text = in_terminal(columns, program(), arguments);

@@ -7,48 +7,49 @@ use std::process::Command;
 
 #[test]
 fn wrong_usage_ends_with_2_and_says_what_is_wrong() {
-    let no_number = "--count counts, and takes no number; to stop after 10 frames write -c 10 (--frames 10)";
-    let cases: [(&[&str], &str); 40] = [
+    let no_number = "10: --count takes no number; -c 10 stops after 10 packets";
+    let cases: [(&[&str], &str); 41] = [
         (&[], "Usage"),
         (&["fly"], "fly"),
-        (&["capture"], "which port"),
-        (&["capture", "-r", "x.pcap", "--seconds=-1"], "no span of time"),
-        (&["capture", "-r", "x.pcap", "--lag=nan"], "no span of time"),
+        (&["capture"], "no port given"),
+        (&["capture", "-r", "x.pcap", "--duration=-1"], "invalid duration"),
+        (&["capture", "-r", "x.pcap", "--lag=nan"], "invalid duration"),
         (&["capture", "--spin", "--sleep", "eth0"], "--sleep"),
         (&["capture", "-r", "x.pcap", "-f", "tcp", "udp"], "given twice"),
         (&["capture", "nosuch0", "tcp", "or"], "syntax error"),
         (&["capture", "-r", "/dev/null", "tcp", "or"], "syntax error"),
-        (&["capture", "-r", "/dev/null", "tcp.port", "==", "443"], "pcap-filter text, as in tcp port 443"),
-        (&["capture", "-y", "EN10MB", "-r", "x.pcap"], "-y is an option of tcpdump"),
-        (&["capture", "-tttt", "-r", "x.pcap"], "-tttt is an option of tcpdump"),
-        (&["capture", "-r", "x.pcap", "y.pcap", "-w", "z.pcap"], "write -r in front of each file"),
-        (&["capture", ""], "the name of a port is empty"),
-        (&["merge", "x.pcap"], "merge: no such command (did you mean linerate capture?)"),
-        (&["flows", "--from", "ipfix://:99999"], "write it as ipfix://HOST:PORT"),
-        (&["count", "-D"], "-D is an option of tcpdump: linerate ports"),
-        (&["flows", "-r", "x.pcap", "-C", "1"], "-C is an option of tcpdump: it is of capture"),
+        (&["capture", "-r", "/dev/null", "tcp.port", "==", "443"], "use pcap-filter text, as in tcp port 443"),
+        (&["capture", "-y", "EN10MB", "-r", "x.pcap"], "-y: not supported"),
+        (&["count", "-tttt", "-r", "x.pcap"], "-t: linerate capture has it; -T S stops"),
+        (&["capture", "-r", "x.pcap", "y.pcap", "-w", "z.pcap"], "y.pcap: no such file"),
+        (&["capture", ""], "empty port name"),
+        (&["mergecap", "x.pcap"], "mergecap: no such command (did you mean linerate merge?)"),
+        (&["collect", "ipfix://:99999"], "expected ipfix://HOST:PORT"),
+        (&["count", "-D"], "-D: linerate capture has it"),
+        (&["flows", "-r", "x.pcap", "-C", "1"], "-C: linerate capture has it"),
         (&["bench", "dissect"], "now a program of its own, linerate-bench"),
         (&["capture", "nosuch0", "--count", "10", "tcp"], no_number),
         (&["capture", "--count", "10", "nosuch0"], no_number),
         (&["capture", "-r", "/dev/null", "--count", "10"], no_number),
         (&["capture", "-r", "x.pcap", "--shard", "0/4"], "from 1 to 4"),
-        (&["capture", "-r", "x.pcap", "--shard", "5/4"], "no shard 5 of 4"),
+        (&["capture", "-r", "x.pcap", "--shard", "5/4"], "an index from 1 to 4"),
         (&["capture", "-r", "x.pcap", "--shard", "half"], "INDEX/COUNT"),
         (&["capture", "-r", "x.pcap", "--shard-inner"], "--shard"),
         (&["capture", "-r", "x.pcap", "--slice", "l5"], "l4+64"),
         (&["capture", "-r", "x.pcap", "--slice", "l4", "-s", "96"], "--snap"),
-        (&["capture", "-r", "x.pcap", "--dedup=-1"], "no span of time"),
+        (&["capture", "-r", "x.pcap", "--dedup=-1"], "invalid duration"),
         (&["capture", "-r", "x.pcap", "--dedup=soon"], "soon"),
         (&["generate", "--udp"], "--to"),
-        (&["generate", "--to", "pcap:/dev/null"], "--replay"),
+        (&["generate", "--to", "pcap:/dev/null"], "linerate replay"),
+        (&["replay", "--to", "pcap:/dev/null"], "FILE"),
         (&["generate", "--to", "pcap:/dev/null", "--udp", "--rate", "quick"], "quick"),
-        (&["generate", "--to", "pcap:/dev/null", "--replay", "x", "--speed", "0"], "no factor"),
-        (&["generate", "--to", "pcap:/dev/null", "--udp", "--dst-ip", "::1"], "same family"),
+        (&["replay", "--to", "pcap:/dev/null", "-r", "x", "--speed", "0"], "expected a factor above 0"),
+        (&["generate", "--to", "pcap:/dev/null", "--udp", "--dst-ip", "::1"], "different address families"),
         // Before a port is looked for.
-        (&["inline", "no0", "no1", "--share", "x", "--share-memory", "1MiB"], "8 blocks of 1MiB are the least"),
+        (&["inline", "no0", "no1", "--share", "x", "--share-memory", "1MiB"], "expected at least 8 blocks of 1MiB"),
         (&["measure", "--to", "no0", "--check", "no1", "--threads", "0"], "0 is not in 1..=1024"),
         (&["send", "127.0.0.1:9", "--udp", "--size", "1", "--datagram", "8"], "8 is not in 9..=65507"),
-        (&["ctl", "/nosuch", "--json", "dump-flows"], "--json is of streams"),
+        (&["ctl", "/nosuch", "--json", "dump-flows"], "--json works with streams only"),
         (&["ctl", "/nosuch", "add-flow"], "<RULE>"),
     ];
     for (arguments, text) in cases {
@@ -106,19 +107,19 @@ fn ports_that_cannot_be_meant_are_wrong_usage_in_every_verb() {
         "nosuch:x",
         "packet:lo@x",
     ];
-    let udp = ["--udp", "--count", "1"];
+    let udp = ["--udp", "-c", "1"];
     let mut all: Vec<Vec<&str>> = Vec::new();
     for port in receive {
         all.extend([vec!["capture", port], vec!["capture", "-i", port], vec!["count", "-i", port]]);
-        all.extend([vec!["flows", "-i", port], vec!["count", "--check", "-i", port]]);
+        all.extend([vec!["flows", "-i", port], vec!["check", "-i", port]]);
         all.push([&["generate", "--to", "mem:y", "--check", port], &udp[..]].concat());
     }
     for port in send {
         all.push([&["generate", "--to", port], &udp[..]].concat());
-        all.push(vec!["generate", "--to", port, "--replay", "/dev/null"]);
+        all.push(vec!["replay", "--to", port, "-r", "/dev/null"]);
     }
     for port in ["packet:lo?nope=1", "nosuch:x", "packet:lo@x"] {
-        all.extend([vec!["wire", port, "packet:nosuch0"], vec!["wire", "--yes", port, "packet:nosuch0"]]);
+        all.extend([vec!["bridge", port, "packet:nosuch0"], vec!["bridge", "--yes", port, "packet:nosuch0"]]);
     }
     for arguments in all {
         let ended = run(&arguments);
@@ -142,7 +143,7 @@ fn what_cannot_be_opened_ends_with_1_and_is_named() {
         (&["capture", "-r", &sample, "-Z", "nosuchuser"], "nosuchuser"),
         (&["capture", "packet:nosuch0"], "nosuch0"),
         (&["generate", "--to", "packet:nosuch0", "--udp"], "nosuch0"),
-        (&["generate", "--to", "pcap:/dev/null", "--replay", &missing], &missing),
+        (&["replay", "--to", "pcap:/dev/null", "-r", &missing], &missing),
     ];
     for (arguments, text) in cases {
         run(arguments).with_status(1).says(text);
@@ -176,7 +177,8 @@ fn a_mistake_leaves_the_output_file_alone() {
 
 #[test]
 fn help_and_version_are_there_for_every_verb() {
-    for verb in ["capture", "generate", "lab", "ports", "doctor", "demo", "wire", "inline", "switch", "inspect", "find"]
+    for verb in
+        ["capture", "generate", "lab", "ports", "doctor", "demo", "bridge", "inline", "switch", "inspect", "find"]
     {
         let help = run(&[verb, "--help"]).good().output;
         assert!(help.contains("Usage: linerate"), "{help}");
@@ -220,11 +222,11 @@ fn the_capture_document_has_its_names() {
 fn quiet_is_quiet() {
     let scratch = Scratch::new();
     let file = scratch.file("sample.pcap");
-    let ended = run(&["generate", "-q", "--to", &format!("pcap:{file}"), "--udp", "--rate", "top"]).good();
+    let ended = run(&["generate", "-q", "--to", &format!("pcap:{file}"), "--udp", "--rate", "max"]).good();
     assert_eq!((ended.output.as_str(), ended.errors.as_str()), ("", ""));
-    let ended = run(&["capture", "-q", "-r", &file]).good();
+    let ended = run(&["capture", "-q", "-r", &file, "-w", "/dev/null", "--format", "pcap"]).good();
     assert_eq!((ended.output.as_str(), ended.errors.as_str()), ("", ""));
-    let ended = run(&["capture", "-r", &file, "-c", "5"]).good();
+    let ended = run(&["capture", "-r", &file, "-c", "5", "-w", "/dev/null", "--format", "pcap"]).good();
     assert!(ended.output.ends_with("\n  5 packets captured, 0 lost\n"), "{}", ended.output);
 }
 
@@ -249,7 +251,7 @@ fn without_privileges_the_message_says_what_is_missing() {
 #[test]
 fn examples_of_the_help_can_be_pasted() {
     let verbs = [
-        "capture", "count", "flows", "find", "generate", "wire", "inline", "switch", "inspect", "ports", "doctor",
+        "capture", "count", "flows", "find", "generate", "bridge", "inline", "switch", "inspect", "ports", "doctor",
         "demo", "lab", "lab up", "top",
     ];
     for verb in verbs {
@@ -319,8 +321,22 @@ fn a_file_given_as_a_port_is_offered_to_be_read() {
     let file = scratch.file("sample.pcap");
     records::write(&file, &frames::sample());
     for verb in ["capture", "count", "flows"] {
-        run(&[verb, &file]).with_status(2).says(&format!("is a file, not a port: read it by -r {file}"));
+        run(&[verb, &file]).with_status(2).says(&format!("a file, not a port; read it with -r {file}"));
     }
+}
+
+/// A shell expands `-r *.pcap` to one option and words.
+#[test]
+fn files_after_read_are_read_too() {
+    let scratch = Scratch::new();
+    let [first, second, out] = ["a.pcap", "b.pcap", "out.pcap"].map(|name| scratch.file(name));
+    for file in [&first, &second] {
+        records::write(file, &frames::sample());
+    }
+    run(&["capture", "-r", &first, &second, "-w", &out]).good();
+    assert_eq!(records::read(&out).len(), 2 * frames::sample().len());
+    let found = run(&["capture", "-r", &first, &second, "--count", "greater", "0"]).good().output;
+    assert_eq!(found.trim(), (2 * frames::sample().len()).to_string());
 }
 
 #[test]
@@ -345,10 +361,4 @@ fn a_name_that_says_another_format_is_refused() {
     run(&["generate", "--to", &format!("pcap:{}", scratch.file("x.csv")), "--udp"]).with_status(2).says(".csv");
     run(&["capture", "-q", "-r", &file, "-w", &scratch.file("x.csv"), "--format", "pcap"]).good();
     assert_eq!(scratch.names(), ["sample.pcap", "x.csv"]);
-}
-
-/// `--streams` is the file of `generate` in every verb.
-#[test]
-fn an_option_that_was_called_otherwise_is_offered_by_its_name() {
-    run(&["count", "-r", "x.pcap", "--check", "--streams", "5"]).with_status(2).says("--rows 5 shows so many");
 }

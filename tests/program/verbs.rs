@@ -15,7 +15,7 @@ fn udp_frames_are_as_asked() {
     for ((from, into, family), size) in families.into_iter().flat_map(|one| [(one, 66), (one, 500), (one, 1518)]) {
         let ports = ["--src-port", "4000", "--dst-port", "4001"];
         let size_text = size.to_string();
-        let options = ["--src-ip", from, "--dst-ip", into, "--size", &size_text, "--count", "25", "--rate", "top"];
+        let options = ["--src-ip", from, "--dst-ip", into, "--size", &size_text, "-c", "25", "--rate", "max"];
         let arguments = [&["generate", "--json", "--to", &to, "--udp"], &ports[..], &options[..]].concat();
         let json = run(&arguments).good().json();
         assert_eq!((&json["schema"], &json["frames"]), (&Value::from("linerate/generate/1"), &Value::from(25)));
@@ -39,14 +39,14 @@ fn replays_repeat_and_split() {
     let sample = frames::sample();
     records::write(&file, &sample);
     let to = format!("pcap:{out}");
-    run(&["generate", "--to", &to, "--replay", &file, "--rate", "top", "--loops", "3"]).good();
+    run(&["replay", "--to", &to, "-r", &file, "--rate", "max", "--loops", "3"]).good();
     assert_same_frames("--loops 3", &records::read(&out), &[&sample[..], &sample, &sample].concat());
 
     let real = linerate_tests::support::corpus("real-mix.pcap");
     for file in [Some(file), real.map(|path| path.to_str().unwrap().to_owned())].into_iter().flatten() {
         let mut parts = Vec::new();
         for part in ["0/2", "1/2"] {
-            run(&["generate", "--to", &to, "--replay", &file, "--rate", "top", "--split", part]).good();
+            run(&["replay", "--to", &to, "-r", &file, "--rate", "max", "--split", part]).good();
             parts.extend(records::read(&out).into_iter().map(|record| (record.wire, record.bytes)));
         }
         let mut whole: Vec<_> = records::read(&file).into_iter().map(|record| (record.wire, record.bytes)).collect();
@@ -63,7 +63,7 @@ fn an_endless_replay_at_top_speed_ends_in_time() {
     records::write(&file, &frames::sample());
     let started = Instant::now();
     let endless =
-        ["generate", "--to", "pcap:/dev/null", "--replay", &file, "--rate", "top", "--loops", "0", "--seconds", "0.3"];
+        ["replay", "--to", "pcap:/dev/null", "-r", &file, "--rate", "max", "--loops", "0", "--duration", "0.3"];
     run(&endless).good();
     assert!(started.elapsed().as_secs_f64() >= 0.3);
 }

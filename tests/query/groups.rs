@@ -223,20 +223,22 @@ fn more_groups_than_there_is_room_for_cost_none_of_the_greatest() {
 }
 
 #[test]
-fn keys_and_measures_that_are_none_are_told() {
+fn invalid_keys_and_measures_are_reported() {
     for (text, says) in [
-        ("adress", "adress is no field; address is"),
-        ("sni", "sni is no field; tls_server_name is"),
-        ("port/24", "is no address, and has no prefix"),
+        ("adress", "adress: no such field (did you mean address?)"),
+        ("sni", "sni: no such field (did you mean tls_server_name?)"),
+        ("port/24", "not an address field"),
         ("address/129", "0 to 128 bits"),
         ("address/40/40", "32 bits"),
-        ("stats_packet_times_ns", "not put together by lists"),
-        ("port,port", "stands twice"),
+        ("stats_packet_times_ns", "cannot group by a list"),
+        ("port,port", "duplicate key"),
     ] {
         let error = Key::parse(text).unwrap_err();
         assert!(error.contains(says), "{text}: {error}");
     }
-    for (text, says) in [("byte", "bytes is"), ("protocol", "counts nothing"), ("first_time", "counts nothing")] {
+    for (text, says) in
+        [("byte", "did you mean bytes?"), ("protocol", "cannot be summed"), ("first_time", "cannot be summed")]
+    {
         let error = Measure::parse(text).unwrap_err();
         assert!(error.contains(says), "{text}: {error}");
     }

@@ -64,18 +64,18 @@ fn the_program_goes_on_behind_a_damaged_file_and_says_so() {
     let scratch = Scratch::new();
     let folder = scratch.file("flows/");
     std::fs::create_dir(&folder).unwrap();
-    run(&["flows", "--from", &folder]).with_status(1).says("there are no records below: no file ends in .parquet");
+    run(&["query", &folder]).with_status(1).says("no records found; no file ends in .parquet");
     write(Path::new(&format!("{folder}good.parquet")), &[full_flow()], 10);
     std::fs::write(format!("{folder}bad.parquet"), b"PAR1 and nothing else PAR1").unwrap();
     std::fs::write(format!("{folder}other.txt"), b"no records").unwrap();
-    let ended = run(&["flows", "--from", &folder, "--json"]).with_status(1).says("bad.parquet");
+    let ended = run(&["query", &folder, "--json"]).with_status(1).says("bad.parquet");
     let lines: Vec<serde_json::Value> = ended.output.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     assert_eq!(
         (lines.len(), &lines[1]["asked"]["records"], &lines[1]["failed"]),
         (2, &1.into(), &1.into()),
         "{lines:?}"
     );
-    run(&["flows", "--from", &format!("{folder}none.parquet")]).with_status(1).says("none.parquet: No such file");
+    run(&["query", &format!("{folder}none.parquet")]).with_status(1).says("none.parquet: No such file");
 }
 
 /// A file of Parquet that is no file of records.
@@ -92,9 +92,7 @@ fn other_columns_are_no_records() {
         writer.close().unwrap();
     };
     write(vec![("a", Arc::new(Int32Array::from(vec![1, 2])))]);
-    run(&["flows", "--from", &path])
-        .with_status(1)
-        .says("these are no records of flows: there is no column first_time");
+    run(&["query", &path]).with_status(1).says("not a file of flow records: column first_time is missing");
     write(vec![("first_time", Arc::new(StringArray::from(vec!["now"])))]);
-    run(&["flows", "--from", &path]).with_status(1).says("column first_time is of type Utf8, and no record has it so");
+    run(&["query", &path]).with_status(1).says("column first_time: unexpected type Utf8");
 }

@@ -36,7 +36,7 @@ fn duckdb(folder: &str, queries: &[&str]) -> Option<Vec<Vec<Value>>> {
 
 /// Groups as rows of their members, and the document behind them.
 fn groups(arguments: &[&str], members: &[&str]) -> (Vec<Value>, Value) {
-    let ended = run(&[&["flows", "--json"], arguments].concat()).good();
+    let ended = run(&[&["query", "--json"], arguments].concat()).good();
     let mut lines: Vec<Value> = ended.output.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     let summary = lines.pop().unwrap();
     let row = |line: &Value| -> Value {
@@ -131,7 +131,7 @@ fn answers_are_those_of_duckdb() {
     for ((filter, keys, more, ..), theirs) in questions.iter().zip(&theirs) {
         let members: Vec<&str> = keys.split(',').chain(MEMBERS).collect();
         for workers in ["1", "3"] {
-            let base = ["--from", &folder, "--by", keys, "--top", "1000000", "--workers", workers, "-f", filter];
+            let base = [&folder, "--by", keys, "--top", "1000000", "--workers", workers, "-f", filter];
             let (ours, summary) = groups(&[&base[..], more].concat(), &members);
             let (ours, theirs) = (sorted(ours), sorted(theirs.clone()));
             assert!(same(&ours.clone().into(), &theirs.clone().into()), "{filter} by {keys}: {ours:?}\n{theirs:?}");
@@ -153,7 +153,7 @@ fn by_time(folder: &str, here: &str) {
         "SELECT epoch_ns(min(first_time)), epoch_ns(max(last_time)), epoch_ns(quantile_disc(first_time, 0.5)) FROM flows",
     ];
     let Some(theirs) = duckdb(here, &queries) else { return };
-    let (ours, _) = groups(&["--from", folder, "--every", "1m"], &["time_ns", "bytes"]);
+    let (ours, _) = groups(&[folder, "--every", "1m"], &["time_ns", "bytes"]);
     assert!(same(&ours.into(), &theirs[0].clone().into()));
     let middle = theirs[1][0][2].as_f64().unwrap() as u64 / 1_000_000_000;
     let [since, until] = [middle, middle + 2].map(|time| time.to_string());
@@ -161,7 +161,7 @@ fn by_time(folder: &str, here: &str) {
         "SELECT count(*) FROM flows WHERE epoch_ns(last_time) >= {since}000000000 AND epoch_ns(first_time) < {until}000000000"
     );
     let Some(theirs) = duckdb(here, &[&count]) else { return };
-    let (_, summary) = groups(&["--from", folder, "--every", "1m", "--since", &since, "--until", &until], &[]);
+    let (_, summary) = groups(&[folder, "--every", "1m", "--since", &since, "--until", &until], &[]);
     assert_eq!(summary["asked"]["records"].as_f64(), theirs[0][0][0].as_f64());
 }
 
@@ -177,7 +177,7 @@ fn captures_answer_as_stored_records_do() {
         &["--by", "dstport", "--every", "10ms"],
         &["--every", "20ms", "--sum", "bps,records"],
     ] {
-        let stored = run(&[&["flows", "--from", &folder, "--json"], keys].concat()).good();
+        let stored = run(&[&["query", &folder, "--json"], keys].concat()).good();
         let stored: Vec<Value> = stored.output.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
         let (summary, rows) = stored.split_last().unwrap();
         let live = run(&[&["flows", "-r", &capture, "--json"], keys].concat()).good().json();
@@ -189,15 +189,15 @@ fn captures_answer_as_stored_records_do() {
         // And of what came by IPFIX.
         let ipfix = scratch.file("flows.ipfix");
         run(&["flows", "-q", "-r", &capture, "-w", &ipfix, "--ipfix", "biflow,full"]).good();
-        let collected = run(&[&["flows", "-r", &ipfix, "--json"], keys].concat()).good().json();
+        let collected = run(&[&["collect", &ipfix, "--json"], keys].concat()).good().json();
         assert_eq!(collected["asked"]["all"]["bytes"], summary["asked"]["all"]["bytes"]);
     }
     let text = run(&["flows", "-r", &capture, "--by", "protocol", "--top", "1"]).good().output;
-    assert!(text.contains("others") && text.contains(" %") && !text.contains("top flows"), "{text}");
+    assert!(text.contains("other") && text.contains(" %") && !text.contains("top flows"), "{text}");
     let csv = run(&["flows", "-r", &capture, "--by", "protocol", "--csv"]).good().output;
     assert!(csv.starts_with("protocol,flows,packets,bytes\n") && csv.lines().count() > 2, "{csv}");
     let picture = scratch.file("a.svg");
-    run(&["flows", "--from", &folder, "--by", "protocol", "--every", "10ms", "--plot", &picture]).good();
+    run(&["query", &folder, "--by", "protocol", "--every", "10ms", "--plot", &picture]).good();
     let svg = std::fs::read_to_string(&picture).unwrap();
     assert!(svg.starts_with("<svg xmlns") && svg.contains("UDP") && !svg.contains("NaN"), "{svg}");
 }
@@ -211,7 +211,7 @@ fn what_cannot_be_meant_is_not_read() {
     run(&["flows", "-q", "-r", &capture, "-w", &folder]).good();
     assert_eq!(files(folder.as_ref()).len(), 40);
     let read = |more: &[&str]| {
-        let (_, summary) = groups(&[&["--from", &folder, "--every", "1h"], more].concat(), &[]);
+        let (_, summary) = groups(&[&[&folder, "--every", "1h"], more].concat(), &[]);
         ["records", "files", "files_passed_over", "row_groups_passed_over", "row_groups_empty", "rows_read"]
             .map(|name| if name == "records" { &summary["asked"][name] } else { &summary[name] }.as_u64().unwrap())
     };
@@ -224,7 +224,7 @@ fn what_cannot_be_meant_is_not_read() {
     assert_eq!(read(&["src host 10.0.0.7"]), [1, 40, 0, 39, 0, 1], "by the least and the greatest address");
     assert_eq!(read(&["src net 10.0.0.8/29"]), [8, 40, 0, 0, 32, 40], "by the column of addresses");
     let bytes = |more: &[&str]| {
-        let (_, summary) = groups(&[&["--from", &folder, "--every", "1h"], more].concat(), &[]);
+        let (_, summary) = groups(&[&[&folder, "--every", "1h"], more].concat(), &[]);
         ["bytes_read", "bytes"].map(|name| summary[name].as_u64().unwrap())
     };
     let ([all, of], [some, same]) = (bytes(&[]), bytes(&["--until", &until.to_string()]));
@@ -232,11 +232,8 @@ fn what_cannot_be_meant_is_not_read() {
     assert_eq!((of, of), (same, files(folder.as_ref()).iter().map(|file| file.metadata().unwrap().len()).sum()));
     assert_eq!(read(&["bytes > 1M"]), [0, 40, 0, 40, 0, 0], "by statistics");
     assert_eq!(read(&["not bytes > 1M"]), [40, 40, 0, 0, 0, 40]);
-    let text = run(&["flows", "--from", &folder, "src", "host", "10.0.0.7"]).good().output;
-    assert!(
-        text.contains("1 record of 1 that were read") && text.contains("40 of 40 files, 1 of 40 row groups"),
-        "{text}"
-    );
+    let text = run(&["query", &folder, "src", "host", "10.0.0.7"]).good().output;
+    assert!(text.contains("1 of 1 record matched") && text.contains("40 of 40 files, 1 of 40 row groups"), "{text}");
 }
 
 const FIRST_HOUR: u64 = 460_000;
@@ -276,20 +273,17 @@ fn stored_records_are_written_in_every_form() {
     for name in ["flows.jsonl", "flows.csv", "conn.log", "conn.tsv"] {
         let [own, other] = ["own-", "other-"].map(|kind| PathBuf::from(scratch.file(&format!("{kind}{name}"))));
         run(&[&["flows", "-q", "-r", capture, "-w", own.to_str().unwrap()], &level[..]].concat()).good();
-        run(&["flows", "-q", "-r", &parquet, "-w", other.to_str().unwrap()]).good();
+        run(&["query", "-q", &parquet, "-w", other.to_str().unwrap()]).good();
         assert!(sorted(&own) == sorted(&other), "{name}");
     }
     let [tcp, folder] = ["tcp.jsonl", "tcp/"].map(|name| scratch.file(name));
-    let told =
-        run(&["flows", "--from", &parquet, "-w", &tcp, "-w", &folder, "tcp", "and", "bytes > 500"]).good().output;
+    let told = run(&["query", &parquet, "-w", &tcp, "-w", &folder, "tcp", "and", "bytes > 500"]).good().output;
     let lines = std::fs::read_to_string(&tcp).unwrap();
     let own: Vec<Value> = lines.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     assert!(own.len() > 10 && own.iter().all(|flow| flow["protocol"] == 6), "{told}");
-    let (_, summary) = groups(&["--from", &folder, "--by", "protocol"], &[]);
+    let (_, summary) = groups(&[&folder, "--by", "protocol"], &[]);
     assert_eq!(summary["asked"]["records"], own.len());
-    run(&["flows", "--from", &folder, "-w", &folder, "--append"])
-        .with_status(2)
-        .says("which is read: write to another place");
+    run(&["query", &folder, "-w", &folder, "--append"]).with_status(2).says("inside the input");
 }
 
 /// The first records, in the order of time, or the greatest; as text, lines, CSV.
@@ -300,9 +294,9 @@ fn records_are_listed() {
     records::write(&capture, &frames::sample());
     run(&["flows", "-q", "-r", &capture, "-w", &folder]).good();
     let list = |more: &[&str]| -> Vec<Value> {
-        let ended = run(&[&["flows", "--from", &folder, "--json"], more].concat()).good();
+        let ended = run(&[&["query", &folder, "--json"], more].concat()).good();
         let mut lines: Vec<Value> = ended.output.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
-        assert_eq!(lines.pop().unwrap()["schema"], "linerate/flows-asked/1");
+        assert_eq!(lines.pop().unwrap()["schema"], "linerate/query/1");
         assert!(lines.iter().all(|line| line["schema"] == "linerate/flow/1"));
         lines
     };
@@ -313,40 +307,42 @@ fn records_are_listed() {
     let sizes: Vec<u64> = list(&["--sort", "bytes", "--top", "3"]).iter().map(bytes).collect();
     assert!(sizes.len() == 3 && sizes.is_sorted_by(|one, other| one >= other), "{sizes:?}");
     assert_eq!(list(&["host", "203.0.113.99"]), Vec::<Value>::new());
-    let csv = run(&["flows", "--from", &folder, "--csv", "--top", "2"]).good().output;
+    let csv = run(&["query", &folder, "--csv", "--top", "2"]).good().output;
     assert!(csv.starts_with("id,community_id,first_time,") && csv.lines().count() == 3, "{csv}");
-    let text = run(&["flows", "--from", &folder]).good().output;
+    let text = run(&["query", &folder]).good().output;
     assert!(text.contains("records ") && text.contains("UDP"), "{text}");
 }
 
 #[test]
-fn what_means_nothing_is_refused() {
+fn options_without_effect_are_refused() {
     let scratch = Scratch::new();
     let [capture, folder] = ["in.pcap", "flows/"].map(|name| scratch.file(name));
     records::write(&capture, &frames::sample());
     run(&["flows", "-q", "-r", &capture, "-w", &folder]).good();
-    let wrong: [(&[&str], &str); 19] = [
-        (&["-r", &capture, "--by", "port", "--csv", "-w", "-"], "--csv and --write - are both for standard output"),
-        (&["--from", &folder, "-w", "a.jsonl", "--workers", "2"], "--workers means nothing beside --write"),
-        (&["--from", &folder, "-q", "-w", "a.jsonl", "--by", "port"], "--by means nothing beside --quiet"),
-        (&["-r", &capture, "--since", "-1h"], "--since means nothing here: it is of stored records"),
-        (&["-r", &capture, "--by", "tls.server_name"], "--by tls.server_name means nothing without --names all"),
-        (&["-r", &capture, "--by", "tcp.state"], "--by tcp.state means nothing without --level tcp"),
-        (&["-r", &capture, "--csv"], "--csv means nothing without --by or --every"),
-        (&["-r", &capture, "--sum", "bytes"], "--sum means nothing without --by or --every"),
-        (&["-r", &capture, "--sort", "bps"], "flows stand by bytes or packets"),
-        (&["-r", &capture, "--by", "port", "--plot", "a.svg"], "--plot means nothing without --every"),
-        (&["-r", &capture, "-w", "null", "--top", "0"], "--top: from 1 to"),
-        (&["--from", &folder, "--level", "tcp"], "--level means nothing here: records are stored"),
-        (&["--from", &folder, "-c", "5"], "--frames means nothing here: records are stored"),
-        (&["--from", &folder, "byts > 5"], "filter, at character 1, \"byts > 5\": byts is no word"),
-        (&["--from", &folder, "--since", "2026-01-02", "--until", "2026-01-01"], "--until is not behind --since"),
-        (&["--from", &folder, "--every", "5"], "--every: say which unit: 5s"),
-        (&["--from", &folder, "--by", "adress"], "--by: adress is no field; address is"),
-        (&["--from", &folder, "--every", "1m", "--top", "3"], "--top means nothing beside --every without --by"),
-        (&["--from", &folder, "-r", &capture], "cannot be read in one run"),
+    let wrong: [(&[&str], &str); 18] = [
+        (
+            &["flows", "-r", &capture, "--by", "port", "--csv", "-w", "-"],
+            "--csv and --write - both use standard output",
+        ),
+        (&["query", &folder, "-w", "a.jsonl", "--workers", "2"], "--workers has no effect with --write"),
+        (&["query", &folder, "-q", "-w", "a.jsonl", "--by", "port"], "--by has no effect with --quiet"),
+        (&["flows", "-r", &capture, "--since", "-1h"], "--since: no such option"),
+        (&["flows", "-r", &capture, "--by", "tls.server_name"], "--by tls.server_name needs --names all"),
+        (&["flows", "-r", &capture, "--by", "tcp.state"], "--by tcp.state needs --level tcp"),
+        (&["flows", "-r", &capture, "--csv"], "--csv needs --by or --every"),
+        (&["flows", "-r", &capture, "--sum", "bytes"], "--sum needs --by or --every"),
+        (&["flows", "-r", &capture, "--sort", "bps"], "flows are sorted by bytes or packets"),
+        (&["flows", "-r", &capture, "--by", "port", "--plot", "a.svg"], "--plot needs --every"),
+        (&["flows", "-r", &capture, "-w", "null", "--top", "0"], "--top: expected 1 to"),
+        (&["query", &folder, "--level", "tcp"], "--level: no such option"),
+        (&["query", &folder, "byts > 5"], "filter, at character 1, \"byts > 5\": byts: no such keyword"),
+        (&["query", &folder, "--since", "2026-01-02", "--until", "2026-01-01"], "--until must be after --since"),
+        (&["query", &folder, "--every", "5"], "--every: 5: missing unit; write 5s"),
+        (&["query", &folder, "--by", "adress"], "--by: adress: no such field (did you mean address?)"),
+        (&["query", &folder, "--every", "1m", "--top", "3"], "--top needs --by with --every"),
+        (&["flows", "-i", &folder], "linerate query"),
     ];
     for (arguments, says) in wrong {
-        run(&[&["flows"], arguments].concat()).with_status(2).says(says);
+        run(arguments).with_status(2).says(says);
     }
 }

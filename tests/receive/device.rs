@@ -63,7 +63,7 @@ fn a_wrong_byte_is_found_on_the_device() {
 #[test]
 fn a_machine_without_a_gpu_says_so() {
     let Some(stage) = Stage::up(true) else { return };
-    let more = ["receive", &stage.port(Way::Packet, ""), "--tcp", "10.7.0.9:5001", "-t", "0.1", "--to", "device:63"];
+    let more = ["receive", &stage.port(Way::Packet, ""), "--tcp", "10.7.0.9:5001", "-T", "0.1", "--to", "device:63"];
     let ended = run(&more).with_status(1);
     assert!(ended.errors.contains("no CUDA device") && !ended.errors.contains("panicked"), "{}", ended.errors);
     assert_eq!(ended.errors.trim().lines().count(), 1, "{}", ended.errors);
@@ -74,13 +74,13 @@ fn what_cannot_be_meant_is_refused() {
     let Some(stage) = Stage::up(true) else { return };
     let port = stage.port(Way::Packet, "");
     for (more, why) in [
-        (&["--route", "place"][..], "frames stay in memory of this host"),
+        (&["--route", "place"][..], "frames stay in the memory of this host"),
         (&["--to", "gpu"], "device:cpu"),
-        (&["--to", "device:cpu", "--route", "copy", "--convert", "int8"], "take another route than copy"),
+        (&["--to", "device:cpu", "--route", "copy", "--convert", "int8"], "use another route than copy"),
         (&["--to", "device:cpu", "--missing", "left", "--convert", "int8"], "gaps cannot be left"),
         (&["--to", "device:cpu", "-w", "there/"], "cannot be used with"),
     ] {
-        let all = [&["receive", &port, "--tcp", "10.7.0.9:5001", "-t", "0.1"], more].concat();
+        let all = [&["receive", &port, "--tcp", "10.7.0.9:5001", "-T", "0.1"], more].concat();
         let ended = run(&all).with_status(2);
         assert!(ended.errors.contains(why), "{more:?}: {}", ended.errors);
     }

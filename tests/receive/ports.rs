@@ -29,7 +29,7 @@ fn a_host_that_never_had_an_address_can_receive() {
     let script = "ip link add v0 type veth peer name v1 && ip link set v0 up && ip link set v1 up && exec \"$@\"";
     let mut command = Command::new("unshare");
     command.args(["-n", "sh", "-c", script, "sh"]).arg(program());
-    command.args(["receive", "packet:v0", "--tcp", &own, "-t", "0.2", "-Z", "root"]);
+    command.args(["receive", "packet:v0", "--tcp", &own, "-T", "0.2", "-Z", "root"]);
     Ended::of(command.output().expect("unshare")).good();
 }
 
@@ -97,8 +97,8 @@ fn an_address_that_another_host_has_is_refused() {
         for taken in ["10.7.0.1", "[fd07::1]"] {
             let port = stage.port(way, "");
             let listen = format!("{taken}:5001");
-            let refused = run(&["receive", &port, "--tcp", &listen, "-t", "5", "-Z", "root"]).with_status(2);
-            refused.says("another host has that address").says("name one of your network that no host has");
+            let refused = run(&["receive", &port, "--tcp", &listen, "-T", "5", "-Z", "root"]).with_status(2);
+            refused.says("in use by another host").says("use an unused address of your network");
         }
     }
 }

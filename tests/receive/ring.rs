@@ -198,7 +198,7 @@ fn frames_of_a_reader_that_is_killed_come_to_the_next_one() {
     BufReader::new(first.stdout.take().expect("a pipe")).read_line(&mut said).expect("a line");
     assert_eq!(said, "[0, 1, 2]\n");
     let second = run(&["frames", &name]).with_status(1);
-    assert!(second.errors.contains("a reader has the frames, and there is one at a time"), "{}", second.errors);
+    assert!(second.errors.contains("another reader is attached, and the limit is one"), "{}", second.errors);
     first.kill().expect("SIGKILL");
     first.wait().expect("its end");
     let reader = take(&name, &[]);
@@ -245,7 +245,7 @@ fn a_reader_that_lies_is_put_out_and_the_next_one_gets_every_byte() {
         assert!(missed <= MIB && missed.is_multiple_of(MIB), "{number}: {taken:#}");
         assert_eq!((counted(&report, "readers_put_out"), counted(&report, "readers")), (1, 2), "{number}");
         let events = report["events"].to_string();
-        assert!(events.contains("reader \\\"lies\\\"") && events.contains("was put out"), "{events}");
+        assert!(events.contains("reader \\\"lies\\\"") && events.contains("was evicted"), "{events}");
     }
 }
 
@@ -258,7 +258,7 @@ fn the_end_waits_for_a_reader_for_so_long_and_says_what_nobody_took() {
     let report = receiver.end().good().json();
     assert_eq!((&report["balanced"], counted(&report, "untaken")), (&true.into(), report["frames"].as_u64().unwrap()));
     let events = report["events"].to_string();
-    assert!(events.contains("had not come back 0.5 s after the last: nobody took them"), "{events}");
+    assert!(events.contains("were not returned within 0.5 s after the last: no reader took them"), "{events}");
     let nobody = run(&["frames", &name]).with_status(1);
     assert!(nobody.errors.contains(&format!("linerate receive PORT --tcp A:P --share {name}")), "{}", nobody.errors);
 }
@@ -282,7 +282,10 @@ fn frames_that_gave_way_are_counted_as_lost() {
     assert!(report["balanced"] == true, "{report:#}");
     assert!(report["lost"].as_u64().unwrap() >= gone + left, "{report:#}");
     let events = report["events"].to_string();
-    assert!(events.contains(&format!("{gone} finished frames with")) && events.contains("gave way"), "{events}");
+    assert!(
+        events.contains(&format!("{gone} finished frames with")) && events.contains("replaced by newer ones"),
+        "{events}"
+    );
 }
 
 #[test]
@@ -291,15 +294,15 @@ fn who_has_the_frames_is_shown_while_it_runs() {
     let name = name();
     let tcp = format!("{OWN}:5001");
     let port = stage.port(Way::Packet, "");
-    let own = ["receive", &port, "--tcp", &tcp, "--share", &name, "--interval", "0.1", "-t", "1.5", "-Z", "root"];
+    let own = ["receive", &port, "--tcp", &tcp, "--share", &name, "--interval", "0.1", "-T", "1.5", "-Z", "root"];
     let receiver = start(&own);
     wait_until_shared(&name);
-    let reader = start(&["frames", &name, "-t", "0.7", "-q"]);
+    let reader = start(&["frames", &name, "-T", "0.7", "-q"]);
     let pid = reader.pid();
     reader.end().good();
     let errors = receiver.end().good().errors;
-    assert!(errors.contains("no reader (linerate frames NAME)"), "{errors}");
-    assert!(errors.contains(&format!("frames: 0 with the reader (pid {pid}), 0 waiting for it")), "{errors}");
+    assert!(errors.contains("no reader (start linerate frames NAME)"), "{errors}");
+    assert!(errors.contains(&format!("frames: 0 held by the reader (pid {pid}), 0 waiting")), "{errors}");
 }
 
 /// What is told of C, Python and Rust is what is there, and takes the bytes that were sent.

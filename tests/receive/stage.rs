@@ -82,7 +82,7 @@ impl Stage {
         for seed in 1..6 {
             let running = receive(&self.port(Way::Bursts, &format!("&{faults}&seed={seed}")));
             let sent = self.send(&format!("{OWN}:5001"), arguments);
-            if faults.contains("burst=") && sent.errors.contains("nothing was acknowledged") {
+            if faults.contains("burst=") && sent.errors.contains("no acknowledgement for") {
                 eprintln!("{faults}: with seed {seed} all of the end was lost");
                 continue;
             }

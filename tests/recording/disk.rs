@@ -99,7 +99,7 @@ fn direct_writes_are_tried_before_the_run() {
         .output()
         .unwrap();
     let errors = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.code() == Some(1) && errors.contains("leave --direct out"), "{:?} {errors}", output.status);
+    assert!(output.status.code() == Some(1) && errors.contains("omit --direct"), "{:?} {errors}", output.status);
     assert!(output.stdout.is_empty());
 }
 

@@ -13,7 +13,7 @@ fn held_in_memory_or_read_ahead_it_is_the_same() {
     let (file, output) = (scratch.file("in.pcap"), scratch.file("out.pcap"));
     records::write(&file, &all);
     let to = format!("pcap:{output}");
-    let common = ["generate", "--json", "--to", &to, "--rate", "top", "--replay"];
+    let common = ["replay", "--json", "--to", &to, "--rate", "max", "-r"];
     for (way, loops) in [(&[&file, "--loops", "3"][..], 3), (&[&file, "--loops", "2", "--preload"], 2)] {
         let json = run(&[&common[..], way].concat()).good().json();
         assert_eq!((json["frames"].as_u64(), json["loops"].as_u64()), (Some(loops * 2000), Some(loops)), "{json}");
@@ -37,7 +37,7 @@ fn frames_that_were_cut_are_left_out_or_padded() {
     assert!(cut > 10);
     records::write(&file, &all);
     let to = format!("pcap:{output}");
-    let common = ["generate", "--json", "--to", &to, "--rate", "top", "--replay", &file];
+    let common = ["replay", "--json", "--to", &to, "--rate", "max", "-r", &file];
     let json = run(&common).good().json();
     let kept: Vec<Record> =
         all.iter().zip(&whole).filter(|(cut, whole)| cut == whole).map(|(_, w)| w.clone()).collect();
@@ -65,8 +65,7 @@ fn both_sides_together_are_the_recording() {
     let (to, to_server) = (format!("pcap:{client}"), format!("pcap:{server}"));
     for by in ["first-packet", "port", "ip=10.0.0.1", "mac=02:00:00:00:00:0a"] {
         let sides = ["--to", &to, "--to-server", &to_server, "--split-by", by];
-        let json =
-            run(&[&["generate", "--json", "--rate", "top", "--replay", &file][..], &sides].concat()).good().json();
+        let json = run(&[&["replay", "--json", "--rate", "max", "-r", &file][..], &sides].concat()).good().json();
         let mut got = [records::read(&client), records::read(&server)];
         for (side, records) in got.iter().enumerate() {
             assert_eq!(json["ports"][side]["frames"].as_u64(), Some(records.len() as u64), "{by}: {json}");
@@ -94,13 +93,12 @@ fn what_cannot_be_is_said() {
         (&["--loop-delay", "7"], "10ms"),
         (&["--split-by", "port"], "--to-server"),
         (&["--to-server", "pcap:/dev/null", "--split-by", "size"], "first-packet"),
-        (&["--to-server", &to], "both sides"),
+        (&["--to-server", &to], "need two files"),
         (&["--rewrite-inner"], "--rewrite"),
-        (&["--speed", "2", "--rate", "top"], "--rate"),
+        (&["--speed", "2", "--rate", "max"], "--rate"),
     ] {
-        run(&[&["generate", "--to", &to, "--replay", &file][..], arguments].concat()).with_status(2).says(says);
+        run(&[&["replay", "--to", &to, "-r", &file][..], arguments].concat()).with_status(2).says(says);
     }
-    run(&["generate", "--to", &to, "--udp", "--pad"]).with_status(2).says("--pad");
 }
 
 /// Files are not the wire: hours are written at once, and stamps say what was asked for.
@@ -116,7 +114,7 @@ fn hours_are_replayed_into_a_file_at_once() {
     let to = format!("pcap:{output}");
     let replayed = |arguments: &[&str]| {
         let began = Instant::now();
-        let json = run(&[&["generate", "--json", "--to", &to, "--replay", &file], arguments].concat()).good().json();
+        let json = run(&[&["replay", "--json", "--to", &to, "-r", &file], arguments].concat()).good().json();
         assert!(began.elapsed().as_secs() < 40, "{arguments:?} took {:?}", began.elapsed());
         assert!(json["behind_max_us"].is_null() && json["written_at_once"] == true, "{json}");
         let got = records::read(&output);
@@ -139,7 +137,7 @@ fn hours_are_replayed_into_a_file_at_once() {
     assert_eq!(times, (0..3).flat_map(pass).collect::<Vec<_>>());
     assert_eq!(json["loops"], 3, "{json}");
 
-    let (times, json, _) = replayed(&["--rate", "1pps", "--loops", "0", "--seconds", "5000"]);
+    let (times, json, _) = replayed(&["--rate", "1pps", "--loops", "0", "--duration", "5000"]);
     assert_eq!(times, (0..5000).map(|at| at * SECOND).collect::<Vec<_>>());
     assert_eq!(json["seconds"].as_f64(), Some(5000.0), "{json}");
 }

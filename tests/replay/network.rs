@@ -8,9 +8,9 @@ use serde_json::Value;
 use std::process::Command;
 
 /// Runs `generate` on one processor, so that the kernel has no reason to change the order.
-fn generate(arguments: &[&str]) -> Value {
+fn replay(arguments: &[&str]) -> Value {
     let mut command = Command::new("taskset");
-    command.args(["-c", "0"]).arg(program()).args(["generate", "--json"]).args(arguments);
+    command.args(["-c", "0"]).arg(program()).args(["replay", "--json"]).args(arguments);
     Ended::of(command.output().expect("taskset")).good().json()
 }
 
@@ -44,13 +44,13 @@ fn two_sides_keep_the_order_of_the_recording() {
             "40",
             "-c",
             "2000",
-            "--seconds",
+            "--duration",
             "20",
         ]);
         let [client, server] =
             ["eth0", "eth1"].map(|interface| wire.port("a", interface, "").replace("packet:", scheme));
         let sides = ["--to", &client, "--to-server", &server, "--split-by", "mac=02:00:00:00:00:01"];
-        let json = generate(&[&["--replay", &file][..], &sides].concat());
+        let json = replay(&[&["-r", &file][..], &sides].concat());
         assert_eq!((json["frames"].as_u64(), json["lost"].as_u64()), (Some(2000), Some(0)), "{json}");
         assert!(json["ports"][0]["frames"].as_u64() > Some(500) && json["ports"][1]["frames"].as_u64() > Some(500));
         assert_eq!(capture.end().good().json()["lost"], 0);
@@ -69,8 +69,8 @@ fn loops_wait_as_long_as_asked_for_and_gaps_are_told() {
     all.iter_mut().for_each(|record| record.time *= 500);
     let (file, output) = (scratch.file("in.pcap"), scratch.file("out.pcap"));
     records::write(&file, &all);
-    let capture = wire.capture(&output, &["-c", "600", "--seconds", "20"]);
-    let json = wire.send(&["--replay", &file, "--loops", "3", "--loop-delay", "300ms", "--speed", "2"]).json();
+    let capture = wire.capture(&output, &["-c", "600", "--duration", "20"]);
+    let json = wire.replay_with(&["-r", &file, "--loops", "3", "--loop-delay", "300ms", "--speed", "2"]).json();
     capture.end().good();
     let got = records::read(&output);
     let thrice = [&all[..], &all, &all].concat();
@@ -102,9 +102,9 @@ fn rates_send_every_frame_in_their_time() {
             (&few, "10pps", 10, 0.9),
             (&file, "20kpps", 10_000, 0.499),
             (&file, "50kpps", 10_000, 0.199),
-            (&file, "top", 10_000, 0.0),
+            (&file, "max", 10_000, 0.0),
         ] {
-            let json = generate(&["--to", &to, "--replay", file, "--rate", rate]);
+            let json = replay(&["--to", &to, "-r", file, "--rate", rate]);
             assert_eq!(
                 (json["frames"].as_u64(), json["lost"].as_u64()),
                 (Some(frames), Some(0)),

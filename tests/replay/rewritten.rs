@@ -56,8 +56,7 @@ fn frames_of_a_real_capture_keep_the_state_of_their_checksums() {
     let rules = ["ip=192.168.0.0/16:10.77.0.0/16", "ip=10.0.0.0/8:172.16.0.0/12", "port=443:8443", "ttl=-1"];
     let rules: Vec<&str> = rules.iter().flat_map(|rule| ["--rewrite", rule]).collect();
     let to = format!("pcap:{output}");
-    let fixed =
-        ["generate", "-q", "--to", &to, "--replay", file, "--rate", "top", "--loops", "2", "--shift-ips", "512"];
+    let fixed = ["replay", "-q", "--to", &to, "-r", file, "--rate", "max", "--loops", "2", "--shift-ips", "512"];
     run(&[&fixed[..], &rules].concat()).good();
     let names = [&["ip.src", "ip.dst", "ip.ttl"][..], &CHECKSUMS].concat();
     let (before, after) = (fields(file, &names), fields(&output, &names));
@@ -86,7 +85,7 @@ fn tags_and_macs_are_read_by_tshark() {
     let output = scratch.file("out.pcap");
     let rules = ["--rewrite", "vlan=push:77:5", "--rewrite", "src-mac=02:00:00:00:00:77"];
     let to = format!("pcap:{output}");
-    run(&[&["generate", "-q", "--to", &to, "--replay", file, "--rate", "top"][..], &rules].concat()).good();
+    run(&[&["replay", "-q", "--to", &to, "-r", file, "--rate", "max"][..], &rules].concat()).good();
     let names = [&["eth.src", "vlan.id", "vlan.priority", "frame.protocols"][..], &CHECKSUMS].concat();
     let (before, after) = (fields(file, &names), fields(&output, &names));
     assert_eq!(after.len(), before.len());

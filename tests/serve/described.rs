@@ -12,7 +12,7 @@ static DESCRIPTION: LazyLock<Value> = LazyLock::new(|| {
 ///
 /// # Panics
 /// Where one is otherwise.
-pub fn compare(method: &str, path: &str, taken: &[u8], given: &Value) {
+pub(super) fn compare(method: &str, path: &str, taken: &[u8], given: &Value) {
     let (path, query) = path.split_once('?').unwrap_or((path, ""));
     if !path.starts_with("/api/v1/") {
         return;

@@ -238,7 +238,7 @@ def check_devices_find_each_other():
         transmit(api, "start")
         raise AssertionError("flows began without a destination")
     except Exception as error:
-        assert "nobody has answered for the gateway 1.1.1.2 at p1 yet" in str(error), error
+        assert "unresolved gateway 1.1.1.2 at p1" in str(error), error
     protocols.protocol.all.state = "start"
     api.set_control_state(protocols)
     wait_for("gateways are known again", lambda: neighbors(4) == wanted[4])

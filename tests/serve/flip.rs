@@ -4,10 +4,10 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
 
 /// Which byte of a body: it is given the body, and says the place if there is one to be changed.
-pub type Choose = fn(&[u8]) -> Option<usize>;
+pub(super) type Choose = fn(&[u8]) -> Option<usize>;
 
 /// Relays to a server until the test ends; where it listens. Answers to paths that end so have a bit of that byte turned.
-pub fn relay(server: &str, path: &'static str, choose: Choose) -> String {
+pub(super) fn relay(server: &str, path: &'static str, choose: Choose) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let (own, server) = (listener.local_addr().unwrap().to_string(), server.to_owned());
     std::thread::spawn(move || {

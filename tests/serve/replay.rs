@@ -141,23 +141,23 @@ fn files_that_cannot_be_replayed_are_refused() {
         (named("a", &good[..good.len() - 5]), "base64"),
         (named("a", &pcap(1, &[])), "no frame"),
         (named("a", &pcap(101, &[(0, frame(1, 60))])), "Ethernet"),
-        (named("a", &cut), "bytes are there"),
+        (named("a", &cut), "truncated to"),
         (json!({"name": "a", "port": "p9"}), "port"),
         (json!({"name": "a", "port": "p2"}), "no frame"),
         (json!({"name": "a", "open": "/etc/passwd"}), "--files"),
-        (json!({"name": "a", "do": "remove"}), "no file"),
+        (json!({"name": "a", "do": "remove"}), "unknown file"),
     ] {
         let (status, answer) = server.ask("POST", "/api/v1/files", document.to_string().as_bytes());
         assert!(status == 400 && answer["errors"].to_string().contains(what), "{document}: {answer}");
     }
     server.post("/api/v1/files", &named("a", &good));
     for (key, value, what) in [
-        ("replay", json!("b"), "no file"),
+        ("replay", json!("b"), "unknown file"),
         ("replay", json!(7), "text"),
-        ("packet", json!("ip/udp"), "leave it out"),
-        ("size", json!("64"), "leave it out"),
-        ("rate", json!("1mbps"), "frames a second"),
-        ("rate", json!("top"), "frames a second"),
+        ("packet", json!("ip/udp"), "remove it"),
+        ("size", json!("64"), "remove it"),
+        ("rate", json!("1mbps"), "frame rate"),
+        ("rate", json!("max"), "frame rate"),
     ] {
         let mut stream = json!({"name": "s", "tx": "p1", "rx": ["p2"], "replay": "a"});
         stream[key] = value;

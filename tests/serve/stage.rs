@@ -11,7 +11,7 @@ use std::process::ChildStdout;
 use std::time::Duration;
 
 /// A server with ports p1 and p2, which a wire joins.
-pub struct Server {
+pub(super) struct Server {
     pub running: Option<Running>,
     pub address: String,
     pub token: String,
@@ -22,12 +22,12 @@ pub struct Server {
 
 impl Server {
     /// `None`, said aloud, where there can be no networks for it.
-    pub fn start() -> Option<Self> {
+    pub(super) fn start() -> Option<Self> {
         Self::with("", "", &[])
     }
 
     /// The same with a scheme before the port p2, options of it, and options of the server.
-    pub fn with(scheme: &str, options: &str, more: &[&str]) -> Option<Self> {
+    pub(super) fn with(scheme: &str, options: &str, more: &[&str]) -> Option<Self> {
         if !may_make_labs() {
             return None;
         }
@@ -37,7 +37,7 @@ impl Server {
     }
 
     /// A server on a wire, with ports of these backends.
-    pub fn on(wire: Wire, schemes: [&str; 2]) -> Self {
+    pub(super) fn on(wire: Wire, schemes: [&str; 2]) -> Self {
         let port = |place: usize, host| wire.port(host, "eth0", "").replace("packet:", &format!("{}:", schemes[place]));
         let ports = [port(0, "a"), port(1, "b")];
         Self::of(wire, ports, &[])
@@ -54,12 +54,12 @@ impl Server {
     }
 
     /// What snappi calls it.
-    pub fn location(&self) -> String {
+    pub(super) fn location(&self) -> String {
         format!("http://:{}@{}", self.token, self.address)
     }
 
     /// Sends bytes, and returns all that comes until the server closes the connection.
-    pub fn raw(&self, request: &[u8]) -> String {
+    pub(super) fn raw(&self, request: &[u8]) -> String {
         let mut stream = TcpStream::connect(&self.address).unwrap();
         stream.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
         // It may have refused before all of it was there.
@@ -70,7 +70,7 @@ impl Server {
     }
 
     /// Asks as one who may: the status, and the document. What is done has to be as it is described.
-    pub fn ask(&self, method: &str, path: &str, body: &[u8]) -> (u16, Value) {
+    pub(super) fn ask(&self, method: &str, path: &str, body: &[u8]) -> (u16, Value) {
         let given = body;
         let head = format!(
             "{method} {path} HTTP/1.1\r\nHost: {}\r\nAuthorization: Bearer {}\r\nContent-Type: application/json\r\n\
@@ -90,14 +90,14 @@ impl Server {
     }
 
     /// A document to a path that takes it.
-    pub fn post(&self, path: &str, document: &Value) -> Value {
+    pub(super) fn post(&self, path: &str, document: &Value) -> Value {
         let (status, answer) = self.ask("POST", path, document.to_string().as_bytes());
         assert_eq!(status, 200, "{path}: {answer}");
         answer
     }
 
     /// A flow of 1,000 frames a second from p1 to p2 that begins now.
-    pub fn send(&self) {
+    pub(super) fn send(&self) {
         self.post(
             "/config",
             &json!({
@@ -113,18 +113,18 @@ impl Server {
     }
 
     /// The row of that flow.
-    pub fn flow(&self) -> Value {
+    pub(super) fn flow(&self) -> Value {
         let rows = self.post("/monitor/metrics", &json!({"choice": "flow", "flow": {"flow_names": ["f1"]}}));
         rows["flow_metrics"][0].clone()
     }
 
     /// Ends it.
-    pub fn stop(&self) {
+    pub(super) fn stop(&self) {
         self.post("/control/state", &json!({"choice": "traffic", "traffic": {"flow_transmit": {"state": "stop"}}}));
     }
 
     /// Asks the program to stop.
-    pub fn end(mut self) -> Ended {
+    pub(super) fn end(mut self) -> Ended {
         self.running.take().unwrap().interrupt()
     }
 }

@@ -100,14 +100,14 @@ fn a_ring_is_sent_into_by_one_alone() {
     let (file, output) = (scratch.file("in.pcap"), scratch.file("out.pcap"));
     let sent = frames(0..10);
     records::write(&file, &sent);
-    let sender = launch(&["generate", "-q", "--to", &format!("shm:{name}?wait=1&lossless=yes"), "--replay", &file]);
+    let sender = launch(&["replay", "-q", "--to", &format!("shm:{name}?wait=1&lossless=yes"), "-r", &file]);
     wait_until("there is a ring", || std::fs::read_to_string("/proc/net/unix").unwrap().contains(&name));
     run(&["capture", "-q", &format!("shm:{name}?mode=lossless"), "-w", &output]).good();
     sender.end().good();
     records::assert_same_frames("shm", &records::read(&output), &sent);
     let _writer = crate::share::stage::Feed::start(&name, 0, &[]);
-    let other = ["generate", "-q", "--to", &format!("shm:{name}"), "--replay", &file];
-    run(&other).with_status(1).says("is being shared by pid");
+    let other = ["replay", "-q", "--to", &format!("shm:{name}"), "-r", &file];
+    run(&other).with_status(1).says("already shared by pid");
 }
 
 /// A ring in the file system, from there to a file that grows as frames come.

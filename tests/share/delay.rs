@@ -153,7 +153,7 @@ fn a_reader_that_does_not_come_back_is_put_out() {
     feed.send(PARTS[2]);
     let (pid, writer, other_pid) = (stopped.pid(), feed.running.pid(), running.pid());
     let json = feed.end().good().json();
-    stopped.end().with_status(1).says(&format!("its writer (pid {writer}) put this reader out"));
+    stopped.end().with_status(1).says(&format!("evicted by its writer (pid {writer})"));
     running.end().good();
     assert_all("other", &records::read(&other), 0..ALL);
     assert_all("held", &records::read(&held), 0..PARTS[0]);

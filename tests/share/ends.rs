@@ -31,7 +31,7 @@ fn what_a_killed_writer_had_committed_is_read_to_its_end() {
         feed.running.signal(Signal::KILL);
         drop(feed);
         readers[1].signal(Signal::CONT);
-        let died = format!("its writer (pid {pid}) died; all that it had committed was read");
+        let died = format!("its writer (pid {pid}) died; all committed frames were read");
         for reader in readers {
             let ended = reader.end().with_status(1).says(&died);
             let json = ended.json();

@@ -97,7 +97,7 @@ fn strangers_keep_neither_readers_out_nor_a_run_from_ending() {
 fn strangers_do_not_slow_a_sender_down() {
     let name = ring_name();
     let port = format!("shm:{name}");
-    let sender = launch(&["generate", "--to", &port, "--udp", "--rate", "1000pps", "--seconds", "3", "--json"]);
+    let sender = launch(&["generate", "--to", &port, "--udp", "--rate", "1000pps", "--duration", "3", "--json"]);
     linerate_tests::support::wait_until("there is a ring", || {
         std::fs::read_to_string("/proc/net/unix").unwrap().contains(&name)
     });

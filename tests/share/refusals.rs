@@ -9,14 +9,14 @@ use std::process::{Command, Stdio};
 const NOBODY: &str = "65534";
 
 #[test]
-fn a_name_that_nobody_shares_comes_with_advice() {
-    for name in ["nobody-shares-this", "/nowhere/ring.sock"] {
+fn a_name_without_a_ring_comes_with_advice() {
+    for name in ["absent-ring", "/nowhere/ring.sock"] {
         for verb in ["capture", "count"] {
             let said = run(&[verb, &format!("shm:{name}")]).with_status(1);
-            said.says("nobody shares").says(&format!("`linerate capture PORT --share {name}` would"));
+            said.says("no such ring").says(&format!("start one with `linerate capture PORT --share {name}`"));
         }
     }
-    run(&["capture", "shm:/nowhere/$(x)"]).with_status(1).says("PORT --share '/nowhere/$(x)'` would");
+    run(&["capture", "shm:/nowhere/$(x)"]).with_status(1).says("PORT --share '/nowhere/$(x)'`");
 }
 
 #[test]
@@ -27,12 +27,12 @@ fn a_name_is_taken_while_its_writer_lives() {
     for name in [ring_name(), scratch.file("ring.sock")] {
         let feed = Feed::start(&name, 0, &[]);
         let taken = run(&["capture", "-r", &file, "--share", &name]).with_status(1);
-        taken.says(&format!("{name} is being shared by pid {}", feed.running.pid()));
+        taken.says(&format!("{name}: already shared by pid {}", feed.running.pid()));
         feed.end().good();
         run(&["capture", "-q", "-r", &file, "--share", &name]).good();
     }
     // What is in the way, and is no socket, stays.
-    run(&["capture", "-r", &file, "--share", &file]).with_status(2).says("is no socket");
+    run(&["capture", "-r", &file, "--share", &file]).with_status(2).says("not a socket");
     assert_eq!(records::read(&file), frames(0..10));
     let refused = run(&["capture", "-r", &file, "--share", "/nowhere/ring.sock"]).with_status(1);
     assert_eq!(refused.errors.matches("No such file").count(), 1, "{}", refused.errors);
@@ -46,14 +46,13 @@ fn lossless_readers_have_to_be_let_in() {
     let file = scratch.file("in.pcap");
     records::write(&file, &frames(0..10));
     let writer = start(&["capture", "-r", &file, "--share", &name, "--share-wait", "1"]);
-    let said =
-        "it waits for no reader: start it with --lossless-readers (as a port: lossless=yes), or read with mode=lossy";
+    let said = "lossless readers are not allowed; start the writer with --lossless-readers (port: lossless=yes), or read with mode=lossy";
     run(&["count", &lossless(&name)]).with_status(1).says(said);
     run(&["count", &format!("shm:{name}"), "--lossless"]).with_status(1).says(said);
     cat_into(&scratch.file("c.pcap"), &["-l", &name]).end().with_status(1).says(said);
     run(&["count", &format!("shm:{name}?mode=lossy")]).good();
     writer.end().good();
-    let sender = launch(&["generate", "--to", &format!("shm:{name}?wait=1"), "--replay", &file]);
+    let sender = launch(&["replay", "--to", &format!("shm:{name}?wait=1"), "-r", &file]);
     wait_until("there is a ring", || std::fs::read_to_string("/proc/net/unix").unwrap().contains(&name));
     run(&["count", &lossless(&name)]).with_status(1).says(said);
     run(&["count", &format!("shm:{name}")]).good();
@@ -66,8 +65,8 @@ fn sizes_that_no_ring_has_are_named() {
     let file = scratch.file("in.pcap");
     records::write(&file, &frames(0..10));
     for (options, part) in [
-        (&["--share-memory", "many"][..], "--share-memory many: not a size"),
-        (&["--share-block", "1MiBs"], "--share-block 1MiBs: not a size"),
+        (&["--share-memory", "many"][..], "--share-memory many: invalid size"),
+        (&["--share-block", "1MiBs"], "--share-block 1MiBs: invalid size"),
         (&["--share-memory", "1MiB"], "blocks"),
         (&["--share-block", "700KiB"], "power of two"),
         (&["--share-block", "256KiB"], "power of two"),
@@ -82,7 +81,7 @@ fn sizes_that_no_ring_has_are_named() {
     ] {
         let name = ring_name();
         let said = run(&[&["capture", "-r", &file, "--share", &name], options].concat());
-        let is_wrong = ["not a size", "blocks", "power of two"].iter().any(|said| part.contains(said));
+        let is_wrong = ["invalid size", "blocks", "power of two"].iter().any(|said| part.contains(said));
         let may_be = if is_wrong { 2..=2 } else { 1..=2 };
         assert!(may_be.contains(&said.status), "{options:?}: {} {}", said.status, said.errors);
         said.says(part);
@@ -116,7 +115,7 @@ fn users_without_rights_stay_outside_unless_their_group_is_named() {
         let feed = Feed::start(&name, 0, &[]);
         let refused = spawn(&mut as_nobody(&copy, &["count", &port])).end().with_status(1);
         if !name.contains('/') {
-            refused.says("user 65534 may not attach; the owner and root may");
+            refused.says("permission denied for user 65534; only the owner and root may attach");
         } else {
             refused.says("denied");
         }
@@ -150,7 +149,7 @@ fn a_ring_of_another_user_has_to_be_trusted() {
         &["capture", "-r", &file, "--share", &name, "--share-wait", "3", "--lossless-readers"],
     ));
     writer.wait_until_open();
-    run(&["count", &format!("shm:{name}")]).with_status(1).says("it is shared by user 65534, neither root nor you");
+    run(&["count", &format!("shm:{name}")]).with_status(1).says("shared by user 65534, who is neither root nor you");
     cat_into(&output, &[&name]).end().with_status(1).says("neither root nor this user shares it");
     let (by_python, python) = (scratch.file("python.pcap"), || python_cat(false).expect("python3"));
     into_file(python(), &by_python, &[&name]).end().with_status(1).says("neither root nor this user shares it");

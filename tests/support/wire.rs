@@ -54,15 +54,27 @@ impl Wire {
     /// # Panics
     /// If it fails.
     pub fn send(&self, arguments: &[&str]) -> Ended {
+        self.send_by("generate", arguments)
+    }
+
+    fn send_by(&self, verb: &str, arguments: &[&str]) -> Ended {
         let port = self.port("a", "eth0", "");
         let mut command = Command::new("taskset");
-        command.args(["-c", "0"]).arg(program()).args(["generate", "--json", "--to", &port]).args(arguments);
+        command.args(["-c", "0"]).arg(program()).args([verb, "--json", "--to", &port]).args(arguments);
         Ended::of(command.output().expect("taskset")).good()
     }
 
     /// Replays a file into `a:eth0` at top speed.
     pub fn replay(&self, file: &str) -> Ended {
-        self.send(&["--replay", file, "--rate", "top"])
+        self.replay_with(&["-r", file, "--rate", "max"])
+    }
+
+    /// Replays into `a:eth0` from one processor.
+    ///
+    /// # Panics
+    /// If it fails.
+    pub fn replay_with(&self, arguments: &[&str]) -> Ended {
+        self.send_by("replay", arguments)
     }
 
     /// Runs `ip` in a host.

@@ -93,7 +93,7 @@ fn what_an_engine_blocks_does_not_arrive_and_the_rest_is_not_asked_about() {
     let again = ctl(&scene.socket(), &["dump-flows", "udp,tp_dst=53"]).unwrap();
     assert!(again.contains("n_packets=4100, "), "{again}");
     let unknown = ctl(&scene.socket(), &["add-flow", "ip,actions=inspect:nobody,output:2"]).unwrap_err();
-    assert!(unknown.contains("no ring has this name; linerate switch --inspect NAME"), "{unknown}");
+    assert!(unknown.contains("no such ring; start linerate switch with --inspect NAME"), "{unknown}");
     let said = ids.interrupt().good().json();
     let json = switch.interrupt().good().json();
     let of = verdicts(&json);
@@ -131,7 +131,7 @@ fn killed(how: &str) {
     let kills = std::env::var("LINERATE_KILLS").ok().map_or(KILLS, |text| text.parse().expect("a number of kills"));
     let switch = scene.switch("udp", &["--on-death", how, "--on-overload", how, "--budget", "2000"]);
     let seconds = format!("{}", kills / 10 + 3);
-    let sending = scene.send(&[DNS, &["--rate", "15kpps", "-t", &seconds]].concat());
+    let sending = scene.send(&[DNS, &["--rate", "15kpps", "-T", &seconds]].concat());
     let mut random = 0x9e37_79b9_7f4a_7c15_u64;
     for kill in 0..kills {
         let ids = scene.engine(&["--drop", "udp port 53"]);
@@ -184,9 +184,9 @@ fn rings_that_cannot_be_are_refused() {
     run(&["generate", "--to", &format!("pcap:{file}"), "--udp", "-c", "5"]).good();
     let (port, out) = (format!("pcap:{file}"), scratch.file("out"));
     let with = |words: &[&str]| run(&[&["switch", &port, "mem:x", "--out", &out][..], words].concat());
-    with(&["--on-death", "open"]).with_status(2).says("--on-death means nothing without --inspect");
+    with(&["--on-death", "open"]).with_status(2).says("--on-death needs --inspect");
     with(&["--inspect", "a,b"]).with_status(2).says("without commas and blanks");
-    with(&["--inspect", "one", "--inspect", "one"]).with_status(2).says("a name of its own");
+    with(&["--inspect", "one", "--inspect", "one"]).with_status(2).says("invalid or duplicate name");
     with(&["--inspect", "shm:one"]).with_status(2).says("--inspect one");
-    with(&["--rule", "actions=inspect:ids,2"]).with_status(2).says("linerate switch --inspect NAME makes one");
+    with(&["--rule", "actions=inspect:ids,2"]).with_status(2).says("start linerate switch with --inspect NAME");
 }

@@ -327,7 +327,7 @@ fn two_engines_in_a_row_are_both_asked() {
         assert!(there.iter().filter(|own| **own % FLOWS == flow).is_sorted(), "flow {flow}");
     }
     let twice = parse_rule("ip,actions=inspect:ids,inspect:ids,2", &Names).unwrap_err();
-    assert!(twice.contains("stands there twice"), "{twice}");
+    assert!(twice.contains("duplicate inspect"), "{twice}");
 }
 
 /// An engine that goes in the middle, with frames undecided: the policy has them, and the account is whole.

@@ -37,9 +37,7 @@ fn rules_divide_what_files_hold() {
     .unwrap();
     let third = format!("third=pcap:{}", scratch.file("b.pcap"));
     let left = format!("left={a}");
-    run(&["switch", &left, &third, "--rules", &rules, "--out", &out])
-        .with_status(2)
-        .says("neither a port nor an action");
+    run(&["switch", &left, &third, "--rules", &rules, "--out", &out]).with_status(2).says("unknown port or action");
     std::fs::write(
         &rules,
         "# web by the third port\npriority=9,udp,in_port=left,tp_dst=1,actions=mod_tp_dst:80,third\n\n",
@@ -63,7 +61,7 @@ fn rules_divide_what_files_hold() {
     assert!(frames.iter().all(|frame| frame.bytes[36..38] == [0, 80]), "the port was changed");
     run(&["switch", &left, &left, "--out", &out]).with_status(2).says("given twice");
     run(&["switch", &left, &b]).with_status(2).says("--out DIR");
-    run(&["switch", &left]).with_status(2).says("two ports or more");
+    run(&["switch", &left]).with_status(2).says("needs 2 to 1000 ports");
 }
 
 /// A path that is something else is left alone; the socket of a run that was killed gives way, and goes in the end.
@@ -74,14 +72,14 @@ fn a_path_of_something_else_is_left_alone() {
     let (mine, out, socket) = (scratch.file("mine"), scratch.file("out"), scratch.file("socket"));
     std::fs::write(&mine, "of somebody").unwrap();
     let with = |out: &str, control: &str| run(&["switch", &a, &b, "--out", out, "--control", control]);
-    with(&out, &mine).with_status(2).says("this is there, and is no socket");
-    with(&mine, &socket).with_status(2).says("this is there, and is no folder");
+    with(&out, &mine).with_status(2).says("exists and is not a socket");
+    with(&mine, &socket).with_status(2).says("not a directory");
     assert_eq!(std::fs::read_to_string(&mine).unwrap(), "of somebody");
     let listening = UnixListener::bind(&socket);
-    with(&out, &socket).with_status(2).says("somebody listens there already");
+    with(&out, &socket).with_status(2).says("in use by another process");
     drop(listening);
     let ended = with(&out, &socket).good();
-    assert!(ended.output.contains("\n  1 rule, 2 MACs known\n"), "{}", ended.output);
+    assert!(ended.output.contains("\n  1 rule, 2 MACs learned\n"), "{}", ended.output);
     assert!(!Path::new(&socket).exists(), "it goes with the run");
 }
 
@@ -132,7 +130,7 @@ fn hosts_reach_each_other_while_rules_change() {
     assert_eq!(sent["streams"][0]["check"]["received"], 4000, "{sent}");
     assert!(ctl(&socket, &["fdb"]).unwrap().starts_with(" port  VLAN  MAC"));
     let error = ctl(&socket, &["add-flow", "tp_dst=80,actions=drop"]).unwrap_err();
-    assert!(error.contains("say which"), "{error}");
+    assert!(error.contains("; add it"), "{error}");
     let rules = scratch.file("rules");
     std::fs::write(&rules, "actions=drop\n").unwrap();
     ctl(&socket, &["replace-flows", &rules]).unwrap();

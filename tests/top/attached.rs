@@ -52,17 +52,19 @@ fn a_meter_shows_flows_hosts_and_ports_and_answers_keys() {
     pty.press("b\x7f\x7f\x7f\x7f\x7f\x7f\x7f\x7fresp_port\r");
     pty.wait("ports", |screen| screen.contains("resp_port by packets/s") && screen.contains("5002"));
     pty.press("/port 53\r");
-    pty.wait("one port is left", |screen| screen.contains("if port 53") && !screen.contains("5002"));
+    pty.wait("one port is left", |screen| screen.contains("filter: port 53") && !screen.contains("5002"));
     pty.press("/ nonsense\r");
     pty.wait_for("filter, at");
     pty.press("\x1b");
     pty.wait_for("q quit");
     pty.press("f");
     pty.wait("one flow", |screen| {
-        screen.contains("flows by packets/s") && screen.contains("  if port 53") && screen.contains("10.9.0.1:40001")
+        screen.contains("flows by packets/s")
+            && screen.contains("  filter: port 53")
+            && screen.contains("10.9.0.1:40001")
     });
     pty.press("?");
-    pty.wait_for("Any key leaves this page");
+    pty.wait_for("Press any key to return");
     pty.press("x");
     pty.wait_for("flows by packets/s");
     pty.resize(40, 10);
@@ -83,12 +85,12 @@ fn a_run_that_goes_is_said_and_one_that_comes_is_looked_at() {
     let scratch = Scratch::new();
     let path = scratch.file("run.sock");
     let pty = Pty::start(&["top", "--from", &path, "--interval", "0.3"], 100, 24);
-    pty.wait_for("nobody answers for");
+    pty.wait_for("no answer for");
     let mut fed = Fed::start(&["flows"], &path);
-    pty.wait("there are rates", |screen| screen.contains("10.9.0.1:40001") && !screen.contains("nobody answers"));
+    pty.wait("there are rates", |screen| screen.contains("10.9.0.1:40001") && !screen.contains("no answer"));
     fed.run.signal(Signal::KILL);
-    pty.wait("what was seen last, and that nobody answers", |screen| {
-        screen.contains("nobody answers for") && screen.contains("10.9.0.1:40001")
+    pty.wait("the last state, and the outage", |screen| {
+        screen.contains("no answer for") && screen.contains("10.9.0.1:40001")
     });
     drop(fed);
     // The socket that was left behind makes way.
@@ -112,7 +114,7 @@ fn whatever_ends_the_view_the_terminal_is_put_back() {
     for end in ["q", "\x03", "TERM", "HUP"] {
         let pty = Pty::start(&["top", "--from", &path], 80, 24);
         pty.wait_taken();
-        pty.wait_for("nobody answers");
+        pty.wait_for("no answer");
         match end {
             "TERM" => pty.signal(Signal::TERM),
             "HUP" => pty.signal(Signal::HUP),
@@ -139,7 +141,7 @@ fn without_a_terminal_there_is_a_table_or_lines_of_json() {
         run(&["top", "--from", &path, "--once", "--by", "resp_port", "--top", "2", "udp"]).with_status(0).output;
     assert!(
         groups.contains("resp_port by bits/s")
-            && groups.contains("  if udp")
+            && groups.contains("  filter: udp")
             && groups.lines().any(|line| line.starts_with("53 ")),
         "{groups}"
     );
@@ -154,7 +156,7 @@ fn without_a_terminal_there_is_a_table_or_lines_of_json() {
     let first = &flows["rows"][0];
     assert_eq!(first["keys"], serde_json::json!(["10.9.0.1:40001", "10.9.1.1:53", "UDP"]));
     assert_eq!(first["bytes"].as_u64().unwrap(), first["packets"].as_u64().unwrap() * 1042, "{first}");
-    let lines = linerate(&["top", "--from", &path, "--json", "--interval", "0.2", "-t", "2"]).output().unwrap();
+    let lines = linerate(&["top", "--from", &path, "--json", "--interval", "0.2", "-T", "2"]).output().unwrap();
     assert!(String::from_utf8(lines.stdout).unwrap().lines().count() > 2);
     drop(fed);
 }
@@ -201,7 +203,7 @@ fn an_address_tells_no_flows_and_what_is_no_run_is_said() {
     drop(fed);
     let fed = Fed::start(&["count"], &scratch.file("count.sock"));
     let text = run(&["top", "--from", &scratch.file("count.sock"), "--once"]).with_status(0).output;
-    assert!(text.contains("no flows are metered") && text.contains("counted"), "{text}");
+    assert!(text.contains("does not meter flows") && text.contains("counted"), "{text}");
     drop(fed);
     let listener = UnixListener::bind(scratch.file("other.sock")).unwrap();
     std::thread::spawn(move || {
@@ -211,8 +213,8 @@ fn an_address_tells_no_flows_and_what_is_no_run_is_said() {
         });
     });
     let ended = run(&["top", "--from", &scratch.file("other.sock"), "--once"]).with_status(1);
-    assert!(ended.errors.contains("is it a run of linerate"), "{}", ended.errors);
-    run(&["top", "--from", &scratch.file("none.sock"), "--once"]).with_status(1).says("nobody answers");
+    assert!(ended.errors.contains("peer is not a linerate run"), "{}", ended.errors);
+    run(&["top", "--from", &scratch.file("none.sock"), "--once"]).with_status(1).says("no answer");
     for place in ["./a", "a.sock", "127.0.0.1:9464", "http://localhost:1"] {
         let says = format!("{place}: the socket or address of a run, not a port; use --from {place}");
         run(&["top", place, "--once"]).with_status(2).says(&says);
@@ -235,7 +237,7 @@ fn an_address_tells_no_flows_and_what_is_no_run_is_said() {
     let (exists, input) = (scratch.file("file"), scratch.file("in.pcap"));
     std::fs::write(&exists, "kept").unwrap();
     records::write(&input, &frames::sample());
-    run(&["count", "-r", &input, "--metrics", &exists]).with_status(2).says("is no socket");
+    run(&["count", "-r", &input, "--metrics", &exists]).with_status(2).says("is not a socket");
     assert_eq!(std::fs::read_to_string(&exists).unwrap(), "kept");
 }
 
@@ -253,11 +255,11 @@ fn drops_and_readers_of_a_ring_are_shown_as_they_happen() {
         let reads = |line: &str| line.contains("(pid ") && line.split_whitespace().nth(3) > Some("0");
         screen.lines().skip(1).any(reads) && screen.contains("select filtered")
     });
-    assert!(screen.contains("captured ") && screen.contains("no flows are metered in this run"), "{screen}");
+    assert!(screen.contains("captured ") && screen.contains("this run does not meter flows"), "{screen}");
     let dropped = screen.lines().find(|line| line.starts_with("select filtered")).unwrap();
     assert!(dropped.contains("refused"), "{screen}");
     pty.press("zzzz");
-    pty.wait("readers alone", |screen| screen.contains("behind") && !screen.contains("select filtered"));
+    pty.wait("readers alone", |screen| screen.contains("lag") && !screen.contains("select filtered"));
     pty.press("q");
     assert!(pty.end().0.success());
     let json = run(&["top", "--from", &path, "--once", "--json"]).with_status(0).output;

@@ -61,7 +61,7 @@ fn a_port_is_opened_metered_and_left_as_it_was() {
     let (status, screen) = pty.end();
     assert!(status.success(), "{status}: {screen}");
     // Nothing of it stays, but what a run says that becomes another user.
-    assert!(!screen.contains("frames/s"), "{screen}");
+    assert!(!screen.contains("packets/s"), "{screen}");
     let table = run(&["top", "lo", "--once", "--by", "resp_port", &filter]).with_status(0).output;
     let row = table.lines().find(|line| line.starts_with(&port.to_string())).unwrap_or_else(|| panic!("{table}"));
     assert!(row.contains("100.0 %"), "{table}");

@@ -30,7 +30,7 @@ fn streams_are_told_by_keys_what_they_do() {
         return;
     }
     // Not as many frames as are sent where nobody says how many or how long.
-    let pty = start("keys", &["-t", "600"]);
+    let pty = start("keys", &["-T", "600"]);
     pty.wait_taken();
     let screen = pty.wait("both are sent", |screen| sent(screen, "packet1") > 100 && sent(screen, "packet2") > 100);
     assert!(screen.contains("received") && screen.contains("lost 0"), "{screen}");
@@ -65,7 +65,7 @@ fn streams_are_told_by_keys_what_they_do() {
     pty.press("s");
     pty.wait("they begin again", |screen| row(screen, "packet2")[1] == "running" && sent(screen, "packet2") > 10);
     pty.press("?");
-    pty.wait_for("Any key leaves this page");
+    pty.wait_for("to leave this page");
     pty.press("xq");
     let (status, screen) = pty.end();
     // The report comes as ever.
@@ -77,7 +77,7 @@ fn a_run_that_ends_or_is_ended_leaves_the_report_and_the_terminal() {
     if !has_tools(&["setsid"]) {
         return;
     }
-    let ended = start("ends", &["-t", "2"]);
+    let ended = start("ends", &["-T", "2"]);
     ended.wait_taken();
     let (status, screen) = ended.end();
     assert!(status.success() && screen.contains("packet2"), "{screen}");
@@ -100,8 +100,8 @@ fn lines_come_as_before_where_they_are_asked_for() {
     if !has_tools(&["setsid"]) {
         return;
     }
-    let quiet = start("quiet", &["-q", "-t", "0.5"]);
-    let lines = start("lines", &["--interval", "0.2", "-t", "1"]);
+    let quiet = start("quiet", &["-q", "-T", "0.5"]);
+    let lines = start("lines", &["--interval", "0.2", "-T", "1"]);
     for pty in [quiet, lines] {
         pty.wait("it has ended", |_| pty.written().contains("ipdv") || pty.written().is_empty());
         assert!(!pty.written().contains("\x1b[?1049h"), "{}", pty.written());
@@ -118,15 +118,15 @@ fn what_the_kernel_makes_is_told_all_together() {
     let wire = Wire::of(&["a:eth0,b:eth0"]);
     tool("ip", &["netns", "exec", &wire.namespace("b"), "ethtool", "-K", "eth0", "gro", "on"]);
     let to = wire.port("a", "eth0", "").replace("packet:", "xdp-live:");
-    let two = ["-k", "ip/udp(dport=1)", "-k", "ip/udp(dport=2)", "--rate", "2000pps", "-t", "600"];
+    let two = ["-k", "ip/udp(dport=1)", "-k", "ip/udp(dport=2)", "--rate", "2000pps", "-T", "600"];
     let pty = Pty::start(&[&["generate", "--to", &to][..], &two].concat(), 80, 24);
     let screen = pty.wait("both are sent", |screen| sent(screen, "packet1") > 100 && sent(screen, "packet2") > 100);
     assert_eq!(row(&screen, "packet1")[1], "running");
     for key in ["+", " ", "x"] {
         pty.press(key);
-        pty.wait_for("tell all of them, or");
+        pty.wait_for("name all of them, or");
         pty.press("?");
-        pty.wait_for("Any key leaves this page");
+        pty.wait_for("to leave this page");
         pty.press("?");
     }
     pty.press("a ");
@@ -143,5 +143,5 @@ fn what_the_kernel_makes_is_told_all_together() {
     pty.wait("they begin again", |screen| row(screen, "packet1")[1] == "running" && sent(screen, "packet1") > 10);
     pty.press("q");
     let (status, screen) = pty.end();
-    assert!(status.success() && screen.contains("frames"), "{status}: {screen}");
+    assert!(status.success() && screen.contains("packets"), "{status}: {screen}");
 }

@@ -1,8 +1,8 @@
-//! What the program says of itself.
+//! Version and build information.
 
 use std::env::consts::{ARCH, OS};
 
-/// For `--version`: behind the version, the features, and how it was built; from which `commit`, where that is known.
+/// Returns the text of `--version`: version, features, build and `commit`, if known.
 pub fn version(commit: Option<&str>) -> String {
     let commit = commit.filter(|commit| !commit.is_empty()).unwrap_or("unknown");
     let parquet = if cfg!(feature = "parquet") { "+parquet" } else { "-parquet" };

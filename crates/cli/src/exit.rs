@@ -3,23 +3,23 @@
 use linerate_port::PortError;
 use std::process::ExitCode;
 
-/// What the program ends with.
+/// Exit status of the program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Exit {
     /// 0: done.
     Done,
     /// 1: failed; what was done before the failure is complete.
     Failed,
-    /// 2: wrong usage: nothing was done.
+    /// 2: wrong usage; nothing was done.
     Usage,
-    /// 3: frames were lost although `--lossless` was asked for.
+    /// 3: packets were lost with `--lossless`.
     Lost,
-    /// What a command ended with that was run on behalf of the user.
+    /// Exit status of a command run for the user.
     OfCommand(u8),
 }
 
 impl Exit {
-    /// The status for an error: wrong usage where it says so, else failed.
+    /// Returns the status for an error: usage or failed.
     pub fn of(error: &anyhow::Error) -> Exit {
         let is_usage = error
             .chain()
@@ -40,7 +40,7 @@ impl From<Exit> for ExitCode {
     }
 }
 
-/// An error in what the user asked for, found before anything was done.
+/// A usage error, found before anything was done.
 #[derive(Debug)]
 pub struct WrongUsage(String);
 
@@ -52,16 +52,16 @@ impl std::fmt::Display for WrongUsage {
 
 impl std::error::Error for WrongUsage {}
 
-/// What an error says with its causes, each once: many say theirs themselves.
+/// Returns the text of an error and its causes, each once: many errors include their cause.
 pub fn told(error: &anyhow::Error) -> String {
     error.chain().fold(String::new(), |text, cause| match cause.to_string() {
         first if text.is_empty() => first,
-        said if text.contains(&said) => text,
+        repeated if text.contains(&repeated) => text,
         cause => format!("{text}: {cause}"),
     })
 }
 
-/// An error that ends the program with [`Exit::Usage`].
+/// Returns an error that ends the program with [`Exit::Usage`].
 pub fn usage(text: impl std::fmt::Display) -> anyhow::Error {
     anyhow::Error::new(WrongUsage(text.to_string()))
 }
@@ -74,7 +74,7 @@ mod tests {
     use std::io::{Error, ErrorKind};
 
     #[test]
-    fn a_cause_is_said_once() {
+    fn a_cause_is_printed_once() {
         let reason = Error::from(ErrorKind::NotADirectory);
         let sink = SinkError { target: "f".into(), reason, advice: "name a folder".into() };
         assert_eq!(told(&sink.into()), "f: not a directory; name a folder");

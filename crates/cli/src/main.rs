@@ -1,7 +1,7 @@
-//! The program.
+//! Entry point of the program.
 //!
-//! Unsafe code: one function is called before the runtime, which opens /dev/null in place of a closed standard output; after
-//! that nothing shows that results are lost.
+//! Unsafe code: one function runs before the runtime, which replaces a closed standard output by /dev/null; after that the loss
+//! of results could not be detected.
 #![allow(unsafe_code)]
 
 use linerate_cli::exit::{Exit, told};
@@ -12,7 +12,7 @@ use linerate_cli::view::terminal;
 use std::process::ExitCode;
 
 // SAFETY: each pointer in this section is called once, before `main`, by a loader whose arguments the function ignores. It
-// makes one system call, takes no lock and needs nothing of the runtime.
+// makes one system call, takes no lock and does not use the runtime.
 #[used]
 #[unsafe(link_section = ".init_array")]
 static BEFORE_MAIN: extern "C" fn() = terminal::note_closed_output;
@@ -20,7 +20,7 @@ static BEFORE_MAIN: extern "C" fn() = terminal::note_closed_output;
 fn main() -> ExitCode {
     signals::bear_requests();
     privileges::take_up();
-    // The makefile says which one.
+    // The makefile sets the commit.
     let exit = match read(option_env!("LINERATE_COMMIT")) {
         Ok(verb) => verb.and_then(run).unwrap_or_else(|error| {
             terminal::fail(told(&error));

@@ -1,19 +1,19 @@
-//! Ctrl-C, SIGTERM and a terminal that goes away: how a run is asked to end. SIGUSR1: how it is asked how far it is.
+//! Signals: Ctrl-C, SIGTERM and SIGHUP stop a run, SIGUSR1 prints its progress.
 //!
-//! The first signal asks the run to stop. Those that come within a second are the same request: timeout(1), which sends its
-//! signal to the program and to its group, sends it twice. A second request has the run wait for nobody any more (frames
-//! that are still to come, readers that are slow), and says so; a third one ends the program at once. A run that has not ended
-//! 10 s after the second request is ended by a watchdog, which reports the threads that still run.
+//! The first signal stops the run. Those within a second are the same request: timeout(1) signals the program and its group, and
+//! so sends it twice. After a second request the run no longer waits for others (packets in flight, slow readers), and a message
+//! is printed; a third one ends the program at once. If the run has not ended 10 s after the second request, a watchdog reports
+//! the threads that still run, and ends it.
 //!
-//! SIGHUP has a run that writes files complete them and go on in new ones of the same names; a run that was started at a terminal
-//! which is gone, and one that writes no files, is asked to stop as by the others.
+//! At SIGHUP a run that writes files completes them and reopens files of the same names. A run that writes no files, or that was
+//! started at a terminal which has closed, stops as with the others.
 //!
-//! SIGUSR1, by which dd(1) and others are asked how far they are, prints the summary so far on standard error; before and
-//! behind a run it does nothing, since its default would end the program.
+//! SIGUSR1 prints the summary so far on standard error, as in dd(1). Before and after a run it is ignored, since its default would
+//! end the program.
 //!
-//! A request that comes while a verb still gets ready (memory, ports: seconds on a busy machine) is remembered: the run begins,
-//! ends at once, and leaves its outputs and its report. Only where it waits for others, [`waiting`] for a reader of a FIFO or an
-//! answer of a neighbour, a signal ends the program as usual: nothing is there yet that could be lost.
+//! A request during setup (memory, ports: seconds on a busy machine) is remembered: the run starts, ends at once, and writes its
+//! outputs and its report. Only while it is [`waiting`] for others, such as a reader of a FIFO or a reply of a neighbour, a signal
+//! ends the program as usual: nothing can be lost yet.
 
 use crate::privileges::settled;
 use crate::view::terminal::fail;
@@ -32,46 +32,46 @@ use std::sync::{Arc, LazyLock};
 use std::thread::{Builder, JoinHandle};
 use std::time::{Duration, Instant};
 
-/// Signals that come so soon after the first are the same request.
+/// Signals within this time of the first are the same request.
 const ONE_REQUEST: Duration = Duration::from_secs(1);
-/// And so soon after the second.
+/// The same for the second request.
 const ONE_REPEAT: Duration = Duration::from_millis(100);
 /// Time from the second request until the program is ended.
 const GRACE: Duration = Duration::from_secs(10);
-/// Time to report why; standard error may be what a thread waits for.
+/// Time limit of the report: standard error may be what blocks a thread.
 const LAST_WORDS: Duration = Duration::from_secs(1);
 /// Names of threads that wait by design; the kernel keeps 15 bytes.
 const OWN_THREADS: [&str; 5] =
     ["linerate-end", "linerate-watchd", "linerate-signal", "linerate-so-far", "linerate-hangup"];
-/// Threads that are reported at most.
+/// Maximum number of threads reported.
 const MAX_REPORTED: usize = 8;
-/// Signals that come together are one: so many bytes at the most are read of a pipe.
+/// Maximum bytes read from the pipe at once: signals that arrive together are one.
 const TOGETHER: usize = 64;
 
-/// Bytes of a text that an option names: a million rules.
+/// Maximum bytes of a text file that an option names: about a million rules.
 const MAX_TEXT: u64 = 256 << 20;
 
-/// A shell that ends may tell its programs before their terminal is gone.
+/// A shell that exits may send SIGHUP before the terminal closes.
 const TERMINAL_GOES: Duration = Duration::from_secs(1);
 
-/// Whether the program was asked to end.
+/// True after a stop request.
 static ASKED: LazyLock<Arc<AtomicBool>> = LazyLock::new(Arc::default);
-/// Whether SIGHUP came, before anybody watched for it.
+/// True if SIGHUP arrived before a handler for it was installed.
 static HUNG_UP: LazyLock<Arc<AtomicBool>> = LazyLock::new(Arc::default);
-/// Whether the program was started at a terminal.
+/// True if the program was started at a terminal.
 static HAD_TERMINAL: LazyLock<bool> = LazyLock::new(has_terminal);
-/// Whether it was asked twice.
+/// True after a second stop request.
 static HURRIED: AtomicBool = AtomicBool::new(false);
-/// Whether it waits for others, and a signal ends it.
+/// True while the program waits for others and a signal ends it.
 static WAITING: LazyLock<Arc<AtomicBool>> = LazyLock::new(Arc::default);
 
-/// Bears SIGUSR1 from here on.
+/// Ignores SIGUSR1 from here on.
 pub fn bear_requests() {
-    // Where that cannot be it stays as it was.
+    // On failure the default remains.
     let _ = flag::register(SIGUSR1, Arc::default());
 }
 
-/// Remembers requests to end from here on, for a run that is to begin: [`stop_on_signals`] is called then.
+/// Remembers stop requests from here on, until [`stop_on_signals`] is called for the run.
 pub fn remember_requests() -> anyhow::Result<()> {
     let _ = *HAD_TERMINAL;
     for signal in requests().chain(hangup()) {
@@ -82,11 +82,11 @@ pub fn remember_requests() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Does what may wait for others without end, before the run: a signal ends the program meanwhile, and one that came before.
+/// Does work that may block without limit before the run: a signal ends the program, also one that arrived before.
 pub fn waiting<T>(work: impl FnOnce() -> T) -> T {
     WAITING.store(true, Ordering::SeqCst);
     if ASKED.load(Ordering::SeqCst) || HUNG_UP.load(Ordering::SeqCst) {
-        // Its default is to end the program.
+        // The default ends the program.
         let _ = emulate_default_handler(SIGTERM);
     }
     let result = work();
@@ -94,7 +94,7 @@ pub fn waiting<T>(work: impl FnOnce() -> T) -> T {
     result
 }
 
-/// The same where a path is a pipe, or anything else but a file that is there at once.
+/// Like [`waiting`], if opening the path may block: it is a pipe or a device.
 pub fn opening<T>(path: &str, work: impl FnOnce() -> T) -> T {
     let is_there = || std::fs::metadata(path).map_or(true, |data| data.is_file() || data.is_dir());
     let is_at_once = path == "/dev/null" || path != "-" && is_there();
@@ -112,8 +112,8 @@ pub fn read_text(path: impl AsRef<Path>) -> io::Result<String> {
     Ok(text)
 }
 
-/// Makes these signals request `stop`, SIGHUP among them. A thread of its own is started for it: call this once ports and files
-/// are open, and privileges gone.
+/// Makes these signals and SIGHUP request `stop`. Starts a thread: call this after opening ports and files and dropping
+/// privileges.
 pub fn stop_on_signals(stop: &Stop) -> anyhow::Result<()> {
     stop_on(requests().chain(hangup()).collect(), stop)?;
     if HUNG_UP.load(Ordering::SeqCst) {
@@ -122,11 +122,11 @@ pub fn stop_on_signals(stop: &Stop) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The same, where SIGHUP has `reopen` called, in a thread of its own, as long as the result is there: it is for files.
+/// Like [`stop_on_signals`], but SIGHUP calls `reopen` for files, in a separate thread, until the result is dropped.
 pub fn reopen_on_hangup(stop: &Stop, mut reopen: impl FnMut() + Send + 'static) -> anyhow::Result<Answers> {
     stop_on(requests().collect(), stop)?;
     let stop = stop.clone();
-    // It came before there was anything to complete.
+    // It arrived before any file was open.
     if HUNG_UP.load(Ordering::SeqCst) && has_lost_terminal() {
         stop.request();
     }
@@ -146,30 +146,30 @@ pub fn reopen_on_hangup(stop: &Stop, mut reopen: impl FnMut() + Send + 'static) 
 
 fn stop_on(signals: Vec<i32>, stop: &Stop) -> anyhow::Result<()> {
     settled()?;
-    let (told, tells) = std::io::pipe().context("cannot handle signals")?;
+    let (reader, writer) = std::io::pipe().context("cannot handle signals")?;
     let last = Arc::new(AtomicUsize::new(0));
     for signal in signals {
-        // The order matters: from the first line on the signal ends the program no more, so that line makes it stop.
+        // The order matters: the first registration replaces the default, so it must be the one that stops the run.
         flag::register(signal, stop.flag()).context("cannot handle signals")?;
         flag::register_usize(signal, Arc::clone(&last), signal as usize).context("cannot handle signals")?;
-        pipe::register(signal, tells.try_clone()?).context("cannot handle signals")?;
+        pipe::register(signal, writer.try_clone()?).context("cannot handle signals")?;
     }
     if ASKED.load(Ordering::SeqCst) {
         stop.request();
     }
     let stop = stop.clone();
-    let watch = move || watch(told, &last, &stop);
+    let watch = move || watch(reader, &last, &stop);
     Builder::new().name("linerate-signals".into()).spawn(watch).context("cannot handle signals")?;
     Ok(())
 }
 
-/// Answers whoever asks how far the run is, until it is dropped.
+/// Handles progress requests until it is dropped.
 pub struct Answers {
     handler: Option<SigId>,
     thread: Option<JoinHandle<()>>,
 }
 
-/// Calls `print` for each SIGUSR1, in a thread of its own: it never holds the run up. Call this as late as
+/// Calls `print` for each SIGUSR1 in a separate thread, which never delays the run. Call this as late as
 /// [`stop_on_signals`].
 pub fn answer_requests(print: impl FnMut() + Send + 'static) -> anyhow::Result<Answers> {
     answer(Some(SIGUSR1), "linerate-so-far", print)
@@ -177,11 +177,11 @@ pub fn answer_requests(print: impl FnMut() + Send + 'static) -> anyhow::Result<A
 
 fn answer(signal: Option<i32>, thread: &str, mut act: impl FnMut() + Send + 'static) -> anyhow::Result<Answers> {
     let Some(signal) = signal else { return Ok(Answers { handler: None, thread: None }) };
-    let (mut told, tells) = std::io::pipe().context("cannot handle signals")?;
-    let handler = pipe::register(signal, tells).context("cannot handle signals")?;
+    let (mut reader, writer) = std::io::pipe().context("cannot handle signals")?;
+    let handler = pipe::register(signal, writer).context("cannot handle signals")?;
     let answer = move || {
         let mut together = [0; TOGETHER];
-        while told.read(&mut together).is_ok_and(|signals| signals > 0) {
+        while reader.read(&mut together).is_ok_and(|signals| signals > 0) {
             act();
         }
     };
@@ -191,7 +191,7 @@ fn answer(signal: Option<i32>, thread: &str, mut act: impl FnMut() + Send + 'sta
 
 impl Drop for Answers {
     fn drop(&mut self) {
-        // Its end of the pipe goes with the handler, and the thread with that.
+        // Unregistering closes the write end of the pipe, which ends the thread.
         if let Some(handler) = self.handler {
             unregister(handler);
         }
@@ -201,28 +201,28 @@ impl Drop for Answers {
     }
 }
 
-/// Whether whoever is waited for is not to be any more: a second signal came.
+/// Returns whether a second stop request arrived, so that nothing is to be waited for.
 pub fn is_hurried() -> bool {
     HURRIED.load(Ordering::Relaxed)
 }
 
 /// Waits for signals to the end of the program.
-fn watch(mut told: PipeReader, last: &AtomicUsize, stop: &Stop) {
+fn watch(mut reader: PipeReader, last: &AtomicUsize, stop: &Stop) {
     let mut requests = Requests::default();
     let mut together = [0; TOGETHER];
-    while told.read(&mut together).is_ok_and(|signals| signals > 0) {
+    while reader.read(&mut together).is_ok_and(|signals| signals > 0) {
         match requests.take(Instant::now()) {
             Reply::Nothing => {}
             Reply::Hurry => {
-                // Before anything that may wait.
+                // Before anything that may block.
                 let signal = last.load(Ordering::Relaxed) as i32;
                 watchdog(GRACE, fail, move || _ = emulate_default_handler(signal));
                 stop.hurry();
                 HURRIED.store(true, Ordering::Relaxed);
-                fail("only what was begun is finished now; one more signal ends it at once, as it is");
+                fail("stopping without waiting; press Ctrl-C again to exit without flushing");
             }
             Reply::End => {
-                // The signal is one of those above, whose default is to end the program.
+                // The default of these signals ends the program.
                 let _ = emulate_default_handler(last.load(Ordering::Relaxed) as i32);
             }
         }
@@ -235,7 +235,7 @@ fn watchdog(grace: Duration, report: impl FnOnce(String) + Send + 'static, end: 
         std::thread::sleep(grace);
         let (done, is_done) = channel();
         let speak = move || {
-            report(format!("not stopped {} s after the second request; {}", grace.as_secs(), threads()));
+            report(format!("still running {} s after the second stop request; {}", grace.as_secs(), threads()));
             let _ = done.send(());
         };
         if Builder::new().name(OWN_THREADS[0].into()).spawn(speak).is_ok() {
@@ -247,9 +247,9 @@ fn watchdog(grace: Duration, report: impl FnOnce(String) + Send + 'static, end: 
     let _ = Builder::new().name(OWN_THREADS[1].into()).spawn(watch);
 }
 
-/// Describes the threads of this process, except those of this module: name, state, and where the kernel has them wait (proc(5)).
+/// Describes the threads of this process, except those of this module: name, state, and kernel wait channel (proc(5)).
 fn threads() -> String {
-    let Ok(tasks) = std::fs::read_dir("/proc/self/task") else { return "its threads are unknown".to_owned() };
+    let Ok(tasks) = std::fs::read_dir("/proc/self/task") else { return "threads: unknown".to_owned() };
     let mut found = Vec::new();
     for task in tasks.flatten() {
         let read = |name: &str| std::fs::read_to_string(task.path().join(name)).unwrap_or_default();
@@ -270,26 +270,26 @@ fn threads() -> String {
     format!("threads: {}{more}", found.join(", "))
 }
 
-/// How often the program was asked to end.
+/// Times of the stop requests.
 #[derive(Debug, Default)]
 struct Requests {
     first: Option<Instant>,
     second: Option<Instant>,
 }
 
-/// What a signal means.
+/// Reaction to a signal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Reply {
-    /// The run was asked to stop already, or is by this.
+    /// Same request as before, or the first one.
     Nothing,
-    /// The run is to wait for nobody, and whoever sent it should know what is waited for still.
+    /// Stop without waiting for others, and print a message.
     Hurry,
-    /// The program ends.
+    /// End the program.
     End,
 }
 
 impl Requests {
-    /// A signal came.
+    /// Records a signal, and returns the reaction.
     fn take(&mut self, now: Instant) -> Reply {
         let first = *self.first.get_or_insert(now);
         match self.second {
@@ -304,30 +304,30 @@ impl Requests {
     }
 }
 
-/// The signals that ask to end.
+/// Returns the signals that stop a run.
 fn requests() -> impl Iterator<Item = i32> {
     [SIGINT, SIGTERM].into_iter()
 }
 
-/// SIGHUP, unless it was ignored when the program was started: so it stays then.
+/// Returns SIGHUP, unless it was ignored at start: then it remains ignored.
 fn hangup() -> impl Iterator<Item = i32> {
     [SIGHUP].into_iter().filter(|signal| !is_ignored(*signal))
 }
 
-/// Whether the terminal that the program was started at is gone.
+/// Returns whether the terminal at which the program was started has closed.
 fn has_lost_terminal() -> bool {
     *HAD_TERMINAL && !has_terminal()
 }
 
-/// Whether there is a terminal that controls this process (proc(5), `tty_nr`).
+/// Returns whether this process has a controlling terminal (proc(5), `tty_nr`).
 fn has_terminal() -> bool {
     let text = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
-    // Behind the name, which may have anything in it: state, parent, group, session, terminal.
+    // After the name, which may contain any character: state, parent, group, session, terminal.
     let terminal = text.rsplit_once(") ").and_then(|(_, fields)| fields.split(' ').nth(4)?.parse().ok());
     terminal.is_some_and(|number: i32| number != 0)
 }
 
-/// Whether a signal was ignored when the program was started, as nohup does it (proc(5), SigIgn).
+/// Returns whether a signal was ignored at start, as with nohup (proc(5), SigIgn).
 fn is_ignored(signal: i32) -> bool {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let mask = status.lines().find_map(|line| u64::from_str_radix(line.strip_prefix("SigIgn:")?.trim(), 16).ok());
@@ -342,14 +342,14 @@ mod tests {
     fn a_thread_that_does_not_stop_is_named_and_the_program_ends() {
         let (release, wait) = channel::<()>();
         let (start, started) = channel();
-        let stand_still = move || start.send(()).map(|()| wait.recv());
-        let stuck = Builder::new().name("stands-still".into()).spawn(stand_still).unwrap();
+        let block = move || start.send(()).map(|()| wait.recv());
+        let stuck = Builder::new().name("stands-still".into()).spawn(block).unwrap();
         // A thread names itself.
         started.recv().unwrap();
-        let (said, hear) = channel();
+        let (report, reported) = channel();
         let (ended, end) = channel();
-        watchdog(Duration::ZERO, move |text| _ = said.send(text), move || _ = ended.send(()));
-        let text = hear.recv_timeout(Duration::from_secs(60)).unwrap();
+        watchdog(Duration::ZERO, move |text| _ = report.send(text), move || _ = ended.send(()));
+        let text = reported.recv_timeout(Duration::from_secs(60)).unwrap();
         assert!(text.contains("stands-still: "), "{text}");
         end.recv_timeout(Duration::from_secs(60)).unwrap();
         // Standard error may be what the thread waits for.

@@ -1,6 +1,8 @@
-//! The verbs: one file each.
+//! The verbs, one file each.
 
+pub mod bridge;
 pub mod capture;
+pub mod check;
 pub mod count;
 pub mod ctl;
 mod decide;
@@ -25,6 +27,7 @@ mod rings;
 pub mod send;
 #[cfg(feature = "serve")]
 pub mod serve;
+mod short;
 mod show;
 #[cfg(any(feature = "serve", feature = "tui"))]
 #[cfg_attr(not(all(feature = "serve", feature = "tui")), allow(dead_code, reason = "one side asks, one answers"))]
@@ -35,7 +38,6 @@ pub mod switch;
 #[cfg(feature = "tui")]
 pub mod top;
 mod units;
-pub mod wire;
 
 pub use self::joined::{receive_whole, send_as};
 #[cfg(feature = "serve")]
@@ -49,86 +51,99 @@ use anyhow::Context;
 use clap::{ArgMatches, Command, CommandFactory, FromArgMatches, Parser, Subcommand};
 use std::ffi::OsStr;
 
-/// Line-rate packet work on an ordinary Linux machine.
+/// Capture, generate, record and analyse packets at line rate on stock Linux.
 #[derive(Debug, Parser)]
 #[command(name = "linerate", version, propagate_version = true, max_term_width = 80)]
-#[command(
-    after_help = "Ports are scheme:target[@queues][?key=value&...]; a bare interface name is packet:NAME, which \
-takes nothing away from the host.\nExit status: 0 done, 1 failed, 2 wrong usage, 3 frames were lost although \
---lossless was asked for."
-)]
+#[command(after_help = "A port is an interface (eth0) or scheme:target[@queues][?key=value&...], such as xdp:eth0.\n\
+Exit status: 0 ok, 1 failed, 2 wrong usage, 3 packets lost with --lossless.")]
 pub struct Program {
-    /// What to do.
+    /// Command to run.
     #[command(subcommand)]
     pub verb: Verb,
 }
 
-/// What the program can do.
+/// Commands of the program.
 #[derive(Debug, Subcommand)]
-// It is made once.
+// Only one value exists.
 #[allow(clippy::large_enum_variant)]
 pub enum Verb {
-    /// Show the main job, on this machine, with no network card: send, capture, merge, compare
-    Demo(demo::Args),
-    /// List interfaces and which backends work on them
-    Ports(ports::Args),
-    /// Look for what loses frames on this machine and at a port, and say or do what mends it
-    Doctor(doctor::Args),
-    /// Make test hosts: network namespaces joined by veth pairs
-    Lab(lab::Args),
-    /// Send frames: streams of packets that you describe, or a capture file again; answer, and check what comes
-    Generate(generate::Args),
-    /// Tell a run with --control something: streams of generate another rate, pause, resume, stop, start; a switch other rules
-    Ctl(ctl::Args),
-    /// Measure what a device between two ports forwards: throughput of RFC 2544, NDR, PDR and their like
-    Measure(measure::Args),
-    /// Let people and programs drive traffic over HTTP: a page, and the Open Traffic Generator API, which snappi speaks
-    #[cfg(feature = "serve")]
-    Serve(serve::Args),
-    /// Capture from one or many ports into one time-ordered stream, counted or written to a file
+    /// Capture packets from one or many ports, in order of time, to files, memory or the terminal
     Capture(capture::Args),
-    /// Show what is on ports right now: frames, rates, sizes by port and queue, nothing kept
+    /// Print packets of interfaces or capture files, one line each, like tcpdump -n
+    #[command(mut_args(capture::listed(capture::PRINT)), after_help = capture::PRINT_HELP)]
+    Print(capture::Args),
+    /// Count packets: rates, sizes, protocols per port and queue
     Count(count::Args),
-    /// Record every conversation: who, when, how much, how it ended
-    Flows(flows::Args),
-    /// Show in the terminal what goes on at ports, or in a run of this program: rates, flows, hosts, drops, readers
-    #[cfg(feature = "tui")]
-    Top(top::Args),
-    /// Rebuild the TCP streams of captured traffic: a file for each, or one conversation to look at
-    Streams(streams::Args),
-    /// Find frames of recorded captures by time and filter text, reading only where they can be
+    /// Find packets in recorded captures by time and filter, with an index
     #[command(visible_alias = "export")]
     Find(find::Args),
-    /// Send a stream of bytes by the kernel's TCP, or datagrams by its UDP: chunks and how long they take, data to verify
+    /// Convert a capture file: format, compression, filter, slice, deduplicate
+    #[command(mut_args(capture::listed(capture::CONVERT)), after_help = capture::CONVERT_HELP)]
+    Convert(capture::Args),
+    /// Merge capture files by time
+    #[command(mut_args(capture::listed(capture::CONVERT)), after_help = capture::CONVERT_HELP)]
+    Merge(capture::Args),
+    /// Record a flow of each conversation: addresses, times, packets, bytes, how it ended
+    Flows(flows::Args),
+    /// Query stored flow records: filter, group, sort, convert
+    #[cfg(feature = "parquet")]
+    Query(flows::query::Args),
+    /// Collect flow records of other exporters: IPFIX, NetFlow v9
+    Collect(flows::collect::Args),
+    /// Show rates, flows, hosts and drops in the terminal, live
+    #[cfg(feature = "tui")]
+    Top(top::Args),
+    /// Reassemble TCP streams of captured packets into files, or follow one
+    Streams(streams::Args),
+    /// Generate packets: streams that you describe, at a rate, with checks of what arrives
+    Generate(generate::Args),
+    /// Replay a capture file, at its own pace or faster, as it is or rewritten
+    Replay(generate::replay::Args),
+    /// Check packets that generate sends: loss, order, damage, latency
+    Check(check::Args),
+    /// Measure a device under test: RFC 2544 throughput, NDR, PDR, latency
+    Measure(measure::Args),
+    /// Control a running generate or switch: rates, pause, resume, rules
+    Ctl(ctl::Args),
+    /// Serve a web page and the Open Traffic Generator API, for browsers and snappi
+    #[cfg(feature = "serve")]
+    Serve(serve::Args),
+    /// Send a byte stream by the kernel's TCP, or datagrams by UDP
     Send(send::Args),
-    /// Receive TCP streams in user space: every byte at its place in frames of memory, or in files
+    /// Receive TCP and UDP streams in user space, into memory or files
     Receive(receive::Args),
-    /// Take frames of received streams from another process that shares them: count, verify, or write them
+    /// Read the memory of received streams from another process
     Frames(frames::Args),
-    /// Join two ports as a wire would, which may lose, damage and delay by plan
-    Wire(wire::Args),
-    /// Join many ports by rules, as Open vSwitch has them, or as a bridge that learns
+    /// Bridge two ports, with loss, damage and delay if wanted
+    Bridge(bridge::Args),
+    /// Switch between many ports by Open vSwitch rules, or as a learning bridge
     Switch(switch::Args),
-    /// Join two ports while another process decides about each frame, by a ring that it reads
+    /// Forward between two ports while another process decides on each packet
     Inline(inline::Args),
-    /// Decide about the frames of an inline ring by filter text
+    /// Decide on the packets of an inline ring by a filter
     Inspect(inspect::Args),
-    /// Write a manual page of each verb into a folder
-    #[command(hide = true)]
+    /// List interfaces and the backends that work on them
+    Ports(ports::Args),
+    /// Find the causes of packet loss on this host and fix them (--fix)
+    Doctor(doctor::Args),
+    /// Create test hosts: network namespaces linked by veth pairs
+    Lab(lab::Args),
+    /// Demonstrate send, capture, merge and compare on this machine, without a network card
+    Demo(demo::Args),
+    /// Write a manual page of each command into a directory
     Man(pages::ManArgs),
-    /// Print what a shell needs to complete the words of this program
-    #[command(hide = true)]
+    /// Print the completion script of a shell
     Completions(pages::CompletionArgs),
 }
 
-/// The program with all verbs and options.
+/// Returns the parser of all verbs and options.
 fn command() -> Command {
-    Program::command().mut_subcommands(units::accept)
+    short::shorten(Program::command().mut_subcommands(units::accept))
 }
 
-/// What the user asks for: options that can be read, and then whether they mean something together. `commit` is for `--version`.
+/// Reads the command line, and checks that its options have an effect together. `commit` is printed by `--version`.
 pub fn read(commit: Option<&str>) -> Result<anyhow::Result<Verb>, clap::Error> {
-    // It is read once, and stays as long as the program.
+    // Leaked once per process: clap needs a static text.
     let version: &str = about::version(commit).leak();
     let mut command = command().long_version(version);
     let matches = match command.try_get_matches_from_mut(std::env::args_os()) {
@@ -144,7 +159,7 @@ pub fn read(commit: Option<&str>) -> Result<anyhow::Result<Verb>, clap::Error> {
     Ok(checked.and_then(|()| listen(&matches)).map(|()| program.verb))
 }
 
-/// Refuses to write frames to a terminal, and frames or records to a closed standard output.
+/// Refuses to write packets to a terminal, and packets or records to a closed standard output.
 fn check_output(matches: &ArgMatches) -> anyhow::Result<()> {
     let Some((verb, own)) = matches.subcommand() else { return Ok(()) };
     let is_output = |option: &str| {
@@ -155,23 +170,24 @@ fn check_output(matches: &ArgMatches) -> anyhow::Result<()> {
         return Ok(());
     }
     terminal::check_output().context("standard output")?;
-    let is_binary = ["write", "to"].into_iter().any(is_output) && ["capture", "find", "generate"].contains(&verb);
+    let is_binary = ["write", "to"].into_iter().any(is_output)
+        && ["capture", "convert", "find", "generate", "merge", "replay"].contains(&verb);
     if is_binary && terminal::is_output_terminal() {
         return Err(usage(
-            "standard output is a terminal; write frames to a file (> FILE) or a program (| tshark -r -)",
+            "standard output is a terminal; write packets to a file (> FILE) or a program (| tshark -r -)",
         ));
     }
     Ok(())
 }
 
-/// Listens where a run is to answer those who collect counters.
+/// Binds the address of `--metrics`.
 #[cfg(feature = "serve")]
 fn listen(matches: &ArgMatches) -> anyhow::Result<()> {
-    let asked = matches.subcommand().and_then(|(verb, own)| {
+    let given = matches.subcommand().and_then(|(verb, own)| {
         let place = own.try_get_one::<crate::view::metrics::Place>("metrics").ok().flatten()?;
         Some((verb, place.clone()))
     });
-    asked.map_or(Ok(()), |(verb, place)| crate::view::metrics::bind(verb, place))
+    given.map_or(Ok(()), |(verb, place)| crate::view::metrics::bind(verb, place))
 }
 
 #[cfg(not(feature = "serve"))]
@@ -180,14 +196,14 @@ fn listen(_: &ArgMatches) -> anyhow::Result<()> {
 }
 
 impl Verb {
-    /// Whether it is a run that stops on signals, and has a report then.
+    /// Returns whether the verb stops on signals and then prints a report.
     fn is_run(&self) -> bool {
         use Verb::{Completions, Ctl, Doctor, Lab, Man, Ports};
         !matches!(self, Ports(_) | Ctl(_) | Doctor(_) | Lab(_) | Man(_) | Completions(_))
     }
 }
 
-/// Does what the verb says.
+/// Runs the verb.
 pub fn run(verb: Verb) -> anyhow::Result<Exit> {
     if verb.is_run() {
         remember_requests()?;
@@ -205,13 +221,20 @@ fn dispatch(verb: Verb) -> anyhow::Result<Exit> {
         Verb::Doctor(args) => doctor::run(&args),
         Verb::Lab(args) => lab::run(&args),
         Verb::Generate(args) => generate::run(&args),
+        Verb::Replay(args) => generate::replay::run(&args),
         Verb::Ctl(args) => ctl::run(&args),
         Verb::Measure(args) => measure::run(&args),
         #[cfg(feature = "serve")]
         Verb::Serve(args) => serve::run(&args),
-        Verb::Capture(args) => capture::run(&args),
+        Verb::Capture(args) => capture::run(args),
+        Verb::Print(args) => capture::run(args.of_files(true)?),
+        Verb::Convert(args) | Verb::Merge(args) => capture::run(args.of_files(false)?),
         Verb::Count(args) => count::run(&args),
+        Verb::Check(args) => check::run(&args),
         Verb::Flows(args) => flows::run(&args),
+        #[cfg(feature = "parquet")]
+        Verb::Query(args) => flows::query::run(&args),
+        Verb::Collect(args) => flows::collect::run(&args),
         #[cfg(feature = "tui")]
         Verb::Top(args) => top::run(&args),
         Verb::Streams(args) => streams::run(&args),
@@ -219,7 +242,7 @@ fn dispatch(verb: Verb) -> anyhow::Result<Exit> {
         Verb::Send(args) => send::run(&args),
         Verb::Receive(args) => receive::run(&args),
         Verb::Frames(args) => frames::run(&args),
-        Verb::Wire(args) => wire::run(&args),
+        Verb::Bridge(args) => bridge::run(&args),
         Verb::Switch(args) => switch::run(&args),
         Verb::Inline(args) => inline::run(&args),
         Verb::Inspect(args) => inspect::run(&args),
@@ -242,12 +265,12 @@ mod tests {
         }
     }
 
-    /// Longer lines of our own would be parted in the middle by terminals of 80 columns.
+    /// Longer lines would be wrapped in the middle of an example.
     #[test]
-    fn what_stands_below_the_options_fits_80_columns() {
+    fn examples_fit_80_columns() {
         for verb in [
-            "capture", "count", "find", "frames", "inline", "inspect", "measure", "receive", "send", "streams",
-            "switch", "top", "wire",
+            "bridge", "capture", "check", "collect", "count", "find", "frames", "inline", "inspect", "measure",
+            "receive", "replay", "send", "streams", "switch", "top",
         ] {
             let program = Program::command();
             let verb = program.find_subcommand(verb).expect("a verb");

@@ -1,4 +1,4 @@
-//! What people and programs see: tables, live lines, JSON.
+//! Output: tables, live lines, JSON.
 
 pub mod ledger;
 pub mod live;

@@ -1,4 +1,4 @@
-//! Nanoseconds a frame that filters take in this process, on the frames of a pcap file:
+//! Measures the nanoseconds per frame that filters take in this process, on the frames of a pcap file:
 //! `cargo run --release -p linerate-filter --example filter_speed -- FILE FILTER...`
 
 use linerate_filter::Filter;
@@ -12,7 +12,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let mut arguments = std::env::args().skip(1);
     let file = std::fs::read(arguments.next().ok_or("usage: filter_speed FILE FILTER...")?)?;
     let frames = little_endian_frames(&file);
-    println!("{} frames; least and median of {ROUNDS} rounds", frames.len());
+    println!("{} frames; minimum and median of {ROUNDS} rounds", frames.len());
     for text in arguments {
         let filter = Filter::compile(&text, 1)?;
         let mut passed = 0;
@@ -30,7 +30,8 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// The frames of a little-endian pcap file, as far as it is whole: captured bytes and length on the wire.
+/// Returns the frames of a little-endian pcap file, up to the first truncated one: captured bytes and length on the
+/// wire.
 fn little_endian_frames(file: &[u8]) -> Vec<(&[u8], u32)> {
     let mut frames = Vec::new();
     let mut rest = file.get(24..).unwrap_or_default();

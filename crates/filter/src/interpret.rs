@@ -1,7 +1,7 @@
 //! A checked program, decoded once and run on frames.
 //!
-//! The result is that of libpcap's `bpf_filter`: a load beyond the captured bytes, or a division by an
-//! index register of 0, ends the program with 0. Memory starts as zeros.
+//! The result is that of libpcap's `bpf_filter`: a load beyond the captured bytes, or a division by an index register
+//! of 0, ends the program with 0. Memory is zeroed at the start.
 
 use crate::program::{Insn, MEMORY_WORDS, Program, code};
 
@@ -52,11 +52,11 @@ pub enum Op {
     MulX,
     /// `A / K`.
     DivK(u32),
-    /// `A / X`; ends the program with 0 where X is.
+    /// `A / X`; ends the program with 0 if X is 0.
     DivX,
     /// `A % K`.
     ModK(u32),
-    /// `A % X`; ends the program with 0 where X is.
+    /// `A % X`; ends the program with 0 if X is 0.
     ModX,
     /// `A & K`.
     AndK(u32),
@@ -84,19 +84,19 @@ pub enum Op {
     Tax,
     /// `A = X`.
     Txa,
-    /// The target, which may lie behind; beyond any program where it would lie in front of the first.
+    /// Jumps to the target, possibly backwards; a target before the first instruction is beyond any program.
     Ja(u32),
-    /// Goes on by what A and K have in common.
+    /// Branches on a test of A and K.
     JumpK(Test, u32, Jump),
-    /// Goes on by what A and X have in common.
+    /// Branches on a test of A and X.
     JumpX(Test, Jump),
-    /// Ends with K.
+    /// Returns K.
     RetK(u32),
-    /// Ends with A.
+    /// Returns A.
     RetA,
 }
 
-/// What a conditional jump asks of the accumulator.
+/// The test of a conditional jump.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Test {
     /// `A == operand`.
@@ -112,14 +112,14 @@ pub enum Test {
 /// Targets of a conditional jump.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Jump {
-    /// Where it goes on if the test holds.
+    /// Target if the test holds.
     pub yes: u16,
-    /// Where if not.
+    /// Target otherwise.
     pub no: u16,
 }
 
 impl Jump {
-    /// The one further behind.
+    /// Returns the greater target.
     pub fn furthest(self) -> usize {
         usize::from(self.yes.max(self.no))
     }
@@ -224,24 +224,24 @@ fn decode_jump(insn: Insn, at: usize) -> Option<Op> {
 }
 
 impl Program {
-    /// Runs the program on the captured bytes of a frame of `wire_len` bytes. The result is what it
-    /// returns: bytes to keep, 0 to refuse. A loop that turns more often than the frame has bytes ends
-    /// with 0: each turn of libpcap's own loops moves on by 8 bytes at least.
+    /// Runs the program on the captured bytes of a frame of `wire_len` bytes. Returns the program's result: the number
+    /// of bytes to keep, 0 to reject. A loop with more iterations than the frame has bytes ends with 0: each iteration
+    /// of libpcap's own loops advances by at least 8 bytes.
     pub fn run(&self, frame: &[u8], wire_len: u32) -> u32 {
         run(self.ops(), frame, wire_len).unwrap_or(0)
     }
 }
 
-/// `None` is a program cut short, which refuses the frame.
+/// Runs the instructions; `None` if the program ended early, which rejects the frame.
 fn run(ops: &[Op], frame: &[u8], wire_len: u32) -> Option<u32> {
     let (mut a, mut x) = (0_u32, 0_u32);
     let mut memory = [0_u32; MEMORY_WORDS];
     let mut turns = frame.len();
     let mut at = 0;
     loop {
-        // Most instructions are tests, often several in a row. Taken here, each costs a branch that the
-        // processor can predict by itself, not the one indirect jump that all the others share. Equality, the
-        // usual test, is set apart for the same reason (27 against 29 ns a frame for `tcp port 443`).
+        // Most instructions are tests, often several in a row. Handled here, each costs a branch that the processor can
+        // predict by itself, not the one indirect jump that all the others share. Equality, the usual test, is separate
+        // for the same reason (27 against 29 ns per frame for `tcp port 443`).
         while let Op::JumpK(test, k, jump) = *ops.get(at)? {
             if test == Test::Equal {
                 at = jump.target(a == k);
@@ -299,7 +299,7 @@ fn word(frame: &[u8], at: usize) -> Option<u32> {
     frame.get(at..)?.first_chunk().map(|&bytes| u32::from_be_bytes(bytes))
 }
 
-/// The accumulator after an arithmetic instruction; `None` for a division by 0.
+/// Returns the accumulator after an arithmetic instruction; `None` for a division by 0.
 #[inline]
 fn compute(op: Op, a: u32, x: u32) -> Option<u32> {
     Some(match op {
@@ -337,7 +337,7 @@ mod tests {
     }
 
     #[test]
-    fn loads_beyond_the_frame_refuse_it() {
+    fn loads_beyond_the_frame_reject_it() {
         let frame = [0x45, 2, 3, 4, 5];
         let load = |code, k| run(&[Insn::new(code, k), Insn::new(code::RET_A, 0)], &frame);
         assert_eq!(load(code::LD_W_ABS, 1), 0x0203_0405);
@@ -367,7 +367,7 @@ mod tests {
 
     #[test]
     fn a_loop_may_turn_once_for_each_byte() {
-        // A counts the turns: leaves when it reaches k.
+        // A counts the iterations; the loop ends when it reaches k.
         let count_to = |k| {
             let insns = [
                 Insn::new(code::ADD_K, 1),

@@ -1,78 +1,80 @@
-//! Whether a packet socket may run a filter in place of this process, with the same result.
+//! Filters in the kernel: whether a packet socket can run a filter in place of this process, with the same result.
 //!
-//! A socket filter does not see quite what a reader of the finished capture sees:
+//! A socket filter does not see exactly what a reader of the finished capture sees:
 //!
-//! - **VLAN.** The kernel takes the outer tag out of a frame, into `skb->vlan_tci`, before the filter runs;
-//!   linerate puts it back afterwards. So the program given to the kernel asks first whether there was a
-//!   tag (`SKF_AD_VLAN_TAG_PRESENT`, Linux 3.8). Frames that had one all pass, whole, and **the caller
-//!   judges them in this process once restored**. Frames that had none are judged in the kernel for good;
-//!   they are the same bytes, and the same `len`, here and there. This holds for every filter, not for
-//!   those with `vlan` in them only: any offset behind the addresses moves by 4 with the tag.
-//! - **Offsets from 2^31 on** are beyond any frame for a reader, who gets 0; to the kernel they are
-//!   negative and mean ancillary data or other headers (`SKF_AD_OFF`, `SKF_NET_OFF`, `SKF_LL_OFF`). The
-//!   sum of index register and constant also wraps around in the kernel: -4 + 14 is offset 10. A bound is
-//!   therefore worked out for every register and memory word; a load whose offset may reach 2^31 keeps the
-//!   filter in this process.
+//! - **VLAN.** The kernel removes the outer tag of a frame, into `skb->vlan_tci`, before the filter runs; linerate
+//!   restores it afterwards. So the program given to the kernel first tests for a removed tag
+//!   (`SKF_AD_VLAN_TAG_PRESENT`, Linux 3.8). Frames that had one all pass, whole, and **the caller filters them in this
+//!   process after restoring it**. The kernel's decision about frames without a tag is final; they have the same bytes,
+//!   and the same `len`, in both places. This applies to every filter, not only to those with `vlan` in them: any
+//!   offset after the addresses moves by 4 with the tag.
+//! - **Offsets from 2^31 on** are beyond any frame for a reader, which gets 0; in the kernel they are negative and
+//!   refer to ancillary data or other headers (`SKF_AD_OFF`, `SKF_NET_OFF`, `SKF_LL_OFF`). The sum of index register
+//!   and constant also wraps around in the kernel: -4 + 14 is offset 10. So a bound is computed for every register and
+//!   memory word; a load whose offset may reach 2^31 keeps the filter in this process.
 //! - **Shifts by the index register** of 32 and more give 0 here; the kernel shifts by the low 5 bits.
-//! - **Loops** (`protochain`) are refused by the kernel, and so are programs beyond 4096 instructions and
-//!   reads of memory that may not have been written.
+//! - **Loops** (`protochain`) are rejected by the kernel, and so are programs beyond 4096 instructions and reads of
+//!   memory that may not have been written.
 //!
-//! All else is the same: short frames (a load beyond them ends the program with 0), division by an index
-//! of 0 (likewise), zeros in both registers at the start. Frames in several pieces are read across pieces.
-//! Source: net/core/filter.c and net/packet/af_packet.c of Linux.
+//! Everything else is the same: short frames (a load beyond them ends the program with 0), division by an index of 0
+//! (likewise), zeros in both registers at the start. Fragmented buffers are read across fragments. Source:
+//! net/core/filter.c and net/packet/af_packet.c of Linux.
 
 use crate::interpret::Op;
 use crate::program::{Insn, MAX_INSNS, MEMORY_WORDS, Program, code};
 
 /// `SKF_AD_OFF + SKF_AD_VLAN_TAG_PRESENT` of linux/filter.h.
 pub const VLAN_TAG_PRESENT: u32 = 0xffff_f000 + 48;
-/// The first offset that is negative to the kernel.
+/// First offset that is negative in the kernel.
 const NEGATIVE: u64 = 1 << 31;
 
-/// Why a filter must run in this process.
+/// The reason why a filter must run in this process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Reason {
-    /// Too long with what goes in front of it.
-    #[error("it has {0} instructions, more than the kernel takes")]
+    /// The program is too long, with the instructions that precede it.
+    #[error("it has {0} instructions, more than the kernel accepts")]
     Length(usize),
     /// A loop.
-    #[error("it loops (protochain), which the kernel refuses")]
+    #[error("it loops (protochain), which the kernel rejects")]
     Loop,
-    /// A load whose offset may be negative to the kernel.
-    #[error("it computes offsets that may wrap around, which the kernel treats otherwise")]
+    /// A load whose offset may be negative in the kernel.
+    #[error("it computes offsets that may wrap around, which the kernel treats differently")]
     Offset,
     /// A shift by a computed number of bits.
-    #[error("it shifts by a computed number of bits that may exceed 31, which the kernel treats otherwise")]
+    #[error("it shifts by a computed number of bits that may exceed 31, which the kernel treats differently")]
     Shift,
     /// A read of memory that may not have been written.
-    #[error("it reads memory that it may not have written, which the kernel refuses")]
+    #[error("it may read memory before writing it, which the kernel rejects")]
     Memory,
     /// It returns a computed value, which cannot be replaced by the snap length.
     #[error("it returns a computed value")]
     Return,
 }
 
-/// What a program begins with that refuses frames whose VLAN tag was taken out; others go on behind it, A being 0. A
-/// [`KernelProgram`] of a filter begins with the same, but passes them.
+/// Program prefix that rejects frames whose VLAN tag was removed; others continue after it, with A = 0. A
+/// [`KernelProgram`] of a filter starts with the same test, but passes them.
 pub const REFUSE_TAGGED: [Insn; 3] =
     [Insn::new(code::LD_W_ABS, VLAN_TAG_PRESENT), Insn::jump(code::JEQ_K, 0, 1, 0), Insn::ret(0)];
 
 /// A program for `SO_ATTACH_FILTER` on an `AF_PACKET` socket of type `SOCK_RAW`.
 ///
-/// It returns the snap length for untagged frames that pass, 0 for those that do not, and `u32::MAX` for
-/// frames whose VLAN tag was taken out: those are to be judged by [`crate::Filter::matches`] after the tag
-/// is back, and cut only then. Attaching can still fail with `ENOMEM`, where a program is larger than
-/// `net.core.optmem_max` allows: run the filter in this process then.
+/// It returns the snap length for untagged frames that pass, 0 for those that do not, and `u32::MAX` for frames whose
+/// VLAN tag was removed: filter those by [`crate::Filter::matches`] after the tag is restored, and truncate them only
+/// then. Attaching can still fail with `ENOMEM`, if a program is larger than `net.core.optmem_max` allows: then run the
+/// filter in this process.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KernelProgram {
     insns: Vec<Insn>,
 }
 
 impl KernelProgram {
-    /// Makes the kernel's version of a program. Frames that pass are cut to `snap` bytes; 0 for not at all.
+    /// Makes the kernel's version of a program. Frames that pass are truncated to `snap` bytes; 0: not truncated.
+    ///
+    /// # Errors
+    /// The reason why the program must run in this process.
     pub fn new(program: &Program, snap: u32) -> Result<KernelProgram, Reason> {
-        judge(program)?;
-        // A is 0 after the test of the tag, as it must be at the start of the filter proper.
+        check_paths(program)?;
+        // A is 0 after the test for the tag, as the filter itself expects at its start.
         let [load, test, _] = REFUSE_TAGGED;
         let mut insns = vec![load, test, Insn::ret(u32::MAX)];
         insns.extend(program.insns().iter().map(|&insn| match insn {
@@ -85,17 +87,17 @@ impl KernelProgram {
         Ok(KernelProgram { insns })
     }
 
-    /// The program that passes every frame, cut to `snap` bytes; 0 for not at all.
+    /// Returns the program that passes every frame, truncated to `snap` bytes; 0: not truncated.
     pub(crate) fn accepting_all(snap: u32) -> KernelProgram {
         KernelProgram { insns: vec![Insn::ret(keep(snap))] }
     }
 
-    /// The instructions, in the layout of `struct sock_filter`.
+    /// Returns the instructions, in the layout of `struct sock_filter`.
     pub fn insns(&self) -> &[Insn] {
         &self.insns
     }
 
-    /// Takes the instructions out.
+    /// Converts to the instructions.
     pub fn into_insns(self) -> Vec<Insn> {
         self.insns
     }
@@ -105,7 +107,7 @@ fn keep(snap: u32) -> u32 {
     if snap == 0 { u32::MAX } else { snap }
 }
 
-/// The greatest value that each register and memory word can hold at one place of a program.
+/// Upper bounds of each register and memory word at one position of a program.
 #[derive(Clone, Copy, Default)]
 struct Bounds {
     a: u32,
@@ -114,7 +116,7 @@ struct Bounds {
 }
 
 impl Bounds {
-    /// What holds where two ways meet.
+    /// Returns the bounds at a position that two paths reach.
     fn join(self, other: Bounds) -> Bounds {
         let mut memory = self.memory;
         for (word, other) in memory.iter_mut().zip(other.memory) {
@@ -124,9 +126,12 @@ impl Bounds {
     }
 }
 
-/// Says what keeps a program out of the kernel. Without loops, one pass in order sees every way to an
-/// instruction before the instruction itself.
-fn judge(program: &Program) -> Result<(), Reason> {
+/// Checks whether a program can run in the kernel. Without loops, one pass in order visits every path to an instruction
+/// before the instruction itself.
+///
+/// # Errors
+/// The reason why it cannot.
+fn check_paths(program: &Program) -> Result<(), Reason> {
     let ops = program.ops();
     check_statically(ops)?;
     let mut reached: Vec<Option<Bounds>> = vec![None; ops.len()];
@@ -151,9 +156,9 @@ fn judge(program: &Program) -> Result<(), Reason> {
     Ok(())
 }
 
-/// The kernel's own checks of offsets (`bpf_check_classic`) and memory (`check_load_and_stores`), so that it
-/// never refuses what we hand it. They look at unreachable instructions too, and take a return to run on
-/// into the instruction behind it.
+/// Applies the kernel's own checks of offsets (`bpf_check_classic`) and memory (`check_load_and_stores`), so that it
+/// never rejects our programs. They examine unreachable instructions too, and treat a return as continuing with the
+/// next instruction.
 fn check_statically(ops: &[Op]) -> Result<(), Reason> {
     let mut on_arrival = vec![u16::MAX; ops.len()];
     let mut written = 0_u16;
@@ -181,7 +186,7 @@ fn check_statically(ops: &[Op]) -> Result<(), Reason> {
     Ok(())
 }
 
-/// Checks one instruction against what its operands can be, and works out what they can be after it.
+/// Checks one instruction against the bounds of its operands, and computes the bounds after it.
 fn step(op: Op, bounds: &mut Bounds) -> Result<(), Reason> {
     let Bounds { a, x, memory } = bounds;
     match op {
@@ -209,8 +214,8 @@ fn step(op: Op, bounds: &mut Bounds) -> Result<(), Reason> {
     Ok(())
 }
 
-/// The greatest value of the accumulator after an arithmetic instruction, its operands being at most `a`
-/// and `x`. What may wrap around can be anything.
+/// Returns the greatest value of the accumulator after an arithmetic instruction, with operands of at most `a` and `x`.
+/// A result that may wrap around can be anything.
 fn greatest(op: Op, a: u32, x: u32) -> u32 {
     match op {
         Op::AddK(k) => a.saturating_add(k),
@@ -235,7 +240,7 @@ fn shifted(a: u32, by: u32) -> u32 {
     u32::try_from(u64::from(a) << by.min(32)).unwrap_or(u32::MAX)
 }
 
-/// Every bit up to the highest one set.
+/// Sets every bit below the highest one set.
 fn all_ones(value: u32) -> u32 {
     u32::MAX.checked_shr(value.leading_zeros()).unwrap_or(0)
 }
@@ -249,14 +254,14 @@ mod tests {
         KernelProgram::new(&Program::new(insns.to_vec()).expect("a valid program"), 0).err()
     }
 
-    /// The reason for `before` followed by a byte load at X + `k`.
+    /// Returns the reason for `before` followed by a byte load at X + `k`.
     fn indirect(before: &[Insn], k: u32) -> Option<Reason> {
         let mut insns = before.to_vec();
         insns.extend([Insn::new(code::LD_B_IND, k), Insn::ret(1)]);
         reason(&insns)
     }
 
-    /// Runs a kernel program as the kernel would, `tag` being what it knows about the tag.
+    /// Runs a kernel program as the kernel would, with `tag` as the kernel's tag flag.
     fn run_with_tag(program: &KernelProgram, tag: u32, frame: &[u8]) -> u32 {
         let mut insns = program.insns().to_vec();
         assert_eq!(insns[0], Insn::new(code::LD_W_ABS, VLAN_TAG_PRESENT));
@@ -265,7 +270,7 @@ mod tests {
     }
 
     #[test]
-    fn tagged_frames_pass_whole_and_others_are_judged_and_cut() {
+    fn tagged_frames_pass_whole_and_others_are_filtered_and_truncated() {
         // Passes frames that start with 5, if A is 0 at the start.
         let insns = [
             Insn::jump(code::JEQ_K, 0, 0, 2),
@@ -286,11 +291,11 @@ mod tests {
     }
 
     #[test]
-    fn offsets_that_the_kernel_takes_for_negative() {
+    fn offsets_that_are_negative_in_the_kernel() {
         for absolute in [code::LD_W_ABS, code::LD_H_ABS, code::LD_B_ABS, code::LDX_MSH] {
             assert_eq!(reason(&[Insn::new(absolute, 1 << 31), Insn::ret(1)]), Some(Reason::Offset));
             assert_eq!(reason(&[Insn::new(absolute, (1 << 31) - 1), Insn::ret(1)]), None);
-            // The kernel looks at what cannot be reached too.
+            // The kernel checks unreachable instructions too.
             assert_eq!(reason(&[Insn::ret(1), Insn::new(absolute, u32::MAX), Insn::ret(1)]), Some(Reason::Offset));
         }
         let word = [Insn::new(code::LD_W_ABS, 0), Insn::new(code::TAX, 0)];
@@ -309,7 +314,7 @@ mod tests {
     }
 
     #[test]
-    fn the_worse_of_two_ways_counts() {
+    fn the_worse_of_two_paths_counts() {
         let meeting = |first, second| {
             [
                 Insn::new(code::LD_B_ABS, 0),
@@ -325,7 +330,7 @@ mod tests {
     }
 
     #[test]
-    fn what_else_the_kernel_refuses_or_does_otherwise() {
+    fn further_differences_of_the_kernel() {
         let end = Insn::ret(1);
         assert_eq!(reason(&[Insn::new(code::LDX_IMM, 32), Insn::new(code::LSH_X, 0), end]), Some(Reason::Shift));
         assert_eq!(reason(&[Insn::new(code::LDX_IMM, 31), Insn::new(code::RSH_X, 0), end]), None);
@@ -337,7 +342,7 @@ mod tests {
         assert_eq!(reason(&vec![end; 4093]), None);
     }
 
-    /// A number, small or near a limit, and one that is no greater.
+    /// Generates a number, small or near a limit, and one that is not greater.
     fn bounded() -> impl Strategy<Value = (u32, u32)> {
         let number = || prop_oneof![0_u32..32, 0_u32..300, any::<u32>(), u32::MAX - 300..=u32::MAX];
         (number(), number()).prop_map(|(one, other)| (one.max(other), one.min(other)))

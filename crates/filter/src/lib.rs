@@ -1,19 +1,19 @@
 //! pcap-filter text, compiled by libpcap and run in the kernel or here.
 //!
-//! [`Filter::compile`] hands the text to the libpcap of the machine, loaded on first use, and gets classic
-//! BPF back. [`Filter::matches`] runs it on a frame in this process and gives the answer that
-//! `tcpdump -r FILE TEXT` gives. [`Filter::in_kernel`] says whether a packet socket can run it with that
-//! same answer, and gives the program to attach.
+//! [`Filter::compile`] passes the text to the libpcap of the machine, loaded on first use, which returns classic BPF.
+//! [`Filter::matches`] runs it on a frame in this process and returns the result of `tcpdump -r FILE TEXT`.
+//! [`Filter::in_kernel`] returns the program with the same result for a packet socket, if it can run there.
 //!
-//! - [`program`]: one instruction, and a program that has been checked;
-//! - [`interpret`]: a checked program decoded and run, pure and without panics;
-//! - [`kernel`]: what the kernel sees otherwise than a file's reader, and the program that allows for it;
-//! - `libpcap`: the one file with unsafe code.
+//! - [`program`]: instructions, and checked programs;
+//! - [`interpret`]: decodes and runs a checked program, pure and without panics;
+//! - [`kernel`]: differences between the kernel and a reader of the file, and programs that allow for them;
+//! - `libpcap`: the only file with unsafe code.
 //!
-//! libpcap compiles the text, for each link type. It is loaded at run time, so that the program starts without it. The kernel runs
-//! the program where it gives exactly the same result as on the frame handed out, else this process does. Frames whose VLAN tag
-//! the kernel has taken out are the subtle case: the socket filter sees them without it. So the kernel program begins with a test
-//! for a tag and passes all such frames up, and the process decides once the tag is back. [`kernel`] lists what else can differ.
+//! libpcap compiles the text, for each link type. It is loaded at run time, so that the program starts without it. The
+//! kernel runs the filter if its result is exactly that on the frame as captured; otherwise this process does. Frames
+//! whose VLAN tag the kernel has removed are the subtle case: the socket filter sees them without it. So the kernel
+//! program starts with a test for a tag and passes all such frames, and the process decides once the tag is restored.
+//! [`kernel`] lists all other differences.
 #![deny(unsafe_code)]
 
 pub mod interpret;
@@ -26,7 +26,7 @@ pub use program::{Insn, Invalid, Program};
 
 use std::sync::{Mutex, PoisonError};
 
-/// What was compiled: the same text means the same hosts for a whole run, and names are looked up while that is allowed.
+/// Compiled filters: the same text means the same hosts for a whole run, and name look-ups may not be possible later.
 static KNOWN: Mutex<Vec<(String, u16, Filter)>> = Mutex::new(Vec::new());
 const MOST_KNOWN: usize = 64;
 
@@ -38,12 +38,15 @@ pub struct Filter {
 }
 
 impl Filter {
-    /// Compiles pcap-filter text (pcap-filter(7)) for frames of link type `link`, a `LINKTYPE_*` number as
-    /// capture files hold it (1 is Ethernet). Text that is empty or blank matches everything and needs no
-    /// libpcap. Host names and the like are looked up by libpcap now, which can take seconds. The network
-    /// mask counts as unknown, so `ip broadcast` means 0.0.0.0 and 255.255.255.255; what only a running
-    /// kernel knows (`inbound`, `ifindex`) is refused. Both are as with `tcpdump -r`. Where a link type's
-    /// header is in the byte order of the capturing machine (`LINKTYPE_NULL`), that of this machine counts.
+    /// Compiles pcap-filter text (pcap-filter(7)) for frames of link type `link`, a `LINKTYPE_*` number as in capture
+    /// files (1 is Ethernet). Empty or blank text matches everything and needs no libpcap. libpcap resolves host names
+    /// and the like now, which can take seconds. The network mask is treated as unknown, so `ip broadcast` means
+    /// 0.0.0.0 and 255.255.255.255; primitives that need a running kernel (`inbound`, `ifindex`) are rejected. Both are
+    /// as with `tcpdump -r`. If a link type's header is in the byte order of the capturing machine (`LINKTYPE_NULL`),
+    /// that of this machine is assumed.
+    ///
+    /// # Errors
+    /// [`FilterError`].
     pub fn compile(text: &str, link: u16) -> Result<Filter, FilterError> {
         if text.trim().is_empty() {
             return Ok(Filter { program: None });
@@ -61,16 +64,19 @@ impl Filter {
         Ok(filter)
     }
 
-    /// Whether a frame passes. `frame` holds the bytes captured, `wire_len` is its length on the wire in
-    /// bytes (without FCS), which may be more. A test that reaches beyond the captured bytes refuses it.
+    /// Returns whether a frame passes. `frame` holds the captured bytes, `wire_len` is its length on the wire in bytes
+    /// (without FCS), which may be greater. A test that reaches beyond the captured bytes rejects it.
     #[inline]
     pub fn matches(&self, frame: &[u8], wire_len: u32) -> bool {
         self.program.as_ref().is_none_or(|program| program.run(frame, wire_len) != 0)
     }
 
-    /// The program that a packet socket (`AF_PACKET`, `SOCK_RAW`) can run in place of [`Filter::matches`],
-    /// cutting frames to `snap` bytes (0: not at all); or why the filter must run in this process.
-    /// See [`kernel`] for which frames are still to be judged here.
+    /// Returns the program that a packet socket (`AF_PACKET`, `SOCK_RAW`) can run in place of [`Filter::matches`],
+    /// truncating frames to `snap` bytes (0: not truncated). See [`kernel`] for the frames that must still be filtered
+    /// here.
+    ///
+    /// # Errors
+    /// The reason why the filter must run in this process.
     pub fn in_kernel(&self, snap: u32) -> Result<KernelProgram, Reason> {
         match &self.program {
             Some(program) => KernelProgram::new(program, snap),
@@ -78,48 +84,65 @@ impl Filter {
         }
     }
 
-    /// The compiled program; `None` where everything matches.
+    /// Returns the instructions as text, one line each, as `tcpdump -d` prints them; without a program, one that accepts
+    /// every packet.
+    pub fn listing(&self) -> Result<Vec<String>, FilterError> {
+        libpcap::listing(&self.insns())
+    }
+
+    /// Returns the instructions; without a program, the one that accepts every packet.
+    pub fn insns(&self) -> Vec<Insn> {
+        let all = || vec![Insn { code: 0x06, jt: 0, jf: 0, k: 0x40000 }];
+        self.program.as_ref().map_or_else(all, |program| program.insns().to_vec())
+    }
+
+    /// Returns the compiled program; `None` if everything matches.
     pub fn program(&self) -> Option<&Program> {
         self.program.as_ref()
     }
 }
 
-/// Why filter text gave no filter.
+/// Returns libpcap's name and description of a link type, such as `EN10MB` and `Ethernet`.
+pub fn link_name(link: u16) -> Option<(String, String)> {
+    libpcap::link_name(link)
+}
+
+/// The failure to compile a filter.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FilterError {
-    /// There is no libpcap, or one that lacks a function.
+    /// libpcap is missing, or lacks a function.
     #[error("filters need libpcap, which could not be loaded ({detail}); on Debian: apt install libpcap0.8")]
     NoLibpcap {
-        /// What was tried, and what the dynamic linker said.
+        /// The attempts, and the dynamic linker's messages.
         detail: String,
     },
     /// The text holds a NUL byte.
-    #[error("filter {filter:?}: a NUL byte at offset {offset} ends it early; remove it")]
+    #[error("filter {filter:?}: NUL byte at offset {offset}; remove it")]
     Nul {
         /// The filter text.
         filter: String,
-        /// Bytes in front of the NUL.
+        /// Offset of the NUL byte.
         offset: usize,
     },
-    /// libpcap refused the text.
+    /// libpcap rejected the text.
     #[error("filter {filter:?}: {message}{}", advice(.filter))]
     Refused {
         /// The filter text.
         filter: String,
-        /// What libpcap said.
+        /// Message of libpcap.
         message: String,
     },
-    /// libpcap made a program that does not hold up to checking.
+    /// libpcap compiled the text to a program that fails the checks.
     #[error("filter {filter:?}: libpcap compiled it to an invalid program: {fault}")]
     Program {
         /// The filter text.
         filter: String,
-        /// What is wrong with the program.
+        /// The fault of the program.
         fault: Invalid,
     },
 }
 
-/// Wireshark's display filters are another language, and many know them better.
+/// Returns a hint for a Wireshark display filter, which is a different language that many users know better.
 fn advice(filter: &str) -> &'static str {
     let is_field = |word: &str| {
         word.split_once('.').is_some_and(|(one, other)| {
@@ -128,7 +151,7 @@ fn advice(filter: &str) -> &'static str {
     };
     let compares = ["==", "!=", " eq ", " ne ", " contains "].iter().any(|operator| filter.contains(operator));
     if compares && filter.split([' ', '(', '!', '=']).any(is_field) {
-        "; that is how Wireshark shows frames: this is pcap-filter text, as in tcp port 443 (man pcap-filter)"
+        "; this looks like a Wireshark display filter: use pcap-filter text, as in tcp port 443 (man pcap-filter)"
     } else {
         ""
     }

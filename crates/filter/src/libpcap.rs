@@ -1,12 +1,12 @@
-//! The machine's libpcap, loaded on first use: filter text to classic BPF.
+//! The machine's libpcap, loaded on first use: compiles filter text to classic BPF.
 //!
-//! This is the crate's one file with unsafe code. It calls five functions of libpcap, declared below as in
-//! pcap(3PCAP), and reads the program one of them leaves behind. libpcap is loaded instead of
-//! linked so that the program starts, and does all that needs no filter, on machines without it.
+//! This is the crate's only file with unsafe code. It calls eight functions of libpcap, declared below as in
+//! pcap(3PCAP), and reads the program that one of them returns. libpcap is loaded instead of linked so that the program
+//! starts, and does everything that needs no filter, on machines without it.
 //!
-//! libpcap compiles some texts otherwise for a device than for a file (`inbound`; IPv6 behind the loopback
-//! header, whose number each BSD chose for itself). So it is given a file: a header, in memory, without
-//! frames. That also leaves the translation of file link types to libpcap.
+//! libpcap compiles some texts differently for a device than for a file (`inbound`; IPv6 after the loopback header,
+//! whose number each BSD chose for itself). So it gets a file: a header, in memory, without frames. That also leaves
+//! the translation of file link types to libpcap.
 #![allow(unsafe_code)]
 
 use crate::{FilterError, Insn};
@@ -19,24 +19,52 @@ use std::sync::{Mutex, OnceLock, PoisonError};
 
 /// Names of the library: upstream and Fedora, Debian, and a development package.
 const NAMES: &[&str] = &["libpcap.so.1", "libpcap.so.0.8", "libpcap.so"];
-/// Longest frame there may be (`MAXIMUM_SNAPLEN` of libpcap): what programs return for a frame that passes.
+/// Maximum frame length (`MAXIMUM_SNAPLEN` of libpcap): the result of programs for a frame that passes.
 const SNAP_LEN: u32 = 262_144;
-/// The mask `tcpdump -r` compiles with.
+/// The network mask that `tcpdump -r` uses.
 const NET_MASK: c_uint = 0;
 
 /// Compiles filter text for frames of a link type, given as `LINKTYPE_*`.
 pub(crate) fn compile(text: &str, link: u16) -> Result<Vec<Insn>, FilterError> {
     let c_text =
         CString::new(text).map_err(|error| FilterError::Nul { filter: text.into(), offset: error.nul_position() })?;
-    static LIBPCAP: OnceLock<Result<Libpcap, String>> = OnceLock::new();
-    let libpcap = LIBPCAP
-        .get_or_init(|| Libpcap::load(NAMES))
-        .as_ref()
-        .map_err(|detail| FilterError::NoLibpcap { detail: detail.clone() })?;
-    libpcap.compile(&c_text, link).map_err(|message| FilterError::Refused { filter: text.into(), message })
+    libpcap()?.compile(&c_text, link).map_err(|message| FilterError::Refused { filter: text.into(), message })
 }
 
-/// Room for libpcap's words about a file (`PCAP_ERRBUF_SIZE`).
+/// Returns the instructions as text, one line each, as `tcpdump -d` prints them.
+pub(crate) fn listing(insns: &[Insn]) -> Result<Vec<String>, FilterError> {
+    let libpcap = libpcap()?;
+    // bpf_image writes into memory of its own.
+    let _guard = libpcap.one_at_a_time.lock().unwrap_or_else(PoisonError::into_inner);
+    let line = |(at, insn): (usize, &Insn)| {
+        // SAFETY: the instruction is there while bpf_image reads it, and has the layout of `struct bpf_insn`.
+        let line = unsafe { (libpcap.image)(insn, at as c_int) };
+        // SAFETY: bpf_image returns its own array, which ends in NUL and stays as it is while the lock is held.
+        unsafe { CStr::from_ptr(line) }.to_string_lossy().into_owned()
+    };
+    Ok(insns.iter().enumerate().map(line).collect())
+}
+
+/// Returns libpcap's name and description of a link type, such as `EN10MB` and `Ethernet`.
+pub(crate) fn link_name(link: u16) -> Option<(String, String)> {
+    let libpcap = libpcap().ok()?;
+    let text = |of: unsafe extern "C" fn(c_int) -> *const c_char| {
+        // SAFETY: the function takes any number.
+        let text = unsafe { of(c_int::from(link)) };
+        // SAFETY: a pointer other than null leads to a constant of libpcap.
+        (!text.is_null()).then(|| unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned())
+    };
+    text(libpcap.link_name).zip(text(libpcap.link_description))
+}
+
+/// Returns the library, loaded on first use.
+fn libpcap() -> Result<&'static Libpcap, FilterError> {
+    static LIBPCAP: OnceLock<Result<Libpcap, String>> = OnceLock::new();
+    let libpcap = LIBPCAP.get_or_init(|| Libpcap::load(NAMES)).as_ref();
+    libpcap.map_err(|detail| FilterError::NoLibpcap { detail: detail.clone() })
+}
+
+/// Buffer size for libpcap's error messages (`PCAP_ERRBUF_SIZE`).
 const ERROR_BYTES: usize = 256;
 
 /// `struct bpf_program` of pcap/bpf.h; its `struct bpf_insn` has the layout of [`Insn`].
@@ -46,27 +74,33 @@ struct BpfProgram {
     insns: *mut Insn,
 }
 
-/// `pcap_t`, of which only pointers are seen.
+/// `pcap_t`, used only through pointers.
 type Pcap = c_void;
 
-/// The functions in use. The library is kept, and never unloaded, because they are part of it.
+/// The functions in use. The library is kept loaded because they are part of it.
 struct Libpcap {
     fopen_offline: unsafe extern "C" fn(*mut FILE, *mut c_char) -> *mut Pcap,
     compile: unsafe extern "C" fn(*mut Pcap, *mut BpfProgram, *const c_char, c_int, c_uint) -> c_int,
     geterr: unsafe extern "C" fn(*mut Pcap) -> *mut c_char,
     freecode: unsafe extern "C" fn(*mut BpfProgram),
     close: unsafe extern "C" fn(*mut Pcap),
+    image: unsafe extern "C" fn(*const Insn, c_int) -> *const c_char,
+    link_name: unsafe extern "C" fn(c_int) -> *const c_char,
+    link_description: unsafe extern "C" fn(c_int) -> *const c_char,
     /// The compiler kept its state in global variables before libpcap 1.8.
     one_at_a_time: Mutex<()>,
     _library: Library,
 }
 
 impl Libpcap {
-    /// Loads the first library of `names` that is there; else says what was tried.
+    /// Loads the first available library of `names`.
+    ///
+    /// # Errors
+    /// The attempts made.
     fn load(names: &[&str]) -> Result<Libpcap, String> {
         let mut tried = Vec::new();
         for name in names {
-            // SAFETY: libpcap's initialisers do nothing but set up its own variables, and it is never unloaded.
+            // SAFETY: libpcap's initialisers only set up its own variables, and it is never unloaded.
             match unsafe { Library::new(*name) } {
                 Ok(library) => return Libpcap::bind(library).map_err(|error| format!("{name}: {}", words(&error))),
                 Err(error) => tried.push(words(&error)),
@@ -84,15 +118,21 @@ impl Libpcap {
                 geterr: *library.get(c"pcap_geterr")?,
                 freecode: *library.get(c"pcap_freecode")?,
                 close: *library.get(c"pcap_close")?,
+                image: *library.get(c"bpf_image")?,
+                link_name: *library.get(c"pcap_datalink_val_to_name")?,
+                link_description: *library.get(c"pcap_datalink_val_to_description")?,
                 one_at_a_time: Mutex::new(()),
                 _library: library,
             })
         }
     }
 
-    /// The program for `text`, or libpcap's words about what is wrong with it.
+    /// Compiles `text`.
+    ///
+    /// # Errors
+    /// libpcap's message.
     fn compile(&self, text: &CStr, link: u16) -> Result<Vec<Insn>, String> {
-        // The lock guards no data of ours, so one who panicked with it left nothing half done.
+        // The lock guards no data of ours, so a panic while holding it leaves nothing half done.
         let _guard = self.one_at_a_time.lock().unwrap_or_else(PoisonError::into_inner);
         let handle = Handle::open(self, link)?;
         let mut program = BpfProgram { len: 0, insns: std::ptr::null_mut() };
@@ -104,21 +144,21 @@ impl Libpcap {
         let insns = if program.insns.is_null() {
             Vec::new()
         } else {
-            // SAFETY: libpcap left `len` instructions there, which nobody else touches before freecode.
+            // SAFETY: libpcap stored `len` instructions there, which stay unchanged until freecode.
             unsafe { std::slice::from_raw_parts(program.insns, program.len as usize) }.to_vec()
         };
-        // SAFETY: the program is what compile filled in, and is not used again.
+        // SAFETY: compile filled in the program, and it is not used again.
         unsafe { (self.freecode)(&mut program) };
         Ok(insns)
     }
 }
 
-/// What the dynamic linker said, which libloading keeps behind words of its own.
+/// Returns the dynamic linker's message, which libloading wraps in its own.
 fn words(error: &libloading::Error) -> String {
     error.source().map_or_else(|| error.to_string(), |linker| linker.to_string())
 }
 
-/// A file without frames, open.
+/// An open capture file without frames.
 struct Handle<'a> {
     libpcap: &'a Libpcap,
     pcap: NonNull<Pcap>,
@@ -129,7 +169,7 @@ struct Handle<'a> {
 impl<'a> Handle<'a> {
     fn open(libpcap: &'a Libpcap, link: u16) -> Result<Handle<'a>, String> {
         let mut header = Box::new(file_header(link));
-        // SAFETY: the memory has the length given, is only read in this mode, and stays until pcap_close.
+        // SAFETY: the memory has the given length, is only read in this mode, and stays until pcap_close.
         let file = unsafe { libc::fmemopen(header.as_mut_ptr().cast(), header.len(), c"rb".as_ptr()) };
         if file.is_null() {
             return Err(format!("no memory for a file: {}", std::io::Error::last_os_error()));
@@ -138,18 +178,18 @@ impl<'a> Handle<'a> {
         // SAFETY: the file is open, and there is room for the error that libpcap may write.
         let pcap = unsafe { (libpcap.fopen_offline)(file, error.as_mut_ptr()) };
         let Some(pcap) = NonNull::new(pcap) else {
-            // SAFETY: libpcap leaves a file that it cannot use open, and nobody else knows it.
+            // SAFETY: libpcap leaves a file that it cannot use open, and it is not used elsewhere.
             unsafe { libc::fclose(file) };
-            // SAFETY: the array was zeros, and libpcap ends its text in NUL within it.
+            // SAFETY: the array was zeroed, and libpcap ends its text in NUL within it.
             return Err(unsafe { CStr::from_ptr(error.as_ptr()) }.to_string_lossy().into_owned());
         };
         Ok(Handle { libpcap, pcap, _header: header })
     }
 
-    /// libpcap's text about the last failure.
+    /// Returns libpcap's message about the last failure.
     fn error(&self) -> String {
-        // SAFETY: the handle is open; the text lives in it, ends in NUL, and is copied before anything else
-        // is done with the handle.
+        // SAFETY: the handle is open; the text lives in it, ends in NUL, and is copied before the next call on the
+        // handle.
         unsafe { CStr::from_ptr((self.libpcap.geterr)(self.pcap.as_ptr())) }.to_string_lossy().into_owned()
     }
 }
@@ -177,7 +217,7 @@ mod tests {
     use super::*;
     use crate::Program;
 
-    /// Whether this machine has libpcap; says so where it has not.
+    /// Returns whether this machine has libpcap; prints a note if not.
     fn present() -> bool {
         let loaded = Libpcap::load(NAMES);
         if let Err(detail) = &loaded {
@@ -188,15 +228,14 @@ mod tests {
 
     #[test]
     fn a_missing_library_is_named() {
-        let detail =
-            Libpcap::load(&["libpcap-that-is-not.so.1", "libpcap-nor-this.so"]).err().expect("no such library");
+        let detail = Libpcap::load(&["libpcap-that-is-not.so.1", "libpcap-nor-this.so"]).err().expect("no library");
         assert!(detail.contains("libpcap-that-is-not.so.1") && detail.contains("libpcap-nor-this.so"), "{detail}");
         let other = Libpcap::load(&["libc.so.6"]).err().expect("libc has no pcap_fopen_offline");
         assert!(other.contains("libc.so.6") && other.contains("pcap_fopen_offline"), "{other}");
     }
 
     #[test]
-    fn refusals_carry_libpcaps_words() {
+    fn errors_carry_libpcaps_message() {
         if !present() {
             return;
         }

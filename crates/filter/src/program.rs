@@ -1,12 +1,12 @@
-//! Classic BPF: one instruction, and a program that has been checked.
+//! Classic BPF: instructions, and checked programs.
 //!
-//! The checks are those of the kernel's `bpf_check_classic` (net/core/filter.c) with one exception that
-//! libpcap's `bpf_validate` makes too: an unconditional jump may go backwards, which is how `protochain`
-//! walks a chain of headers. The interpreter bounds such loops, the kernel refuses them.
+//! The checks are those of the kernel's `bpf_check_classic` (net/core/filter.c) with one exception that libpcap's
+//! `bpf_validate` makes too: an unconditional jump may go backwards, which is how `protochain` walks a chain of
+//! headers. The interpreter bounds such loops, the kernel rejects them.
 
 use crate::interpret::Op;
 
-/// Most instructions of a program (`BPF_MAXINSNS` of linux/bpf_common.h).
+/// Maximum number of instructions of a program (`BPF_MAXINSNS` of linux/bpf_common.h).
 pub const MAX_INSNS: usize = 4096;
 /// Words of scratch memory (`BPF_MEMWORDS` of linux/filter.h).
 pub const MEMORY_WORDS: usize = 16;
@@ -15,7 +15,7 @@ pub const MEMORY_WORDS: usize = 16;
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Insn {
-    /// What to do.
+    /// Operation code.
     pub code: u16,
     /// Instructions to skip if a test holds.
     pub jt: u8,
@@ -28,24 +28,24 @@ pub struct Insn {
 const _: () = assert!(size_of::<Insn>() == 8 && align_of::<Insn>() == 4);
 
 impl Insn {
-    /// An instruction that does not branch.
+    /// Returns an instruction that does not branch.
     pub const fn new(code: u16, k: u32) -> Insn {
         Insn { code, jt: 0, jf: 0, k }
     }
 
-    /// A conditional jump.
+    /// Returns a conditional jump.
     pub const fn jump(code: u16, k: u32, jt: u8, jf: u8) -> Insn {
         Insn { code, jt, jf, k }
     }
 
-    /// Returns `k`: bytes of the frame to keep, 0 to refuse it.
+    /// Returns the instruction that ends with `k`: bytes of the frame to keep, 0 to reject it.
     pub const fn ret(k: u32) -> Insn {
         Insn::new(code::RET_K, k)
     }
 }
 
-/// Every instruction code there is (linux/bpf_common.h, linux/filter.h): class, size and mode, or class,
-/// operation and source, summed up.
+/// All instruction codes (linux/bpf_common.h, linux/filter.h): the sum of class, size and mode, or of class, operation
+/// and source.
 #[allow(missing_docs)]
 pub mod code {
     pub const LD_IMM: u16 = 0x00;
@@ -99,7 +99,7 @@ pub mod code {
     pub const TXA: u16 = 0x87;
 }
 
-/// A program that has been checked: running it cannot leave it, nor its memory.
+/// A checked program: running it cannot leave the program or its memory.
 #[derive(Clone, Debug)]
 pub struct Program {
     insns: Vec<Insn>,
@@ -108,6 +108,9 @@ pub struct Program {
 
 impl Program {
     /// Checks a program.
+    ///
+    /// # Errors
+    /// Its first fault.
     pub fn new(insns: Vec<Insn>) -> Result<Program, Invalid> {
         if insns.is_empty() || insns.len() > MAX_INSNS {
             return Err(Invalid::Length(insns.len()));
@@ -120,27 +123,27 @@ impl Program {
         }
     }
 
-    /// The instructions as they were given.
+    /// Returns the instructions as given.
     pub fn insns(&self) -> &[Insn] {
         &self.insns
     }
 
-    /// The instructions decoded.
+    /// Returns the decoded instructions.
     pub fn ops(&self) -> &[Op] {
         &self.ops
     }
 }
 
-/// Why something is no program. `at` counts instructions from 0.
+/// The fault of an invalid program. `at` counts instructions from 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Invalid {
-    /// Empty or too long.
+    /// The program is empty or too long.
     #[error("it has {0} instructions; 1 to {MAX_INSNS} are allowed")]
     Length(usize),
     /// No instruction has this code.
     #[error("instruction {at}: unknown code {code:#x}")]
     Code {
-        /// Where.
+        /// Instruction.
         at: usize,
         /// The code.
         code: u16,
@@ -148,13 +151,13 @@ pub enum Invalid {
     /// A jump leaves the program.
     #[error("instruction {at}: jumps out of the program")]
     Jump {
-        /// Where.
+        /// Instruction.
         at: usize,
     },
-    /// There are only 16 words of memory.
-    #[error("instruction {at}: memory word {word}; there are {MEMORY_WORDS}")]
+    /// The memory word is beyond the 16 that exist.
+    #[error("instruction {at}: memory word {word} exceeds the limit of {MEMORY_WORDS}")]
     Memory {
-        /// Where.
+        /// Instruction.
         at: usize,
         /// The word.
         word: u32,
@@ -162,23 +165,23 @@ pub enum Invalid {
     /// Division by the constant 0.
     #[error("instruction {at}: divides by 0")]
     Division {
-        /// Where.
+        /// Instruction.
         at: usize,
     },
     /// Shift by 32 bits or more.
     #[error("instruction {at}: shifts by {by} bits; at most 31 are allowed")]
     Shift {
-        /// Where.
+        /// Instruction.
         at: usize,
-        /// Bits.
+        /// Number of bits.
         by: u32,
     },
-    /// It can run past its end.
+    /// The program can run past its end.
     #[error("its last instruction does not return")]
     NoReturn,
 }
 
-/// Checks and decodes the instruction at `at` of a program of `len`.
+/// Checks and decodes instruction `at` of a program of `len` instructions.
 fn check(insn: Insn, at: usize, len: usize) -> Result<Op, Invalid> {
     let op = Op::decode(insn, at).ok_or(Invalid::Code { at, code: insn.code })?;
     match op {

@@ -1,15 +1,15 @@
-//! Answering those who ask for a sender's addresses, and asking for the MAC addresses of its next hops.
+//! Answers to requests for a sender's addresses, and requests for the MAC addresses of its next hops.
 //!
-//! A state machine without clock and I/O: [`Answerer::receive`] is given frames, [`Answerer::tick`] the time, and
-//! [`Answerer::frames`] are what to send. It answers, for its own addresses alone,
+//! A state machine without clock and I/O: [`Answerer::receive`] takes frames, [`Answerer::tick`] the time, and
+//! [`Answerer::frames`] returns the frames to send. It answers, only for its own addresses,
 //!
 //! - ARP requests (RFC 826) and probes (RFC 5227);
-//! - neighbor solicitations (RFC 4861), those that look for duplicate addresses (RFC 4862) too;
+//! - neighbor solicitations (RFC 4861), including duplicate address detection (RFC 4862);
 //! - pings: echo requests of ICMP (RFC 792) and ICMPv6 (RFC 4443).
 //!
-//! What comes in is not trusted: every length and checksum is looked at, nothing is answered to a group or to an
-//! address that no host has, so many answers a second are made and no more, and so many wait and no more. Each frame
-//! is counted under one name. Nothing is said unasked but by [`Answerer::announce`].
+//! Input is not trusted: every length and checksum is verified, groups and addresses that no host can have get no
+//! answers, and the rate of answers and the number of queued ones are limited. Each frame is counted under one name.
+//! Nothing is sent unsolicited except by [`Answerer::announce`].
 
 mod addresses;
 mod arp;
@@ -32,13 +32,13 @@ use linerate_wire::{MacAddr, ethernet, icmpv6, ipv6, ndp, registry, vlan};
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
-/// How many questions are answered a second unless said otherwise.
+/// Default maximum number of answers per second.
 pub const ANSWERS_PER_SECOND: u32 = 1000;
 
-/// What frames the state machine needs to see, as filter text. Frames with a VLAN tag are looked at as they are behind it.
+/// Filter text for the frames that the state machine needs. Frames with a VLAN tag are matched without it.
 pub const FILTER: &str = "arp or icmp or icmp6";
 
-/// The same for an Ethernet frame that is seen here: whether it may be such a one.
+/// Returns whether an Ethernet frame may match [`FILTER`].
 pub fn may_be_asked(frame: &[u8]) -> bool {
     const TAG: usize = 4;
     let field = |at: usize| frame.get(at..at + 2).map(|bytes| u16::from_be_bytes([bytes[0], bytes[1]]));
@@ -53,7 +53,7 @@ pub fn may_be_asked(frame: &[u8]) -> bool {
     }
 }
 
-/// Answers for a set of addresses.
+/// Answers requests for a set of addresses.
 #[derive(Debug)]
 pub struct Answerer {
     own: Addresses,
@@ -63,17 +63,18 @@ pub struct Answerer {
 }
 
 impl Answerer {
-    /// For these addresses, at most `per_second` questions a second (0 counts as 1); a second's worth may come at once.
+    /// Answers for these addresses, at most `per_second` requests per second (0 counts as 1), with bursts of up to one
+    /// second's worth.
     pub fn new(own: Addresses, per_second: u32) -> Self {
         Answerer { own, resolver: Resolver::default(), outbox: Outbox::new(per_second), counts: BTreeMap::new() }
     }
 
-    /// Looks at an Ethernet frame, without FCS, that came at about `now`.
+    /// Handles an Ethernet frame, without FCS, received at about `now`.
     pub fn receive(&mut self, frame: &[u8], now: Nanos) {
         self.hear(Received::parse(frame), now);
     }
 
-    /// The same of an IP packet of a tunnel; its answer is one too.
+    /// Handles an IP packet of a tunnel; its answer is one too.
     pub fn receive_packet(&mut self, packet: &[u8], now: Nanos) {
         self.hear(Received::of_packet(packet), now);
     }
@@ -90,51 +91,51 @@ impl Answerer {
         }
     }
 
-    /// Counts a frame of which the end is missing: it is not looked at.
+    /// Counts a truncated frame, which is not parsed.
     pub fn receive_truncated(&mut self) {
         self.count(Count::AnswerReceived, 1);
         self.count(Count::AnswerMalformed, 1);
     }
 
-    /// Tells the link where the own addresses are, unasked (RFC 5227 section 2.3, RFC 4861 section 7.2.6): who knew one of them at
-    /// another station goes on at once. Of a run of addresses the first is told.
+    /// Announces the own addresses on the link (RFC 5227 section 2.3, RFC 4861 section 7.2.6): stations that had one of
+    /// them at another MAC address update it at once. Only the first of a range of addresses is announced.
     pub fn announce(&mut self, now: Nanos) {
         self.outbox.set_time(now);
         let Answerer { own, outbox, .. } = self;
-        let told = own.runs().iter().filter(|own| announcement(own, outbox)).count();
-        self.count(Count::AnswerAnnounced, told as u64);
+        let announced = own.runs().iter().filter(|own| announcement(own, outbox)).count();
+        self.count(Count::AnswerAnnounced, announced as u64);
     }
 
-    /// Asks for a next hop from `now` on, [`TRIES`] times, [`RETRY`] apart.
+    /// Requests a next hop from `now` on, [`TRIES`] times, [`RETRY`] apart.
     pub fn resolve(&mut self, hop: Hop, now: Nanos) {
         self.resolver.ask(hop, now);
         self.tick(now);
     }
 
-    /// What is known of a next hop; nothing unless it was asked for.
+    /// Returns the state of a next hop; `None` unless it was requested.
     pub fn resolution(&self, hop: &Hop) -> Option<Resolution> {
         self.resolver.state(hop)
     }
 
-    /// Does what is due at `now`; to be called several times a second while next hops are asked for.
+    /// Sends the requests due at `now`; to be called several times per second while next hops are being resolved.
     pub fn tick(&mut self, now: Nanos) {
         self.outbox.set_time(now);
-        let questions = self.resolver.tick(now, &mut self.outbox);
-        self.count(Count::AnswerAsked, questions);
+        let requests = self.resolver.tick(now, &mut self.outbox);
+        self.count(Count::AnswerAsked, requests);
     }
 
-    /// What is to be sent, oldest first, until [`Answerer::clear`].
+    /// Returns the frames to send, oldest first, until [`Answerer::clear`].
     pub fn frames(&self) -> Burst<'_> {
         self.outbox.frames()
     }
 
-    /// Forgets what was to be sent, of which the port did not take the last `unsent`.
+    /// Clears the frames to send, of which the port did not take the last `unsent`.
     pub fn clear(&mut self, unsent: usize) {
         self.outbox.clear();
         self.count(Count::AnswerUnsent, unsent as u64);
     }
 
-    /// Adds what was counted so far to an account of `Stage::Answer`.
+    /// Adds the counts so far to an account of `Stage::Answer`.
     pub fn counters(&self, account: &mut Account) {
         account.add(Count::AnswerReceived, 0).add(Count::Answered, 0);
         for (count, frames) in &self.counts {
@@ -146,7 +147,7 @@ impl Answerer {
         *self.counts.entry(count).or_default() += frames;
     }
 
-    /// What was answered, or why nothing was.
+    /// Returns the kind of answer sent, or the reason for sending none.
     fn judge(&mut self, received: &Received<'_>) -> Result<Count, Count> {
         match received.ether_type {
             ethernet::ARP => self.judge_arp(received),
@@ -185,7 +186,7 @@ impl Answerer {
             icmpv6::ECHO_REQUEST => echo::answer_v6(received, &packet, &message, &self.own, &mut self.outbox),
             ndp::SOLICITATION => neighbor::answer(received, &packet, &message, &self.own, &mut self.outbox),
             _ => {
-                let (target, mac) = neighbor::told(&packet, &message)?;
+                let (target, mac) = neighbor::advertised(&packet, &message)?;
                 if self.own.find(IpAddr::V6(target), received.vlans).is_some_and(|own| own != mac) {
                     self.count(Count::AnswerConflict, 1);
                 }
@@ -195,7 +196,7 @@ impl Answerer {
     }
 }
 
-/// Puts an announcement in; false where there is no room.
+/// Queues an announcement; false if the queue is full.
 fn announcement(own: &Own, outbox: &mut Outbox) -> bool {
     match own.first {
         IpAddr::V4(ip) => {

@@ -1,28 +1,28 @@
 //! The receiver: accounts for every frame of every stream, by the trailers.
 //!
-//! What a burst brings is looked at in the order of the burst, so whoever calls says what the order of arrival is. Of up to 32
-//! frames the trailers are read first and the memory of their streams is asked for, then they are counted: with 100,000
+//! Frames are processed in the order of the burst: the caller must pass them in order of arrival. For up to 32 frames
+//! the trailers are read first and the memory of their streams is prefetched, then they are counted: with 100,000
 //! streams that memory is in no cache.
 //!
 //! A frame is one of these, and counted as such:
 //!
-//! - *received*: it has a trailer with a right check. *Corrupted* too if a checksum over it is wrong; what is under MAC
-//!   addresses and tags no checksum covers, and no router keeps.
-//! - *counted*: it has none, and is as one of the streams without trailers should be;
-//! - *damaged*: it has none, but is ours: a checksum or a length in it is wrong, and it is as long as one of ours (or, without
-//!   any checksum over the trailer: the trailer is right but for one bit). Which stream it was of is not known, where it is lost;
-//! - *cut*: its end was not captured; *over the limit*: of a stream that there is no memory for;
+//! - *received*: it has a trailer with a valid check. *Corrupted* too if a checksum over it is wrong; no checksum
+//!   covers MAC addresses and tags, which routers rewrite.
+//! - *counted*: it has no trailer and matches one of the streams without trailers;
+//! - *damaged*: no trailer, but ours: a checksum or a length in it is wrong, and it has a length of our frames (or no
+//!   checksum covers the trailer, which is valid but for one bit). Its stream is unknown, which counts it as lost;
+//! - *cut*: its end was not captured; *over the limit*: its stream has no memory;
 //! - *foreign*: anything else.
 //!
-//! Within a stream a frame is *duplicated* if it had come before, else *reordered* if one with a greater number had come before
-//! (RFC 4737, section 3.3); the *extent* is how many of those there were. This is known of the last 1,024 numbers: a frame from
-//! before these is *stale*, which is neither, and does not make up for the loss of that number.
+//! Within a stream a frame is *duplicated* if it was received before, else *reordered* if one with a greater number was
+//! received before (RFC 4737, section 3.3); the *extent* is the number of those. This is known for the last 1,024
+//! numbers: a frame from before these is *stale*, which is neither, and does not make up for the loss of that number.
 //!
-//! While a run lasts, what did not come is *missing* below the highest number of its stream, and *lost* once that is old enough
-//! (`ages`).
+//! During a run, numbers not received below the highest number of their stream are *missing*, later *lost* (`ages`).
 //!
-//! - `stream`: what is known of one; `streams`: all of them; `histogram`: latencies; `matcher`: streams without trailers;
-//! - `verify`: checksums; `damage`: frames that lost their trailer; `ended`: streams that have ended; [`report`]: what came of all.
+//! - `stream`: the state of one stream; `streams`: all of them; `histogram`: latencies; `verify`: checksums;
+//! - `matcher`: streams without trailers; `damage`: frames that lost their trailer; `ended`: streams that have ended;
+//! - [`report`]: the results.
 
 mod ages;
 mod damage;
@@ -56,12 +56,12 @@ use linerate_burst::{Burst, Desc, Flags, Pick, prefetch};
 use linerate_wire::{Layers, Link};
 use std::collections::BTreeMap;
 
-/// What to check.
+/// Options of a [`Check`].
 #[derive(Clone, Copy, Debug)]
 pub struct Options {
-    /// The most streams with trailers that there is memory for: see [`Options::most_bytes`].
+    /// Maximum number of streams with trailers to keep in memory: see [`Options::most_bytes`].
     pub streams: usize,
-    /// Whether the checksums of frames with a trailer are verified too.
+    /// Verify the checksums of frames with a trailer too.
     pub verify: bool,
 }
 
@@ -72,16 +72,16 @@ impl Default for Options {
 }
 
 impl Options {
-    /// The most bytes of memory that the streams take: anybody can make trailers of any stream.
+    /// Returns the maximum memory of the streams in bytes: anyone can forge trailers of any stream.
     pub fn most_bytes(&self) -> usize {
         streams::most_bytes(self.streams)
     }
 }
 
-/// What was counted of all streams together.
+/// Counts over all streams.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Totals {
-    /// Frames that were looked at.
+    /// Frames examined.
     pub frames: u64,
     /// Their bytes on the wire, without FCS.
     pub bytes: u64,
@@ -89,15 +89,15 @@ pub struct Totals {
     pub received: u64,
     /// Frames of streams without trailers.
     pub counted: u64,
-    /// Sequence numbers below the highest of their stream that did not come, or not yet.
+    /// Sequence numbers below the highest of their stream that were not received, or not yet.
     pub missing: u64,
-    /// Those of them that are lost by now.
+    /// Missing frames that are lost by now.
     pub lost: u64,
-    /// Frames that had come before.
+    /// Frames received before.
     pub duplicated: u64,
-    /// Frames that came after one with a greater number.
+    /// Frames received after one with a greater number.
     pub reordered: u64,
-    /// Frames from so long ago that it is not known whether they had come before.
+    /// Frames too old to know whether they were received before.
     pub stale: u64,
     /// Frames with a wrong checksum.
     pub corrupted: u64,
@@ -105,12 +105,12 @@ pub struct Totals {
     pub damaged: u64,
     /// Frames whose end was not captured.
     pub cut: u64,
-    /// Frames with a trailer, of streams that there is no memory for.
+    /// Frames with a trailer, of streams above [`Options::streams`].
     pub over_limit: u64,
 }
 
 impl Totals {
-    /// Frames that are not ours.
+    /// Returns the number of frames that are not ours.
     pub fn foreign(&self) -> u64 {
         self.frames - self.received - self.counted - self.damaged - self.cut - self.over_limit
     }
@@ -124,27 +124,27 @@ impl Totals {
     }
 }
 
-/// What came so far of all streams.
+/// Counts of all streams so far.
 #[derive(Clone, Debug, Default)]
 pub struct Live {
-    /// What was counted; `lost` of all streams.
+    /// Totals; `lost` is the sum over all streams.
     pub totals: Totals,
-    /// Each stream of which anything was sent or came, by their numbers.
+    /// Each stream with frames sent or received, ordered by number.
     pub rows: Vec<LiveRow>,
 }
 
-/// What came so far of a stream.
+/// Counts of one stream so far.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LiveRow {
-    /// Its number.
+    /// Stream number.
     pub stream: u32,
-    /// Frames that came, repeated ones included.
+    /// Frames received, duplicates included.
     pub received: u64,
-    /// Frames that are lost by now.
+    /// Frames lost by now.
     pub lost: u64,
 }
 
-/// The receiver's account.
+/// Receiver that accounts for the frames of all streams.
 #[derive(Debug)]
 pub struct Check {
     key: Key,
@@ -155,22 +155,22 @@ pub struct Check {
     damage: Damage,
     totals: Totals,
     layers: Layers,
-    /// Where all gaps should be the same.
+    /// Set where all gaps are expected to be equal.
     gaps: Option<Gaps>,
     ages: Ages,
-    /// Where questions are to be answered: those that came in the last burst.
+    /// Requests of the last burst; `None` unless requests are to be answered.
     questions: Option<Vec<Vec<u8>>>,
 }
 
-/// Questions that are kept of a burst: whoever asks does so again.
+/// Maximum requests kept per burst; requesters retry.
 const QUESTIONS: usize = 256;
 /// Frames whose trailers are read before they are counted.
 const BATCH: usize = 32;
-/// So many frames ahead the next one is asked for.
+/// Prefetch distance in frames.
 const AHEAD: usize = 8;
 
 impl Check {
-    /// Nothing came yet.
+    /// Creates an empty account.
     pub fn new(key: Key, options: Options) -> Self {
         Check {
             key,
@@ -187,30 +187,31 @@ impl Check {
         }
     }
 
-    /// All frames together should come so many nanoseconds apart: by how much they do not is counted too.
+    /// Expects all frames together to be `nanos` nanoseconds apart, and measures the error.
     pub fn expect_gap(&mut self, nanos: f64) {
         self.gaps = Some(Gaps::new(nanos));
     }
 
-    /// Frames without a trailer that `matcher` fits are those of stream `id`, which has none; there may be several for a
-    /// stream.
+    /// Counts frames without a trailer that match `matcher` as those of stream `id`. A stream may have several
+    /// matchers.
     pub fn count_only(&mut self, id: u32, matcher: Matcher) {
         self.counted.entry(id).or_default();
         self.matchers.add(id, matcher);
     }
 
-    /// Frames that are not ours and may ask for something are kept from now on, for [`questions`](Check::questions).
+    /// Keeps frames that are not ours and may be requests, for [`questions`](Check::questions).
     pub fn keep_questions(&mut self) {
         self.questions.get_or_insert_default();
     }
 
-    /// Frames that may ask for something, of all taken since the last time; of many the first.
+    /// Drains the frames that may be requests, received since the last call; if there were many, only the first are
+    /// kept.
     pub fn questions(&mut self) -> impl Iterator<Item = Vec<u8>> + '_ {
         self.questions.iter_mut().flat_map(|kept| kept.drain(..))
     }
 
-    /// Takes frames, in the order in which they came. `links` says how the frames of each interface begin, by the number that
-    /// descs have; `None` where that is not known: such a frame may only have a trailer at its end.
+    /// Processes frames in order of arrival. `links` holds the link type of each interface, by the interface number in
+    /// descriptors; `None` where it is unknown: such a frame can only have a trailer at its end.
     pub fn take(&mut self, burst: Burst<'_>, links: &[Option<Link>]) {
         let last = burst.len().saturating_sub(1);
         self.take_all(burst.len(), |index| {
@@ -219,10 +220,10 @@ impl Check {
         });
     }
 
-    /// Takes frames of several queues, in this order. Each has its own `links`.
+    /// Processes frames of several queues in this order. Each queue has its own `links`.
     ///
     /// # Panics
-    /// If a pick names a frame that is not there.
+    /// If a pick is out of range.
     pub fn take_picks(&mut self, bursts: &[Burst<'_>], picks: &[Pick], links: &[&[Option<Link>]]) {
         self.take_all(picks.len(), |index| {
             let (pick, ahead) = (picks[index], picks[(index + AHEAD).min(picks.len() - 1)]);
@@ -256,25 +257,25 @@ impl Check {
         self.totals.frames += frames as u64;
     }
 
-    /// Frames that are ours, so far.
+    /// Returns the number of frames that are ours so far.
     #[inline]
     pub fn ours(&self) -> u64 {
         self.totals.received + self.totals.counted
     }
 
-    /// What was counted so far.
+    /// Returns the counts so far.
     pub fn totals(&self) -> Totals {
         let lost = self.totals.missing - self.ages.young();
         Totals { damaged: self.damage.count(), lost, ..self.totals }
     }
 
-    /// [`TURN`] has passed since the last time.
+    /// Advances time by one [`TURN`].
     pub fn turn(&mut self) {
         self.ages.turn();
     }
 
-    /// What came so far, and what is lost by now. `sent` says how many frames each stream had sent [`AGE`] ago, by its number, where
-    /// that is known.
+    /// Returns the counts so far, and the losses by now. `sent` holds the frames that each stream had sent [`AGE`] ago,
+    /// by its number, if that is known.
     pub fn live(&mut self, sent: Option<&[u64]>) -> Live {
         let sent = sent.unwrap_or_default();
         let counted = self.counted.last_key_value().map_or(0, |(id, _)| *id as usize + 1);
@@ -295,23 +296,23 @@ impl Check {
         Live { totals: Totals { lost: rows.iter().map(|row| row.lost).sum(), ..self.totals() }, rows }
     }
 
-    /// How many streams with trailers there are.
+    /// Returns the number of streams with trailers.
     pub fn streams(&self) -> usize {
         self.streams.len()
     }
 
-    /// Bytes of memory that these take.
+    /// Returns the memory of these streams in bytes.
     pub fn memory(&self) -> usize {
         self.streams.memory()
     }
 
-    /// What came of all streams. `sent` says how many frames each has sent, by its number, where that is known: else what did
-    /// not come is known up to the highest sequence number alone.
+    /// Returns the report over all streams. `sent` holds the frames that each has sent, by its number, if known;
+    /// otherwise losses are known only up to the highest sequence number.
     pub fn report<'a>(&'a self, sent: Option<&'a [u64]>) -> Report<'a> {
         Report::new(self, sent)
     }
 
-    /// The stream of a frame, and what the frame says; `None` where it is of none.
+    /// Returns the stream slot and arrival data of a frame; `None` if it belongs to no stream.
     #[inline(always)]
     fn look(&mut self, desc: &Desc, frame: &[u8], link: Option<Link>) -> Option<(u32, Arrival)> {
         let tail = match link {
@@ -331,7 +332,7 @@ impl Check {
         self.arrive(desc, &trailer, corrupted)
     }
 
-    /// Finds the stream, and asks for its memory.
+    /// Finds the stream and prefetches its memory.
     #[inline(always)]
     fn arrive(&mut self, desc: &Desc, trailer: &Trailer, corrupted: bool) -> Option<(u32, Arrival)> {
         let Some(place) = self.streams.place(trailer.stream) else {
@@ -349,7 +350,7 @@ impl Check {
         Some((place, Arrival { sequence, time: desc.time.0, latency, bucket, bytes: desc.wire, corrupted }))
     }
 
-    /// A frame without a trailer may ask for something.
+    /// Keeps a frame without a trailer that may be a request.
     fn overhear(&mut self, desc: &Desc, frame: &[u8]) {
         if let Some(kept) = &mut self.questions
             && kept.len() < QUESTIONS
@@ -360,7 +361,7 @@ impl Check {
         }
     }
 
-    /// A frame without a trailer where that should be.
+    /// Classifies a frame without a valid trailer.
     #[inline(never)]
     fn look_again(&mut self, desc: &Desc, frame: &[u8], link: Link, tail: &Tail) -> Option<(u32, Arrival)> {
         if desc.is_truncated() && (tail.packet.is_none() || tail.end > frame.len()) {
@@ -380,7 +381,7 @@ impl Check {
         match verdict {
             Verdict::Right => None,
             Verdict::Wrong => {
-                // Its length may be what is wrong.
+                // The length itself may be wrong.
                 let trailer = frame.last_chunk::<LEN>().and_then(|bytes| Trailer::read(bytes, &self.key));
                 if trailer.is_none() {
                     self.damage.suspect(frame.len(), tail.end);
@@ -388,8 +389,8 @@ impl Check {
                 self.arrive(desc, &trailer?, true)
             }
             Verdict::Open => {
-                let mended = Trailer::mend(tail.bytes(frame)?, &self.key)?;
-                if self.streams.get(mended.stream).is_some() {
+                let corrected = Trailer::mend(tail.bytes(frame)?, &self.key)?;
+                if self.streams.get(corrected.stream).is_some() {
                     self.damage.certain();
                 }
                 None

@@ -1,73 +1,74 @@
-//! What streams are told while they run: how fast, pause, resume, stop, start.
+//! Commands to running streams: rate, pause, resume, stop, start, begin.
 //!
-//! A command has a time of the run's schedule, in nanoseconds from its start, and everybody who sends a part of the streams gets all of
-//! them before the schedule reaches it: so each does the same behind the same frame, and nobody waits for anybody. Frames due
-//! before that time are as if there were no command. From it on:
+//! A command has a time in the run's schedule, in nanoseconds from its start. Every sender of a part of the streams
+//! gets all commands before the schedule reaches their times, so each applies them after the same frame without waiting
+//! for others. Frames due before that time are not affected. From it on:
 //!
-//! - **rate**: what is left of the gap at that time is longer or shorter by as much as whole gaps are; a gap between bursts stays;
-//! - **pause** and **resume**: everything of the stream is due so much later as the pause was long. Its numbers go on;
+//! - **rate**: the rest of the current gap is scaled like whole gaps; a gap between bursts stays;
+//! - **pause** and **resume**: everything of the stream is postponed by the length of the pause. Its numbers continue;
 //! - **stop**: no further frame;
-//! - **start** of what was stopped, or has ended: the stream begins anew with its frame 0, under another number in trailers, so that
-//!   late frames of before are not taken for repeated ones;
+//! - **start** of a stopped or finished stream: it restarts with frame 0, under another number in trailers, so that
+//!   late frames of before do not count as duplicates;
 //! - **begin**: another stream is sent at that place, from its frame 0 on.
 //!
-//! Streams that are not named keep their times. Those of a set with one rate for all together keep them too: what each has of it is
-//! its own from the first command on.
+//! Other streams keep their times. Those of a set with a common rate keep them too: each stream's share becomes its own
+//! rate with the first command.
 
 use crate::Rate;
 use crate::timeline::Batch;
 use std::sync::Arc;
 
-/// Something that streams are told.
+/// Command to running streams.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Command {
-    /// From when on, in nanoseconds from the start of the run.
+    /// Time from which it applies, in nanoseconds from the start of the run.
     pub at: u64,
-    /// Who.
+    /// Streams it applies to.
     pub which: Which,
-    /// What.
+    /// Action to take.
     pub action: Action,
 }
 
-/// Which streams of a set.
+/// Selection of streams of a set.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Which {
-    /// Each.
+    /// All streams.
     All,
-    /// Those at these places of the set, ascending.
+    /// Streams at these indices of the set, ascending.
     Some(Arc<[u32]>),
 }
 
-/// What streams can be told.
+/// Action on streams.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Action {
-    /// Go at this rate; where all of a set are told whose streams share one, all together.
+    /// Sets this rate; for all streams of a set with a common rate, the common rate.
     Rate(Rate),
-    /// Go each at its own of these, in the order of the places that are named.
+    /// Sets these rates, in the order of the selected streams.
     Rates(Arc<[Rate]>),
-    /// Go so many times as fast.
+    /// Multiplies the rate.
     Scale(f64),
-    /// Send nothing until resumed.
+    /// Sends nothing until resumed.
     Pause,
-    /// Go on, if paused.
+    /// Resumes paused streams.
     Resume,
-    /// Send nothing until started.
+    /// Sends nothing until started.
     Stop,
-    /// Begin anew, if stopped or at the end. With the numbers in trailers, of each stream that is named; empty where they stay.
+    /// Restarts stopped or finished streams. Holds the new stream number in trailers for each selected stream; empty to
+    /// keep the numbers.
     Start(Arc<[u32]>),
-    /// These are sent at the places that are named, in their order, and what was sent there has ended.
+    /// Begins these streams at the selected places, in order; streams there before end.
     Begin(Arc<Batch>),
 }
 
 impl Action {
-    /// The number in trailers of a stream that is started, the `nth` of those named; `None` where it stays.
+    /// Returns the new number in trailers of the `nth` selected stream; `None` if it stays.
     pub(crate) fn number(&self, nth: usize) -> Option<u32> {
         if let Action::Start(numbers) = self { numbers.get(nth).copied() } else { None }
     }
 }
 
 impl Which {
-    /// The streams of these names that a pattern fits: `*` stands for any characters, `?` for one.
+    /// Selects the streams with names that match a pattern: `*` stands for any characters, `?` for one.
     pub fn named<'a>(pattern: &str, names: impl Iterator<Item = &'a str>) -> Which {
         let (mut places, mut streams) = (Vec::new(), 0);
         for (place, name) in names.enumerate() {
@@ -79,14 +80,14 @@ impl Which {
         if places.len() == streams { Which::All } else { Which::Some(places.into()) }
     }
 
-    /// Their places in a set of so many.
+    /// Returns the selected indices in a set of `streams` streams.
     pub fn places(&self, streams: usize) -> impl Iterator<Item = usize> + '_ {
         let all = if *self == Which::All { 0..streams } else { 0..0 };
         let some = if let Which::Some(places) = self { &places[..] } else { &[] };
         all.chain(some.iter().map(|place| *place as usize))
     }
 
-    /// Which of those that are named is at a place.
+    /// Returns the rank of the stream at `place` among the selected ones.
     pub fn nth(&self, place: usize) -> Option<usize> {
         match self {
             Which::All => Some(place),
@@ -94,13 +95,13 @@ impl Which {
         }
     }
 
-    /// Whether there is none.
+    /// Returns whether no stream is selected.
     pub fn is_none(&self) -> bool {
         matches!(self, Which::Some(places) if places.is_empty())
     }
 }
 
-/// Whether a text is as a pattern says: on a mismatch the last `*` takes one character more.
+/// Returns whether a text matches a pattern: on a mismatch the last `*` takes one more character.
 fn fits(pattern: &[u8], text: &[u8]) -> bool {
     let (mut at, mut star, mut place) = (0, None, 0);
     while place < text.len() {
@@ -138,7 +139,7 @@ mod tests {
         assert_eq!(Which::All.places(2).collect::<Vec<_>>(), [0, 1]);
     }
 
-    /// As the words say, by trying everything.
+    /// Reference implementation, which tries everything.
     fn plainly(pattern: &[u8], text: &[u8]) -> bool {
         match (pattern, text) {
             ([], text) => text.is_empty(),
@@ -151,7 +152,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn patterns_fit_what_they_say(pattern in "[ab*?]{0,8}", text in "[ab]{0,10}") {
+        fn patterns_match_like_the_reference(pattern in "[ab*?]{0,8}", text in "[ab]{0,10}") {
             prop_assert_eq!(fits(pattern.as_bytes(), text.as_bytes()), plainly(pattern.as_bytes(), text.as_bytes()));
         }
     }

@@ -1,12 +1,12 @@
-//! How long things took: counts in buckets, of which each is a sixteenth of its own size wide.
+//! Histogram of durations: each bucket is a sixteenth of its value wide.
 
 use std::time::Duration;
 
-/// Steps within each power of two: figures are at most so much too large.
+/// Steps within each power of two: results are too large by at most one step.
 const STEPS: u64 = 16;
 const BUCKETS: usize = (64 - 3) * STEPS as usize;
 
-/// A distribution of times. Adding takes a few nanoseconds, whatever was added before; the memory is always the same.
+/// Distribution of durations. Adding takes a few nanoseconds, independent of the contents; the memory is constant.
 #[derive(Clone, Debug)]
 pub struct Delays {
     counts: Box<[u64; BUCKETS]>,
@@ -16,12 +16,12 @@ pub struct Delays {
 }
 
 impl Delays {
-    /// Of nothing.
+    /// Creates an empty distribution.
     pub fn new() -> Self {
         Delays { counts: Box::new([0; BUCKETS]), total: 0, sum: 0, max: 0 }
     }
 
-    /// Counts one more time, in nanoseconds.
+    /// Counts one duration in nanoseconds.
     #[inline]
     pub fn add(&mut self, nanos: u64) {
         self.counts[bucket(nanos)] += 1;
@@ -30,7 +30,7 @@ impl Delays {
         self.max = self.max.max(nanos);
     }
 
-    /// Counts what another one has counted.
+    /// Adds the counts of another distribution.
     pub fn merge(&mut self, other: &Delays) {
         self.counts.iter_mut().zip(other.counts.iter()).for_each(|(own, other)| *own += other);
         self.total += other.total;
@@ -38,28 +38,28 @@ impl Delays {
         self.max = self.max.max(other.max);
     }
 
-    /// How many were counted.
+    /// Returns the number of durations counted.
     pub fn count(&self) -> u64 {
         self.total
     }
 
-    /// How many were longer than this: exact, or fewer by those up to a sixteenth longer.
+    /// Returns the number of durations above `limit`: exact, or without those up to a sixteenth above it.
     pub fn longer_than(&self, limit: Duration) -> u64 {
         let limit = u64::try_from(limit.as_nanos()).unwrap_or(u64::MAX);
         self.counts[bucket(limit) + 1..].iter().sum()
     }
 
-    /// The longest.
+    /// Returns the maximum.
     pub fn max(&self) -> Duration {
         Duration::from_nanos(self.max)
     }
 
-    /// The mean.
+    /// Returns the mean.
     pub fn mean(&self) -> Duration {
         Duration::from_nanos((self.sum / u128::from(self.total.max(1))) as u64)
     }
 
-    /// The time that this part of all, from 0 to 1, do not exceed: exact, or up to a sixteenth more.
+    /// Returns the quantile `part`, from 0 to 1: exact, or up to a sixteenth too large.
     pub fn quantile(&self, part: f64) -> Duration {
         let wanted = ((self.total as f64 * part).ceil() as u64).clamp(1, self.total.max(1));
         let mut seen = 0;
@@ -77,14 +77,14 @@ impl Default for Delays {
     }
 }
 
-/// Below 16 a bucket each; from there on the upper five bits decide.
+/// Returns the bucket of a duration: one per value below 16, above that one per upper five bits.
 #[inline]
 fn bucket(nanos: u64) -> usize {
     let shift = (nanos | STEPS).ilog2() - STEPS.ilog2();
     (u64::from(shift) * STEPS + (nanos >> shift)) as usize
 }
 
-/// The largest time in a bucket.
+/// Returns the largest duration in a bucket.
 fn last(bucket: usize) -> u64 {
     let bucket = bucket as u64;
     if bucket < STEPS {

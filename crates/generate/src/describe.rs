@@ -1,4 +1,4 @@
-//! Frames of a stream for people: layer by layer, with what changes in each field.
+//! Frames of a stream as readable text: layer by layer, with the changes of each field.
 
 use crate::stream::{Change, Map, Pick, Selector, Stream};
 use crate::trailer::{Key, LEN};
@@ -7,8 +7,8 @@ use linerate_wire::named::{Field, Format, Kind};
 use linerate_wire::{Layers, Protocol, dissect, mpls};
 use std::fmt::Write;
 
-/// Frame `n` of a stream, sent at `time`, a layer a line: `name field=value ...`; a field that changes is followed by
-/// its values in braces. A checksum that is not right says so.
+/// Formats frame `n` of a stream, sent at `time`, one layer per line: `name field=value ...`; a field that changes is
+/// followed by its values in braces. Wrong checksums are marked.
 pub fn describe(stream: &Stream, n: u64, time: u64, key: &Key) -> String {
     let (frame, variant) = (stream.frame(n, time, key), stream.variant(n));
     let (mut layers, mut text) = (Layers::new(), String::new());
@@ -24,16 +24,16 @@ pub fn describe(stream: &Stream, n: u64, time: u64, key: &Key) -> String {
             shown.layer(at.protocol, start, start + each.min(at.length));
         }
     }
-    let behind = placed.last().map_or(0, |last| last.offset + last.length);
+    let payload = placed.last().map_or(0, |last| last.offset + last.length);
     let end = placed.last().map_or(frame.len(), |last| last.end);
-    shown.rest("payload", behind, variant.trailer.unwrap_or(end).max(behind));
+    shown.rest("payload", payload, variant.trailer.unwrap_or(end).max(payload));
     if let Some(at) = variant.trailer {
         let what = format!("stream={} sequence={n} at byte {at}", stream.id);
         shown.line(format_args!("  {:<10} {what}", "trailer"));
     }
     shown.rest("padding", end.max(variant.trailer.map_or(0, |at| at + LEN)), frame.len());
     for fill in &variant.fills {
-        let what = format!("{} bytes from byte {} on are new in every frame", fill.length, fill.offset);
+        let what = format!("{} random bytes from byte {} in every frame", fill.length, fill.offset);
         shown.line(format_args!("  {:<10} {what}", "noise"));
     }
     for change in std::mem::take(&mut shown.changes) {
@@ -45,7 +45,7 @@ pub fn describe(stream: &Stream, n: u64, time: u64, key: &Key) -> String {
 
 struct Shown<'a> {
     stream: &'a Stream,
-    /// Changes of which nothing was said so far.
+    /// Changes not described so far.
     changes: Vec<&'a Change>,
     frame: &'a [u8],
     checksums: Vec<Coverage>,
@@ -54,7 +54,7 @@ struct Shown<'a> {
 
 impl Shown<'_> {
     fn line(&mut self, what: std::fmt::Arguments<'_>) {
-        // Text in memory takes whatever is written.
+        // Writing to a string cannot fail.
         let _ = writeln!(self.text, "{what}");
     }
 
@@ -76,7 +76,7 @@ impl Shown<'_> {
         self.line(format_args!("  {:<10}{fields}", kind.name()));
     }
 
-    /// What is said of the values of a field, once.
+    /// Returns the values of a field's changes, each change once.
     fn changes_of(&mut self, start: usize, field: &Field) -> String {
         let end = start + field.bits as usize;
         let is_here = |change: &&Change| {
@@ -87,11 +87,11 @@ impl Shown<'_> {
         self.changes = others;
         let here: Vec<&Change> = here;
         let whole = |change: &Change| change.mask.count_ones() == field.bits;
-        let say = |change: &&Change| {
+        let text = |change: &&Change| {
             let format = if whole(change) { field.format } else { Format::Number };
             format!(" {{{}}}", values(change, &self.stream.selectors[change.selector], format))
         };
-        here.iter().map(say).collect()
+        here.iter().map(text).collect()
     }
 
     fn verdict(&self, offset: usize) -> &'static str {
@@ -111,7 +111,7 @@ impl Shown<'_> {
     }
 }
 
-/// The values that a change goes through, and how.
+/// Formats the values of a change, and their order.
 fn values(change: &Change, selector: &Selector, format: Format) -> String {
     let show = |value: u128| format.show(value & u128::MAX >> (128 - change.mask.count_ones())).to_string();
     let which = match &change.map {

@@ -1,6 +1,6 @@
-//! Stream files: several streams with sizes, rates, counts and what follows, as TOML.
+//! Stream files: several streams with sizes, rates, counts and successors, as TOML.
 //!
-//! The keys are in [`keys`]; `docs/streams.md` tells of them, `docs/streams.schema.json` is their schema.
+//! The keys are in [`keys`]; `docs/streams.md` describes them, `docs/streams.schema.json` is their schema.
 //!
 //! ```
 //! use linerate_generate::file::{Setup, streams};
@@ -31,54 +31,58 @@ use crate::wrong::{Wrong, choices};
 use linerate_wire::Link;
 use read::{At, Fault, Table};
 
-/// What there is to know beside the file.
+/// Options besides the file.
 #[derive(Clone, Copy)]
 pub struct Setup<'a> {
-    /// What frames begin with.
+    /// Link type of the frames.
     pub link: Link,
-    /// The rate of the line in bits per second at layer 1, for shares of it.
+    /// Line rate in bits per second at layer 1, for shares of it.
     pub line: Option<f64>,
-    /// Where frames of capture files come from.
+    /// Reader of frames in capture files.
     pub files: Files<'a>,
 }
 
 impl Default for Setup<'_> {
     /// Ethernet, a line of unknown rate, no files.
     fn default() -> Self {
-        Setup { link: Link::Ethernet, line: None, files: &|name, _| Err(format!("{name}: no files here")) }
+        Setup {
+            link: Link::Ethernet,
+            line: None,
+            files: &|name, _| Err(format!("{name}: files are not supported here")),
+        }
     }
 }
 
-/// What is wrong with a stream file.
+/// Error in a stream file.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{file}:{line}:{column}: {key}{what}")]
 pub struct FileError {
-    /// The file.
+    /// File name.
     pub file: String,
-    /// The line, from 1.
+    /// Line, from 1.
     pub line: usize,
-    /// The character in the line, from 1.
+    /// Character in the line, from 1.
     pub column: usize,
     key: String,
     what: String,
 }
 
 impl FileError {
-    /// What is wrong, and what would be right, without the place.
+    /// Returns the problem and its remedy, without the position.
     pub fn what(&self) -> &str {
         &self.what
     }
 }
 
-/// Most streams of a file.
+/// Maximum number of streams in a file.
 const MOST_STREAMS: usize = 1 << 20;
-/// What numbers of streams in trailers are below.
+/// Limit of stream numbers in trailers, exclusive.
 const MOST_ID: u64 = 1 << 24;
 
-/// Reads the streams of a file; `name` is what errors call it.
+/// Parses the streams of a file; `name` is its name in errors.
 ///
 /// # Errors
-/// The first thing that is wrong: where, in which stream and key, and what would be right.
+/// The first error: its position, stream and key, and the remedy.
 pub fn streams(name: &str, text: &str, setup: &Setup<'_>) -> Result<StreamSet, FileError> {
     let parsed = toml::de::DeTable::parse(text).map_err(|error| {
         let at = error.span().unwrap_or(0..0);
@@ -112,18 +116,14 @@ fn set(table: &Table<'_>, setup: &Setup<'_>) -> Result<StreamSet, Fault> {
     let key = match table.number("key")? {
         None => Key::default(),
         Some(At { value: 0, at }) => {
-            let what = "16 zero bytes would be a right trailer under key 0: take another one".to_owned();
+            let what = "invalid key 0: zero bytes would be valid trailers; expected any other number".to_owned();
             return Err(table.fault("key", at, what));
         }
         Some(key) => Key(key.value),
     };
     let tables = table.tables("stream", keys::STREAM)?;
     if tables.is_empty() || tables.len() > MOST_STREAMS {
-        return Err(table.fault(
-            "",
-            table.at.clone(),
-            format!("a file has [[stream]] once or more, at most {MOST_STREAMS} times"),
-        ));
+        return Err(table.fault("", table.at.clone(), format!("expected 1 to {MOST_STREAMS} tables [[stream]]")));
     }
     let usual = if rate.is_some() { Rate::Frames(1.0) } else { Rate::Top };
     let mut streams = Vec::with_capacity(tables.len());
@@ -140,13 +140,13 @@ fn set(table: &Table<'_>, setup: &Setup<'_>) -> Result<StreamSet, Fault> {
     }
     let unlike = streams.iter().position(|stream| (stream.rate == Rate::Top) != (streams[0].rate == Rate::Top));
     if let Some(index) = unlike.filter(|_| order == Order::Interleaved) {
-        let what = "interleaved streams have either all a rate or none: one at top speed would keep the others waiting"
-            .to_owned();
+        let what =
+            "interleaved streams need all a rate or all \"max\"; one with \"max\" would starve the others".to_owned();
         return Err(tables[index].fault("rate", tables[index].at.clone(), what));
     }
     let endless = streams.iter().position(|stream| stream.count.is_none());
     if let Some(index) = endless.filter(|index| order == Order::Sequential && index + 1 < streams.len()) {
-        let what = "in a sequence this stream has no end, so the next never begins: give it a count".to_owned();
+        let what = "an endless stream blocks the rest of its sequence; set a count".to_owned();
         return Err(tables[index].fault("count", tables[index].at.clone(), what));
     }
     let set = StreamSet { streams, order, rate, key };
@@ -158,8 +158,8 @@ fn stream(table: &Table<'_>, index: usize, usual: Rate, seed: u64, setup: &Setup
     let at = table.at.clone();
     let packet = table
         .text("packet")
-        .ok_or_else(|| table.fault("packet", at, format!("every stream has a packet: {}", legal("packet"))))?;
-    // Streams of one file have other random values.
+        .ok_or_else(|| table.fault("packet", at, format!("missing packet; expected {}", legal("packet"))))?;
+    // Streams of one file have different random values.
     let seed = seed.wrapping_add((index as u64).wrapping_mul(0x9e6c_63d0_876a_3f6b));
     let sizes = match table.text("size") {
         None => Sizes::Natural(SMALLEST),
@@ -181,7 +181,7 @@ fn stream(table: &Table<'_>, index: usize, usual: Rate, seed: u64, setup: &Setup
     })?;
     let count = table.number("count")?;
     if let Some(none) = count.as_ref().filter(|count| count.value == 0) {
-        return Err(table.fault("count", none.at.clone(), format!("write {}", legal("count"))));
+        return Err(table.fault("count", none.at.clone(), format!("expected {}", legal("count"))));
     }
     Ok(Stream {
         name: table.text("name").map_or_else(|| format!("stream {}", index + 1), |name| name.value.to_owned()),
@@ -199,7 +199,7 @@ fn stream(table: &Table<'_>, index: usize, usual: Rate, seed: u64, setup: &Setup
     })
 }
 
-/// Gives each stream its number, and sees that names and numbers are used once.
+/// Sets the number of each stream, and checks that names and numbers are unique.
 fn numbered(tables: &[Table<'_>], streams: &mut [Stream]) -> Result<(), Fault> {
     let (mut names, mut ids) = (std::collections::BTreeSet::new(), std::collections::BTreeSet::new());
     for (index, (table, stream)) in tables.iter().zip(streams).enumerate() {
@@ -207,15 +207,15 @@ fn numbered(tables: &[Table<'_>], streams: &mut [Stream]) -> Result<(), Fault> {
         let id = given.as_ref().map_or(index as u64 + 1, |id| id.value);
         let at = given.map_or(table.at.clone(), |id| id.at);
         if id >= MOST_ID {
-            return Err(table.fault("id", at, format!("write {}", legal("id"))));
+            return Err(table.fault("id", at, format!("expected {}", legal("id"))));
         }
         if !ids.insert(id) {
-            return Err(table.fault("id", at, format!("another stream has number {id}")));
+            return Err(table.fault("id", at, format!("duplicate number {id}")));
         }
         stream.id = id as u32;
         if !names.insert(stream.name.clone()) {
             let at = table.text("name").map_or(table.at.clone(), |name| name.at);
-            return Err(table.fault("name", at, format!("another stream is called {:?}", stream.name)));
+            return Err(table.fault("name", at, format!("duplicate name {:?}", stream.name)));
         }
     }
     Ok(())
@@ -224,9 +224,8 @@ fn numbered(tables: &[Table<'_>], streams: &mut [Stream]) -> Result<(), Fault> {
 fn rate(table: &Table<'_>, setup: &Setup<'_>) -> Result<Option<Rate>, Fault> {
     let Some(text) = table.text("rate") else { return Ok(None) };
     let asked: Asked = text.value.parse().map_err(|bad| table.fault("rate", text.at.clone(), format!("{bad}")))?;
-    let unknown = || {
-        table.fault("rate", text.at.clone(), "the rate of this line is not known: write it in pps or gbps".to_owned())
-    };
+    let unknown =
+        || table.fault("rate", text.at.clone(), "the line rate is unknown; give the rate in pps or gbps".to_owned());
     asked.on_line(setup.line).ok_or_else(unknown).map(Some)
 }
 
@@ -238,36 +237,36 @@ fn shape(table: &Table<'_>, seed: u64) -> Result<Shape, Fault> {
         return Err(table.fault(
             "poisson",
             burst.at.clone(),
-            "bursts have even gaps: leave out one of the two".to_owned(),
+            "cannot be combined with burst; remove one of the two".to_owned(),
         ));
     }
-    let missing = |name: &str| burst.fault(name, burst.at.clone(), format!("write {}", legal("burst")));
+    let missing = |name: &str| burst.fault(name, burst.at.clone(), format!("expected {}", legal("burst")));
     let frames = burst.number("frames")?.filter(|frames| frames.value > 0).ok_or_else(|| missing("frames"))?;
     let gap = burst.text("gap").ok_or_else(|| missing("gap"))?;
     let nanos = nanos(gap.value).ok_or_else(|| illegal_of(keys::BURST, &burst, "gap", &gap))?;
     Ok(Shape::Bursts { frames: frames.value, gap: nanos })
 }
 
-/// When a stream begins, and for how long it is sent, in a set of this order, of a rate of all, and at one of its own.
+/// Parses the start and duration of a stream, for the order of its set, the common rate, and its own rate.
 fn span(table: &Table<'_>, (order, all, own): (Order, Option<Rate>, Rate)) -> Result<Span, Fault> {
     let time = |name: &'static str| {
         let Some(text) = table.text(name) else { return Ok(None) };
         let why = match (order, all, own) {
-            (Order::Sequential, ..) => "in a sequence a stream begins where the one before ends: give that a count",
-            (_, Some(_), _) => "with a rate of all streams together none has times of its own",
-            (_, _, Rate::Top) => "at top speed nothing has a time: give it a rate",
+            (Order::Sequential, ..) => "streams in a sequence begin when the previous one ends; set a count there",
+            (_, Some(_), _) => "needs a rate per stream; remove the common rate above [[stream]]",
+            (_, _, Rate::Top) => "needs a rate; set one other than \"max\"",
             _ => return nanos(text.value).map(Some).ok_or_else(|| illegal(table, name, &text)),
         };
         Err(table.fault(name, text.at, why.to_owned()))
     };
     let (start, length) = (time("start")?.unwrap_or(0), time("for")?);
     match table.text("for").filter(|_| length == Some(0)) {
-        Some(text) => Err(table.fault("for", text.at, "a stream is sent for some time, or left out".to_owned())),
+        Some(text) => Err(table.fault("for", text.at, "the duration is 0; expected a time above 0".to_owned())),
         None => Ok(Span { start, length }),
     }
 }
 
-/// Nanoseconds of a time: `250ns`, `10us`, `1.5ms`, `2s`.
+/// Parses a time: `250ns`, `10us`, `1.5ms`, `2s`.
 fn nanos(text: &str) -> Option<u64> {
     let units = [("ns", 1.0), ("us", 1e3), ("ms", 1e6), ("s", 1e9)];
     let (number, unit) = units.iter().find_map(|(name, unit)| Some((text.trim().strip_suffix(name)?, unit)))?;
@@ -295,7 +294,7 @@ fn next(table: &Table<'_>, own: usize, names: &[String]) -> Result<Next, Fault> 
     };
     let stream = index(name).ok_or_else(unknown)?;
     let times: u64 = times.filter(|times| *times > 0).ok_or_else(|| illegal(table, "next", &text))?;
-    // Back to where it was once already: all passes together are that many.
+    // A jump back repeats streams that were sent once already: the number is that of all passes.
     Ok(Next::Goto { stream, times: Some(if stream <= own { times - 1 } else { times }) })
 }
 
@@ -305,7 +304,7 @@ fn illegal(table: &Table<'_>, name: &str, value: &At<&str>) -> Fault {
 
 fn illegal_of(keys: &[keys::Key], table: &Table<'_>, name: &str, value: &At<&str>) -> Fault {
     let legal = keys.iter().find(|key| key.name == name).map_or("", |key| key.legal);
-    table.fault(name, value.at.clone(), format!("{:?}: write {legal}", value.value))
+    table.fault(name, value.at.clone(), format!("invalid value {:?}; expected {legal}", value.value))
 }
 
 fn legal(name: &str) -> &'static str {

@@ -1,8 +1,8 @@
-//! Packets as one line of text, made into what a stream sends.
+//! Packets as one line of text, converted to the frames of a stream.
 //!
-//! `eth/ip(dst=10.0.0.1..10.0.0.9)/udp(dport=53)/payload("hello")`: layers between slashes, fields in parentheses. What
-//! is not said is computed (lengths, checksums, what leads to the next header) or usual; what is said stays, right or
-//! wrong. A field with several values makes a stream whose frames differ. `docs/streams.md` tells it all.
+//! `eth/ip(dst=10.0.0.1..10.0.0.9)/udp(dport=53)/payload("hello")`: layers separated by slashes, fields in parentheses.
+//! Values not given are computed (lengths, checksums, next-header fields) or defaults; given values are kept, right or
+//! wrong. A field with several values makes a stream of different frames. See `docs/streams.md`.
 //!
 //! ```
 //! use linerate_generate::packet::{Setup, frames};
@@ -41,36 +41,36 @@ use stack::Stack;
 /// Reads a frame of a capture file by its name and number (from 1).
 pub use stack::Files;
 
-/// What there is to know beside the text.
+/// Options besides the text.
 #[derive(Clone)]
 pub struct Setup<'a> {
-    /// What frames begin with, where the first header leaves that open.
+    /// Link type of the frames, unless the first header determines it.
     pub link: Link,
-    /// How long they are.
+    /// Frame sizes.
     pub sizes: Sizes,
-    /// What a receiver knows them by.
+    /// Identification at the receiver.
     pub mark: Mark,
-    /// Of all that is random.
+    /// Seed of all random values.
     pub seed: u64,
-    /// Where frames of files come from.
+    /// Reader of frames in files.
     pub files: Files<'a>,
 }
 
-/// The frames of a stream.
+/// Frames of a stream.
 #[derive(Clone, Debug)]
 pub struct Frames {
-    /// What they begin with: what the setup says, but for headers that no such frame begins with.
+    /// Link type: that of the setup, unless the first header determines another.
     pub link: Link,
-    /// The lengths they have.
+    /// Variants, one per length.
     pub variants: Vec<Variant>,
-    /// Which of them frame n has.
+    /// Selector of the variant of frame n.
     pub size: Selector,
-    /// What the changes in them follow.
+    /// Selectors of the changing fields.
     pub selectors: Vec<Selector>,
 }
 
 impl Frames {
-    /// An endless stream of them, a frame each second, evenly, which a receiver knows by `mark`.
+    /// Returns an endless stream of these frames, evenly one per second, identified by `mark`.
     pub fn stream(self, id: u32, mark: Mark) -> Stream {
         let Frames { link, variants, size, selectors } = self;
         Stream {
@@ -93,7 +93,7 @@ impl Frames {
 impl Default for Setup<'_> {
     /// Ethernet frames of 64 bytes or more, without trailers, no files.
     fn default() -> Self {
-        let files = &|name: &str, _| Err(format!("{name}: no files here"));
+        let files = &|name: &str, _| Err(format!("{name}: files are not supported here"));
         Setup { link: Link::Ethernet, sizes: Sizes::Natural(SMALLEST), mark: Mark::None, seed: 0, files }
     }
 }
@@ -101,8 +101,8 @@ impl Default for Setup<'_> {
 /// Makes the frames that a text describes.
 ///
 /// # Errors
-/// Text that is no packet, a packet that cannot be built, or one that does not fit into its size: which part of the
-/// text is wrong, and what would be right.
+/// If the text is not a packet, or the packet cannot be built or does not fit into its size: names the wrong part of
+/// the text, and the remedy.
 pub fn frames(text: &str, setup: &Setup<'_>) -> Result<Frames, Wrong> {
     let stack = Stack::read(text, setup.link, setup.files)?;
     let headers = stack.made()?;
@@ -112,11 +112,11 @@ pub fn frames(text: &str, setup: &Setup<'_>) -> Result<Frames, Wrong> {
     let mut maker = Maker { text, stack: &stack, setup, headers: length, places: Places::default() };
     let (sizes, size) = maker.sizes();
     if sizes.iter().sum::<usize>() > MOST_BYTES {
-        let what = format!("these are {} sizes, {MOST_BYTES} bytes in all at most: write a step", sizes.len());
+        let what = format!("{} sizes exceed {MOST_BYTES} bytes in total; use a step", sizes.len());
         return Err(maker.wrong_size(what));
     }
     if let Some(length) = sizes.iter().find(|length| !(1..=MAX_FRAME).contains(*length)) {
-        return Err(maker.wrong_size(format!("a frame has 1 to {MAX_FRAME} bytes, and this one {length}")));
+        return Err(maker.wrong_size(format!("invalid frame length {length}; expected 1 to {MAX_FRAME} bytes")));
     }
     let first = maker.build(&bare, sizes.first().copied().unwrap_or(length))?;
     maker.places = Places::find(text, &stack, &first.placed, &first.bytes, setup.seed)?;
@@ -127,54 +127,54 @@ pub fn frames(text: &str, setup: &Setup<'_>) -> Result<Frames, Wrong> {
     Ok(Frames { link: stack.link(setup.link), variants, size, selectors: maker.places.selectors })
 }
 
-/// Memory that the frames of a stream may take, each length once.
+/// Maximum memory of the frames of a stream, one of each length.
 const MOST_BYTES: usize = 64 << 20;
 
 struct Maker<'a> {
     text: &'a str,
     stack: &'a Stack<'a>,
     setup: &'a Setup<'a>,
-    /// Bytes of all headers.
+    /// Length of all headers in bytes.
     headers: usize,
     places: Places<'a>,
 }
 
-/// A frame of one length, before anything in it is changed.
+/// Frame of one length, before any changes.
 struct Built {
     bytes: Vec<u8>,
     placed: Vec<Placed>,
-    /// Where the payload lies.
+    /// Start and end of the payload.
     payload: (usize, usize),
 }
 
 impl Maker<'_> {
-    /// Captured lengths, and which one a frame has.
+    /// Returns the captured lengths, and the selector of a frame's length.
     fn sizes(&self) -> (Vec<usize>, Selector) {
         match &self.setup.sizes {
             Sizes::Of(sizes, selector) => (sizes.iter().map(|size| size - FCS as usize).collect(), selector.clone()),
             Sizes::Natural(least) => {
                 let payload = &self.stack.payload;
                 let trailed = payload.bytes.len() + self.trailer();
-                let behind = self.headers + self.stack.padding.len();
-                // Other links have no smallest frame, so that nothing has to stand behind a packet.
+                let fixed = self.headers + self.stack.padding.len();
+                // Other links have no minimum frame length, so no padding is needed.
                 let is_exact = payload.has_length && self.setup.link != Link::Ethernet;
                 let least = if is_exact { 0 } else { *least };
                 let length = match self.stack.whole {
-                    true => behind + payload.bytes.len(),
-                    false => (behind + payload.natural().max(trailed)).max(least.saturating_sub(FCS as usize)),
+                    true => fixed + payload.bytes.len(),
+                    false => (fixed + payload.natural().max(trailed)).max(least.saturating_sub(FCS as usize)),
                 };
                 (vec![length], Selector::ONE)
             }
         }
     }
 
-    /// What is wrong with the size that was asked for, or with the packet where none was.
+    /// Returns an error about the requested size, or about the packet if none was requested.
     fn wrong_size(&self, what: String) -> Wrong {
         let of_size = matches!(self.setup.sizes, Sizes::Of(..));
         Wrong { of_size, ..Wrong::at(self.text, self.text, what) }
     }
 
-    /// Bytes of the trailer.
+    /// Returns the length of the trailer in bytes.
     fn trailer(&self) -> usize {
         if self.setup.mark == Mark::Trailer { trailer::LEN } else { 0 }
     }
@@ -192,8 +192,8 @@ impl Maker<'_> {
                 format!("frames of {size} bytes are too small: this packet needs {}{parts}", need + FCS as usize);
             return Err(self.wrong_size(what));
         }
-        // Where no size is asked for, a payload is as long as it says, and Ethernet pads the frame behind the packet. A trailer
-        // stands at the end of both.
+        // Without a requested size, a payload has its own length, and Ethernet pads the frame after the packet. A
+        // trailer is at the end of both.
         let is_exact = matches!(self.setup.sizes, Sizes::Natural(_)) && stack.payload.has_length && self.trailer() == 0;
         let room = if is_exact { stack.payload.natural().min(length - fixed) } else { length - fixed };
         let payload = stack.payload.make(room, self.setup.seed);
@@ -207,8 +207,8 @@ impl Maker<'_> {
             let mut layers = Layers::new();
             dissect(self.setup.link, &bytes, &mut layers);
             placed = cover::placed(&bytes, &layers);
-            let behind = layers.as_slice().last().map_or(0, |layer| layer.end() as usize);
-            payload = (behind, behind + layers.payload(&bytes).len());
+            let start = layers.as_slice().last().map_or(0, |layer| layer.end() as usize);
+            payload = (start, start + layers.payload(&bytes).len());
         }
         Ok(Built { bytes, placed, payload })
     }
@@ -220,7 +220,7 @@ impl Maker<'_> {
             0 => None,
             length if end - start < length => {
                 return Err(self.wrong_size(format!(
-                    "the payload has {} bytes, and the trailer needs 16: make the frame longer or write check = \"count\"",
+                    "the payload has {} bytes, but the trailer needs 16; use longer frames or check = \"count\"",
                     end - start
                 )));
             }
@@ -242,7 +242,7 @@ impl Maker<'_> {
         let mut taken: Vec<(usize, usize)> = fills.iter().map(|fill| (fill.offset, fill.length)).collect();
         taken.extend(trailer.map(|at| (at, trailer::LEN)));
         if let Some(name) = self.places.overlap(&taken) {
-            let what = format!("what changes in {name} overlaps another field, noise or the trailer");
+            let what = format!("{name} overlaps another changing field, noise or the trailer");
             return Err(Wrong::at(self.text, name, what));
         }
         taken.extend(changes.iter().map(|change| (change.offset, change.width)));
@@ -251,7 +251,7 @@ impl Maker<'_> {
     }
 }
 
-/// The checksums over what changes: places, and other checksums that change.
+/// Returns the checksums over changing bytes: `places`, and other checksums that change.
 fn affected(all: Vec<Checksum>, places: &[(usize, usize)]) -> Vec<Checksum> {
     let mut changing = places.to_vec();
     let mut kept = Vec::new();

@@ -1,31 +1,31 @@
-//! Streams analysed once: what of their frames stays, what changes, and as which function of a frame's number.
+//! Streams analysed once: the constant bytes of their frames, and the changing ones as functions of the frame number.
 //!
-//! [`Stream::frame`] says what a frame is by making it; whoever makes frames fast makes them from this plan instead:
-//! [`render`](crate::render) in columns in memory, and the port `xdp-live` in a program that the kernel runs. Both only emit; what
-//! there is to find out about a set is found out here.
+//! [`Stream::frame`] defines a frame by making it; fast emitters make frames from this plan instead:
+//! [`render`](crate::render) in columns in memory, and the port `xdp-live` in a program that the kernel runs. Both only
+//! emit; all analysis of a set is done here.
 //!
 //! ```text
 //!   StreamSet, checked
 //!      │ Plan::of                                         │ Turns::of (timeline)
 //!      ▼                                                  ▼
-//!   stream: selectors  frame n ──> index               whose turn it is,
-//!      │    in turn, drawn, weighted                   the gap behind each frame,
-//!      │                                               how many frames in all
+//!   stream: selectors  frame n ──> index               the next stream,
+//!      │    in turn, drawn, weighted                   the gap after each frame,
+//!      │                                               the total number of frames
 //!      └─ layout, one for each length
 //!           template  │ eth │ ip ... 00 src dst │ udp sport .. 00 │ payload │  0 where something changes
 //!           fields    index ──term──> number of 1 to 8 bytes, under a mask ─┐
 //!           fills     noise of n                                            ├─ covers ──> sums
 //!           trailer   stream, n, time, check                               ─┘
-//!           sums      of the template; what changed is added, then folded (RFC 1624), an inner one before an outer one
+//!           sums      of the template; changes are added, then folded (RFC 1624), an inner one before an outer one
 //!      │                                                  │
 //!      ▼                                                  ▼
 //!   render: a loop over all frames of a burst          xdp-live: instructions
 //!   for each field, or frame by frame                  for each field, a branch for each layout
 //! ```
 //!
-//! What the analysis takes away, neither emitter meets: fields that always have one value are a part of the template; a field
-//! of more than eight bytes is two numbers, as long as neither carries into the other; an index in turn that is divided or taken
-//! modulo is another index in turn, and indices that always are the same are one.
+//! The analysis simplifies the work of both emitters: constant fields are part of the template; a field of more than
+//! eight bytes is two numbers, if neither carries into the other; an index in turn that is divided or taken modulo is
+//! another index in turn, and equal indices are merged.
 
 mod term;
 
@@ -36,22 +36,22 @@ use crate::trailer;
 use linerate_wire::Sum as Sum16;
 use std::ops::Range;
 
-/// Templates lie at multiples of this, in bytes.
+/// Alignment of templates in bytes.
 pub const GRAIN: usize = 64;
 
-/// Nobody sends more frames of a stream: ten million a second for two hundred years.
+/// Maximum number of frames of a stream: ten million per second for two hundred years.
 const MOST_FRAMES: u64 = 1 << 56;
 
-/// The streams of a set. Flat, so that streams in turn touch little memory.
+/// Streams of a set. Flat, so that streams in turn touch little memory.
 #[derive(Clone, Debug, Default)]
 pub struct Plan {
-    /// In the order of the set.
+    /// Streams in the order of the set.
     pub streams: Vec<Lengths>,
-    /// Of all streams.
+    /// Layouts of all streams.
     pub layouts: Vec<Layout>,
     /// See [`Layout::template`].
     pub templates: Vec<u8>,
-    /// Each is followed by something, and no two of a stream are the same.
+    /// Selectors in use; no two of a stream are equal.
     pub selectors: Vec<Selector>,
     /// See [`Layout::fields`].
     pub fields: Vec<Field>,
@@ -62,113 +62,113 @@ pub struct Plan {
     covers: Vec<Cover>,
 }
 
-/// One stream: the lengths that its frames have.
+/// Layouts of one stream, one per frame length.
 #[derive(Clone, Debug)]
 pub struct Lengths {
-    /// Which of [`Plan::layouts`].
+    /// Range in [`Plan::layouts`].
     pub layouts: Range<usize>,
-    /// Which of [`Plan::selectors`].
+    /// Range in [`Plan::selectors`].
     pub selectors: Range<usize>,
-    /// Which selector says the layout of a frame, where there are several.
+    /// Selector of the layout, if the stream has several.
     pub size: Option<usize>,
 }
 
 /// Frames of one length.
 #[derive(Clone, Debug)]
 pub struct Layout {
-    /// The frame with 0 in everything that changes, filled up to whole [`GRAIN`]s.
+    /// Frame with 0 in all changing bits, padded to whole [`GRAIN`]s.
     pub template: Range<usize>,
     /// Bytes of the frame.
     pub length: u32,
-    /// What changes, by selector.
+    /// Changing fields, ordered by selector.
     pub fields: Range<usize>,
-    /// Noise.
+    /// Fills with noise.
     pub fills: Range<usize>,
-    /// Checksums over what changes, an inner one before an outer one that covers it.
+    /// Checksums over changing bytes, an inner one before an outer one that covers it.
     pub sums: Range<usize>,
-    /// The trailer.
+    /// Trailer, if present.
     pub trailer: Option<Mark>,
 }
 
-/// Where a trailer lies, and whose it is.
+/// Position and stream number of a trailer.
 #[derive(Clone, Debug)]
 pub struct Mark {
-    /// Its first byte.
+    /// Offset of its first byte.
     pub offset: usize,
-    /// The stream's number.
+    /// Stream number.
     pub stream: u32,
-    /// What covers it, each of its two words as a number.
+    /// Checksums that cover it, each of its two words as a number.
     pub covers: Covers,
 }
 
-/// A number that changes.
+/// Changing number.
 #[derive(Clone, Debug)]
 pub struct Field {
-    /// Which of [`Plan::selectors`] it follows.
+    /// Index into [`Plan::selectors`].
     pub selector: u32,
-    /// What an index means.
+    /// Maps an index to the number.
     pub term: Term,
-    /// Where it is written.
+    /// Position in the frame.
     pub place: Place,
-    /// What covers it.
+    /// Checksums that cover it.
     pub covers: Covers,
 }
 
-/// Bytes that a number goes to.
+/// Bytes that a number is written to.
 #[derive(Clone, Copy, Debug)]
 pub struct Place {
-    /// The first.
+    /// Offset of the first byte.
     pub offset: u32,
-    /// How many: 1 to 8.
+    /// Number of bytes: 1 to 8.
     pub width: u32,
-    /// Its bits in them, as a number in network byte order; the others stay.
+    /// Bits of the number in them, in network byte order; the others stay.
     pub mask: u64,
 }
 
-/// A checksum over something that changes.
+/// Checksum over changing bytes.
 #[derive(Clone, Debug)]
 pub struct Sum {
-    /// Where it lies.
+    /// Offset in the frame.
     pub offset: usize,
-    /// How it is computed.
+    /// Algorithm.
     pub kind: SumKind,
-    /// The sum over what does not change, in 16 bits.
+    /// Sum over the constant bytes, in 16 bits.
     pub base: u16,
-    /// What covers it.
+    /// Checksums that cover it.
     pub covers: Covers,
 }
 
-/// How a checksum is computed.
+/// Algorithm of a checksum.
 #[derive(Clone, Debug)]
 pub enum SumKind {
-    /// Written as 0xffff for 0, or not.
+    /// Internet checksum.
     Internet {
-        /// Whether it is.
+        /// True if 0 is written as 0xffff.
         no_zero: bool,
     },
-    /// To be computed over the whole.
+    /// CRC32c, computed over the whole packet.
     Crc32c(Checksum),
 }
 
-/// Which of the checksums of a layout cover something: see [`Plan::covering`].
+/// Range of checksums of a layout that cover a number: see [`Plan::covering`].
 #[derive(Clone, Copy, Debug)]
 pub struct Covers {
     first: u32,
     end: u32,
 }
 
-/// A checksum of the same layout that covers something.
+/// Checksum of the same layout that covers a number.
 #[derive(Clone, Copy, Debug)]
 pub struct Cover {
-    /// Which of the layout's.
+    /// Index of the checksum in the layout.
     pub sum: u32,
-    /// Numbers are shifted by this before they are added: 8 where their last byte is the first of a 16-bit word. 65536 is 1
-    /// in one's complement (modulo 65535), so else a number of any width counts as it is.
+    /// Shift of numbers before they are added: 8 if their last byte is the first of a 16-bit word. 65536 is 1 in one's
+    /// complement (modulo 65535), so otherwise a number of any width counts as it is.
     pub shift: u32,
 }
 
 impl Plan {
-    /// Of a set that was checked.
+    /// Analyses a set that was checked.
     pub fn of(set: &StreamSet) -> Self {
         let mut plan = Plan::default();
         let jumps = set.streams.iter().any(|stream| matches!(stream.next, Next::Goto { .. }));
@@ -180,7 +180,7 @@ impl Plan {
         plan
     }
 
-    /// Takes over a stream of another plan, as the one at a place. Streams that there are not yet have no frames.
+    /// Copies a stream of another plan to a place. Places without a stream have no frames.
     pub(crate) fn put(&mut self, place: usize, other: &Plan, stream: &Lengths) {
         let (first, selectors) = (self.layouts.len(), self.selectors.len());
         let by = |selector: usize| selector - stream.selectors.start + selectors;
@@ -220,12 +220,12 @@ impl Plan {
         Covers { first, end: self.covers.len() as u32 }
     }
 
-    /// The bytes of a layout's frames that do not change.
+    /// Returns the template of a layout's frames.
     pub fn template(&self, layout: &Layout) -> &[u8] {
         &self.templates[layout.template.start..][..layout.length as usize]
     }
 
-    /// The checksums that cover something.
+    /// Returns the checksums that cover a number.
     pub fn covering(&self, covers: Covers) -> &[Cover] {
         &self.covers[covers.first as usize..covers.end as usize]
     }
@@ -244,7 +244,7 @@ impl Plan {
         });
     }
 
-    /// Which selector that is of those from number `first` on.
+    /// Returns the index of a selector, adding it unless it is among those from `first` on.
     fn selector(&mut self, selector: Selector, first: usize) -> usize {
         let known = self.selectors[first..].iter().position(|known| *known == selector);
         known.map_or_else(
@@ -285,7 +285,7 @@ impl Plan {
         let mark = |offset| Mark { offset, stream: stream.id, covers: self.covers(offset, 0, &sums, 0) };
         let trailer = variant.trailer.map(mark);
         for (index, sum) in sums.iter().enumerate() {
-            // Its own bytes count as 0 in itself, and earlier ones were computed before it is.
+            // Its own bytes count as 0 in itself, and earlier checksums are computed before it.
             let covers = self.covers(sum.offset, 0, &sums, index + 1);
             let (base, kind) = match sum.kind {
                 ChecksumKind::Internet { plus, no_zero } => {
@@ -309,7 +309,7 @@ impl Plan {
         }
     }
 
-    /// The checksums from number `from` on that cover a number; the width of one that is made of whole 16-bit words may be 0.
+    /// Returns the checksums from index `from` on that cover a number; the width of whole 16-bit words may be 0.
     fn covers(&mut self, offset: usize, width: usize, sums: &[&Checksum], from: usize) -> Covers {
         let first = self.covers.len() as u32;
         for (index, sum) in sums.iter().enumerate().skip(from) {
@@ -323,19 +323,19 @@ impl Plan {
 }
 
 impl Place {
-    /// Of a field that ends before byte `end`.
+    /// Returns the place of a number that ends before byte `end`.
     fn before(end: usize, width: usize, mask: u64) -> Self {
         Place { offset: (end - width) as u32, width: width as u32, mask }
     }
 
-    /// Writes a number, all of whose bits it has.
+    /// Writes a number that is shifted to the mask.
     fn write(&self, number: u64, frame: &mut [u8]) {
         let bytes = &mut frame[self.offset as usize..][..self.width as usize];
         put(bytes, self.mask.into(), (number >> self.mask.trailing_zeros()).into());
     }
 }
 
-/// Leaves 0 where something changes (`moving`), and in the checksums over that, which it returns; computes the others.
+/// Clears the changing bytes (`moving`) and the checksums over them, which are returned; computes the other checksums.
 fn still<'a>(variant: &'a Variant, mut moving: Vec<(usize, usize)>, template: &mut [u8]) -> Vec<&'a Checksum> {
     let fills = variant.fills.iter().map(|fill| (fill.offset, fill.length));
     for (offset, length) in fills.chain(variant.trailer.map(|at| (at, trailer::LEN))) {

@@ -1,24 +1,24 @@
-//! Rates as users write them: `1mpps`, `500kpps`, `10gbps`, `10gbpsl1`, `50%`, `top`.
+//! Rates as users write them: `1mpps`, `500kpps`, `10gbps`, `10gbpsl1`, `50%`, `max`.
 
 use std::fmt;
 use std::str::FromStr;
 
-/// Bytes that each frame occupies on an Ethernet wire beside what a capture holds: preamble and start
-/// delimiter 8, FCS 4, gap 12 (IEEE 802.3, clause 3 and 4.4.2).
+/// Bytes that each frame occupies on an Ethernet wire in addition to the captured ones: preamble and start delimiter 8,
+/// FCS 4, gap 12 (IEEE 802.3, clause 3 and 4.4.2).
 pub const L1_OVERHEAD: u64 = 24;
-/// Of those, the FCS is counted at layer 2.
+/// Bytes of the FCS, which is counted at layer 2.
 pub const FCS: u64 = 4;
 
-/// What the bits of a rate include.
+/// Layer at which the bits of a rate are counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Layer {
-    /// The whole time on the wire: preamble, frame, FCS and gap.
+    /// Whole time on the wire: preamble, frame, FCS and gap.
     L1,
-    /// The frame with its FCS.
+    /// Frame with its FCS.
     L2,
 }
 
-/// How fast to send. Decimal units: 1 Gb/s is 10^9 bit/s.
+/// Send rate. Decimal units: 1 Gb/s is 10^9 bit/s.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Rate {
     /// Frames per second.
@@ -29,17 +29,18 @@ pub enum Rate {
     Top,
 }
 
-/// A rate, or a share of the line rate that only a port knows.
+/// Requested rate: a rate, or a share of the line rate, which only the port knows.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Asked {
-    /// This.
+    /// Absolute rate.
     Rate(Rate),
-    /// So much of the line rate: 1 is all of it.
+    /// Share of the line rate: 1 is all of it.
     OfLine(f64),
 }
 
 impl Asked {
-    /// The rate, on a line of so many bits per second at layer 1; `None` where the line's is needed and not known.
+    /// Returns the rate, given the line rate in bits per second at layer 1; `None` if the line rate is needed and
+    /// unknown.
     pub fn on_line(self, line: Option<f64>) -> Option<Rate> {
         match self {
             Asked::Rate(rate) => Some(rate),
@@ -58,31 +59,32 @@ impl FromStr for Asked {
     }
 }
 
-/// A rate that cannot be read.
+/// Invalid rate.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "{0:?} is not a rate; {1}write 250kpps, 1.5mpps, 10gbps (layer 2), 10gbpsl1 (with preamble and gap), 50% (of the line, 100% at the most) or top"
+    "invalid rate {0:?}; {1}expected a rate such as 250kpps, 1.5mpps, 10gbps (layer 2), 10gbpsl1 (with preamble and gap), 50% (of line rate, up to 100%) or max"
 )]
 pub struct BadRate(String, String);
 
 impl BadRate {
-    /// Names what was meant where a number lacks its unit.
+    /// Suggests a unit if a number lacks it.
     fn new(text: &str) -> Self {
         let number = text.trim().to_ascii_lowercase();
         let is_number = number.trim_end_matches(['k', 'm', 'g']).parse::<f64>().is_ok_and(|value| value > 0.0);
-        let meant = if is_number { format!("packets are {number}pps, bits are {number}bps; ") } else { String::new() };
+        let meant =
+            if is_number { format!("for packets use {number}pps, for bits {number}bps; ") } else { String::new() };
         BadRate(text.to_owned(), meant)
     }
 }
 
 impl Rate {
-    /// Nanoseconds that frames of these captured lengths take at this rate, from the number of frames and
-    /// the sum of their lengths, to the nearest, so that what is a whole number comes out as that; 0 at top speed.
+    /// Returns the nanoseconds that frames take at this rate, given their number and the sum of their captured lengths,
+    /// rounded, so that whole numbers are exact; 0 at the maximum rate.
     pub fn nanos(&self, frames: u64, bytes: u64) -> u64 {
         self.exact_nanos(frames, bytes).round() as u64
     }
 
-    /// So many times as much; top speed stays.
+    /// Returns the rate times `factor`; the maximum rate stays.
     pub fn scaled(self, factor: f64) -> Rate {
         match self {
             Rate::Top => Rate::Top,
@@ -91,7 +93,7 @@ impl Rate {
         }
     }
 
-    /// The same, with fractions of a nanosecond.
+    /// Like [`Rate::nanos`], with fractions of a nanosecond.
     pub fn exact_nanos(&self, frames: u64, bytes: u64) -> f64 {
         let seconds = match self {
             Rate::Top => 0.0,
@@ -109,7 +111,7 @@ impl FromStr for Rate {
     fn from_str(text: &str) -> Result<Self, BadRate> {
         let lower = text.trim().to_ascii_lowercase();
         let bad = || BadRate::new(text);
-        if lower == "top" {
+        if lower == "max" {
             return Ok(Rate::Top);
         }
         let digits = lower.find(|c: char| !c.is_ascii_digit() && c != '.').ok_or_else(bad)?;
@@ -137,7 +139,7 @@ impl FromStr for Rate {
 impl fmt::Display for Rate {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Rate::Top => f.write_str("top speed"),
+            Rate::Top => f.write_str("maximum rate"),
             Rate::Frames(rate) => write!(f, "{} frames/s", tidy(*rate)),
             Rate::Bits(rate, Layer::L1) => write!(f, "{} Gb/s L1", tidy(*rate) / 1e9),
             Rate::Bits(rate, Layer::L2) => write!(f, "{} Gb/s L2", tidy(*rate) / 1e9),
@@ -145,7 +147,7 @@ impl fmt::Display for Rate {
     }
 }
 
-/// A rate that was scaled has digits that nobody asked for: thousandths will do where there is something before them.
+/// Rounds to thousandths: a scaled rate has meaningless digits. Rates below 1 are kept.
 fn tidy(rate: f64) -> f64 {
     if rate < 1.0 { rate } else { (rate * 1e3).round() / 1e3 }
 }
@@ -165,26 +167,28 @@ mod tests {
             ("10gbpsl1", Rate::Bits(10e9, Layer::L1)),
             ("10Mbit", Rate::Bits(10e6, Layer::L2)),
             ("1gbit/s", Rate::Bits(1e9, Layer::L2)),
-            ("top", Rate::Top),
+            ("max", Rate::Top),
         ] {
             assert_eq!(text.parse(), Ok(rate), "{text}");
         }
         for wrong in ["", "10", "pps", "0pps", "-1pps", "1xpps", "1gbpsl3", "1.2.3mpps", "NaNpps", "50%"] {
             assert!(wrong.parse::<Rate>().is_err(), "{wrong}");
         }
-        for (wrong, meant) in [("10g", "packets are 10gpps, bits are 10gbps"), ("100", "packets are 100pps, bits")] {
+        for (wrong, meant) in
+            [("10g", "for packets use 10gpps, for bits 10gbps"), ("100", "for packets use 100pps, for bits")]
+        {
             assert!(wrong.parse::<Rate>().unwrap_err().to_string().contains(meant), "{wrong}");
         }
     }
 
     #[test]
-    fn rates_are_told_with_the_digits_that_they_have() {
+    fn rates_are_shown_with_significant_digits() {
         for (rate, text) in [
             (Rate::Frames(2000.0).scaled(1.1).scaled(1.1).scaled(1.1), "2662 frames/s"),
             (Rate::Frames(1e3 / 3.0), "333.333 frames/s"),
             (Rate::Frames(0.000_25), "0.00025 frames/s"),
             (Rate::Bits(1.5e9, Layer::L2), "1.5 Gb/s L2"),
-            (Rate::Top, "top speed"),
+            (Rate::Top, "maximum rate"),
         ] {
             assert_eq!(rate.to_string(), text);
         }
@@ -202,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn line_rate_of_the_smallest_frame_is_what_the_textbook_says() {
+    fn line_rate_of_the_smallest_frame_is_the_textbook_value() {
         // 10 Gb/s of 64-byte frames (60 captured): 14.88 M frames/s.
         let nanos = Rate::Bits(10e9, Layer::L1).nanos(14_880_952, 14_880_952 * 60);
         assert!((999_999_000..=1_000_000_000).contains(&nanos), "{nanos}");

@@ -1,9 +1,9 @@
-//! Frames of a set of streams as bursts, when they are due: fast, and equal to what [`Stream::frame`](crate::stream::Stream::frame)
-//! says.
+//! Frames of a set of streams as bursts, when they are due: fast, and equal to
+//! [`Stream::frame`](crate::stream::Stream::frame).
 //!
-//! The frames of a burst that have one layout ([`plan`](crate::plan)) are made together: the template is copied where it does not lie already, then
-//! each thing that changes goes through all of them in a loop of its own. Checksums are not computed over
-//! frames: to the sum of a template, made once, the numbers that changed are added (RFC 1624).
+//! The frames of a burst that have one layout ([`plan`](crate::plan)) are made together: the template is copied unless
+//! it is already in place, then each changing field is written to all of them in a loop of its own. Checksums are not
+//! computed over frames: the changed numbers are added to the sum of the template, which is computed once (RFC 1624).
 
 mod arithmetic;
 mod column;
@@ -21,7 +21,7 @@ use fresh::Fresh;
 use kept::Kept;
 use linerate_burst::{Burst, Desc, Misplaced, Nanos};
 
-/// What one sender of a set of streams has to send.
+/// Frames that one sender of a set of streams has to send.
 ///
 /// ```
 /// # use linerate_generate::{Part, Traffic, stream::*, trailer::Key, Rate};
@@ -41,17 +41,17 @@ use linerate_burst::{Burst, Desc, Misplaced, Nanos};
 pub struct Traffic {
     timeline: Timeline,
     frames: Source,
-    /// At top speed frames have the time at which they are made, otherwise that at which they are due.
+    /// At the maximum rate frames have the time at which they are made, otherwise their due time.
     paced: bool,
-    /// The most frames of a burst.
+    /// Maximum number of frames per burst.
     room: usize,
-    /// When the run began, UTC.
+    /// Start of the run, UTC.
     start: Option<Nanos>,
-    /// What is offered: all of the frames that were made, and how many of them there are.
+    /// The current offer: its runs, descriptors and number of frames.
     runs: Vec<Run>,
     descs: Vec<Desc>,
     made: usize,
-    /// How many of those were consumed, and the run that the next one is of, with its frames that are left.
+    /// Number of frames consumed, the run of the next one, and the frames left of that run.
     consumed: usize,
     run: usize,
     left: u64,
@@ -66,7 +66,7 @@ enum Source {
 }
 
 impl Traffic {
-    /// What is this part's of a set, which is checked.
+    /// Checks a set and creates the traffic of one part of it.
     pub fn new(set: &StreamSet, part: Part) -> Result<Self, Wrong> {
         let timeline = Timeline::new(set, part)?;
         let fresh = Fresh::new(set);
@@ -74,13 +74,13 @@ impl Traffic {
         Ok(Traffic::of(set, timeline, Source::Fresh(Box::new(fresh)), room))
     }
 
-    /// The same of streams that can be [told](Traffic::tell) something while they run.
+    /// Like [`Traffic::new`], for streams that accept [commands](Traffic::tell).
     pub fn commanded(set: &StreamSet, part: Part) -> Result<Self, Wrong> {
         Ok(Traffic { timeline: Timeline::commanded(set, part, u64::MAX)?, ..Traffic::new(set, part)? })
     }
 
-    /// The same from frames that are made once: frame n of a stream is its frame `n % frames` again. They may take 1 GiB;
-    /// with trailers it is an error.
+    /// Like [`Traffic::new`], with frames that are made only once: frame n of a stream repeats its frame `n % frames`.
+    /// They may take 1 GiB; streams with trailers are an error.
     pub fn kept(set: &StreamSet, part: Part, frames: u64) -> Result<Self, Wrong> {
         let frames = frames.max(1);
         let timeline = Timeline::cycling(set, part, frames)?;
@@ -88,13 +88,13 @@ impl Traffic {
         Ok(Traffic::of(set, timeline, Source::Kept(kept), FRAMES))
     }
 
-    /// [`Traffic::kept`] of streams that can be [told](Traffic::tell) something while they run.
+    /// Like [`Traffic::kept`], for streams that accept [commands](Traffic::tell).
     pub fn commanded_kept(set: &StreamSet, part: Part, frames: u64) -> Result<Self, Wrong> {
         let timeline = Timeline::commanded(set, part, frames.max(1))?;
         Ok(Traffic { timeline, ..Traffic::kept(set, part, frames)? })
     }
 
-    /// Nothing yet: of streams that are told to [begin](Action::Begin), so many frames of a burst at most.
+    /// Creates traffic without streams yet: they [begin](Action::Begin) by commands. A burst has at most `room` frames.
     pub fn coming(room: usize) -> Self {
         let room = room.clamp(1, FRAMES);
         let fresh = Fresh::of(Plan::default(), Key::default(), room);
@@ -123,34 +123,36 @@ impl Traffic {
         }
     }
 
-    /// Tells streams something, whoever sends the other parts of the set having to tell them the same. Nothing may have been offered
-    /// for so long after the start as the command says, or longer. Without effect where streams cannot be told anything.
+    /// Queues a command. Senders of the other parts of the set must get the same command. No frames may have been
+    /// offered for the command's time or later. Has no effect on streams that do not accept commands.
     pub fn tell(&mut self, command: Command) {
         self.timeline.tell(command);
     }
 
-    /// How many commands were obeyed: what was offered last, and what will be, is as they say; all before was consumed.
+    /// Returns the number of commands applied: the last and all later offers reflect them; all frames before were
+    /// consumed.
     pub fn obeyed(&self) -> u64 {
         self.timeline.obeyed()
     }
 
-    /// Up to which time everything was obeyed; nothing where that is nothing.
+    /// Returns the time of the last command applied; `None` if none was.
     pub fn obeyed_until(&self) -> Option<u64> {
         self.timeline.obeyed_until()
     }
 
-    /// What became of streams with what was offered last, in this order, since this was asked last.
+    /// Drains the events of streams up to the last offer, in order.
     pub fn news(&mut self) -> Vec<News> {
         std::mem::take(&mut self.news)
     }
 
-    /// Whether there is any.
+    /// Returns whether there are events.
     pub fn has_news(&self) -> bool {
         !self.news.is_empty()
     }
 
-    /// Does what streams are told by then, though what was offered cannot go: it is offered again, but for frames of streams that are to
-    /// end, and what is due before is due so much later. Parts of a set, which go on together, do nothing.
+    /// Applies commands due by `until` although the frames offered cannot be sent. These are offered again, except
+    /// frames of streams that end; frames due before a command are postponed. Has no effect on parts of a set, which
+    /// must stay in step.
     pub fn stand(&mut self, until: u64, now: Nanos) {
         let (obeyed, ended) = (self.timeline.obeyed(), self.timeline.stand(until));
         if self.timeline.obeyed() == obeyed {
@@ -169,18 +171,18 @@ impl Traffic {
         self.make(now);
     }
 
-    /// Streams of which something was offered that was not consumed.
+    /// Returns the streams with frames that were offered and not consumed.
     pub fn owed(&self) -> impl Iterator<Item = u32> {
         self.runs.iter().skip(self.run).map(|run| run.first.stream)
     }
 
-    /// Whether more may come once streams are told something, though now there is nothing.
+    /// Returns whether more frames may become due after a command.
     pub fn is_waiting(&self) -> bool {
         self.timeline.is_waiting()
     }
 
-    /// Sets the most frames of a burst, at least 1: the fewer, the nearer to sending they are made. At first, and at
-    /// most, it is 256, or fewer of long frames.
+    /// Sets the maximum number of frames per burst, at least 1: the fewer, the closer to sending they are made.
+    /// Initially, and at most, it is 256, or fewer for long frames.
     pub fn set_room(&mut self, frames: usize) {
         let most = match &self.frames {
             Source::Fresh(fresh) => fresh.room(),
@@ -189,11 +191,12 @@ impl Traffic {
         self.room = frames.clamp(1, most);
     }
 
-    /// The frames that are due `elapsed` nanoseconds after the start, or the first of them, at `now` (UTC). What was offered and
-    /// not consumed is offered again as it was. Trailers say `now`; descs say when the frame is due, or `now` at top speed.
+    /// Offers the frames that are due `elapsed` nanoseconds after the start, up to a full burst, at `now` (UTC). Frames
+    /// offered and not consumed are offered again unchanged. Trailers hold `now`; descriptors hold the due time, or
+    /// `now` at the maximum rate.
     ///
     /// # Errors
-    /// A frame was made where there is no memory for it: a bug here. It will not go away by asking again.
+    /// If a frame is outside of the memory: a bug here. Calling again does not help.
     pub fn offer(&mut self, elapsed: u64, now: Nanos) -> Result<Burst<'_>, Misplaced> {
         if self.consumed == self.made {
             self.refill(elapsed, now);
@@ -207,7 +210,7 @@ impl Traffic {
         burst
     }
 
-    /// The first `frames` of what was offered last, of one stream after the other.
+    /// Returns the first `frames` of the last offer, grouped by runs of one stream.
     pub fn by_stream(&self, frames: usize) -> impl Iterator<Item = (u32, &[Desc])> {
         let (mut descs, mut left) = (&self.descs[self.consumed..self.made.min(self.consumed + frames)], self.left);
         self.runs.iter().skip(self.run).map_while(move |run| {
@@ -218,7 +221,7 @@ impl Traffic {
         })
     }
 
-    /// The first `frames` of what was offered last were sent.
+    /// Marks the first `frames` of the last offer as sent.
     pub fn consume(&mut self, frames: usize) {
         let mut frames = frames.min(self.made - self.consumed);
         self.consumed += frames;
@@ -235,24 +238,24 @@ impl Traffic {
         }
     }
 
-    /// When the first frame that was not consumed is due, or streams are told something before that, in nanoseconds from the
-    /// start; none behind the last, and where streams wait to be told something.
+    /// Returns the due time of the first frame not consumed, or of the next command if earlier, in nanoseconds from the
+    /// start; `None` after the last frame, and while streams wait for a command.
     pub fn next_due(&self) -> Option<u64> {
         let next = self.runs.get(self.run).map(|run| run.first.due);
         next.or_else(|| self.timeline.next_due())
     }
 
-    /// Whether frames are due at times of their own.
+    /// Returns whether frames have due times.
     pub fn is_paced(&self) -> bool {
         self.paced
     }
 
-    /// Whether all frames were consumed.
+    /// Returns whether all frames were consumed.
     pub fn is_over(&self) -> bool {
         self.next_due().is_none() && !self.is_waiting()
     }
 
-    /// How many frames of each stream were consumed.
+    /// Returns the number of frames consumed per stream.
     pub fn sent_per_stream(&self) -> &[u64] {
         &self.sent
     }
@@ -269,7 +272,7 @@ impl Traffic {
         self.make(now);
     }
 
-    /// Takes up what streams were told.
+    /// Updates the streams after commands.
     fn learn(&mut self) {
         self.paced = self.timeline.is_paced();
         for command in self.timeline.arrived() {
@@ -277,7 +280,7 @@ impl Traffic {
             let streams = batch.plan.streams.len();
             let places = command.which.places(streams).max().map_or(0, |place| place + 1);
             self.sent.resize(self.sent.len().max(places), 0);
-            // Frames made once are of streams that are known.
+            // Kept frames are only of streams known from the start.
             if let Source::Fresh(fresh) = &mut self.frames {
                 fresh.receive(command.which.places(streams), &batch.plan, batch.key);
             }
@@ -285,7 +288,7 @@ impl Traffic {
         let first = self.news.len();
         self.news.extend(self.timeline.news());
         for news in &self.news[first..] {
-            // Frames made once have no trailers.
+            // Kept frames have no trailers.
             if let (Source::Fresh(fresh), News::Begun { stream, number: Some(number) }) = (&mut self.frames, *news) {
                 fresh.renumber(stream, number);
             }
@@ -339,7 +342,7 @@ mod tests {
         assert_eq!(traffic.offer(2_000, Nanos(1)).unwrap().len(), 3);
         traffic.descs[1].offset = u32::MAX - 60;
         let offered = std::panic::catch_unwind(move || traffic.offer(2_000, Nanos(1)).map(|burst| burst.len()));
-        // Where bugs are looked for it is a panic.
+        // Debug builds panic.
         assert!(if cfg!(debug_assertions) { offered.is_err() } else { offered.unwrap().is_err() });
     }
 }

@@ -1,21 +1,22 @@
 //! Frames with other addresses, ports, tags and times to live, by rules.
 //!
-//! Of several rules for the same field the first one that fits counts; rules for VLAN tags are followed one after the
-//! other. What a rule changes, it changes wherever the outermost packet says it:
+//! Of several rules for the same field the first match applies; rules for VLAN tags apply one after the other. A rule
+//! changes its field wherever it occurs in the outermost packet:
 //!
 //! | rule | where |
 //! |---|---|
 //! | MAC | Ethernet; ARP. One without an old address leaves frames to groups as they are |
 //! | IP | IPv4, IPv6; ARP; the target of neighbour solicitations and advertisements, addresses of redirects; packets that ICMP errors and redirects quote |
-//! | port | TCP, UDP, UDP-Lite, SCTP, also of quoted packets; of a fragmented datagram it stands in the first fragment alone |
+//! | port | TCP, UDP, UDP-Lite, SCTP, also of quoted packets; of a fragmented datagram only the first fragment has ports |
 //! | TTL | IPv4, IPv6 |
 //! | VLAN | the outermost tag |
 //!
-//! A packet that an ICMP error quotes is changed as it was on its own way (RFC 5508 section 4.2), its time to live apart. So is one
-//! that a quoted error quotes, up to three in each other; what lies deeper becomes zeros where rules change addresses. Where a
-//! quote ends within an address, the bytes of the address that are there become zeros, and so does the checksum of the quoted
-//! IP header, which would tell the rest. What is in
-//! a tunnel stays, unless asked for; so does what a source route lists, or an application says. Lengths follow from none of it. Checksums follow each change, see `covers`.
+//! A packet that an ICMP error quotes is changed as it was on its own path (RFC 5508 section 4.2), except its time to
+//! live. So is one that a quoted error quotes, up to three levels deep; deeper ones become zeros if rules change
+//! addresses. Where a quote ends within an address, the bytes of the address that are present become zeros, and so does
+//! the checksum of the quoted IP header, which would reveal the rest. Packets in tunnels stay unless
+//! [`Rewriting::inner`] is set; so do addresses in source routes and in application data. Lengths never change.
+//! Checksums follow each change, see `covers`.
 
 mod covers;
 mod prefix;
@@ -33,68 +34,68 @@ use covers::Covers;
 use linerate_wire::{Flaw, Layer, Layers, Link, MacAddr, Protocol, Role, Stop, arp, dissect, ipv4, ipv6};
 use std::ops::Range;
 
-/// What is to be other than it was recorded.
+/// Changes to recorded frames.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Rewriting {
     /// The rules.
     pub rules: Vec<Rule>,
-    /// How addresses move from loop to loop, behind the rules.
+    /// Shift of addresses from loop to loop, applied after the rules.
     pub shift: Option<Shift>,
-    /// Packets in tunnels are changed too.
+    /// True to change packets in tunnels too.
     pub inner: bool,
-    /// Every checksum is computed anew.
+    /// True to recompute every checksum.
     pub fix_checksums: bool,
 }
 
 impl Rewriting {
-    /// Whether frames stay as they are.
+    /// Returns whether frames stay unchanged.
     pub fn is_nothing(&self) -> bool {
         self.rules.is_empty() && self.shift.is_none() && !self.fix_checksums
     }
 }
 
-/// Rewrites frame after frame.
+/// Rewrites frames.
 #[derive(Debug)]
 pub struct Rewriter {
     rewriting: Rewriting,
     layers: Layers,
-    /// The headers of a packet that an ICMP error quotes, as they were found.
+    /// Headers of a packet quoted by an ICMP error, as dissected.
     inside: Layers,
-    /// Packets quoted in each other, outermost first, with their headers as they lie in the frame.
+    /// Nested quoted packets, outermost first, with their headers at their positions in the frame.
     quoted: Vec<Quoted>,
     covers: Covers,
 }
 
-/// A quoted packet.
 #[derive(Clone, Debug)]
 struct Quoted {
     place: Range<usize>,
     layers: Vec<Layer>,
 }
 
-/// Quotes within quotes that are followed. An ICMP error about another one should not be (RFC 1122 section 3.2.2), so one is rare and
-/// two are made up.
+/// Maximum depth of nested quotes. An ICMP error about another one is not allowed (RFC 1122 section 3.2.2), so one
+/// level is rare and two are forged.
 const MOST_QUOTES: usize = 3;
 
-/// Neighbour solicitation and advertisement (RFC 4861, sections 4.3 and 4.4), and where their target stands.
+/// Neighbour solicitation and advertisement (RFC 4861, sections 4.3 and 4.4), and the offset of their target.
 const NEIGHBOUR: [u8; 2] = [135, 136];
 const TARGET: usize = 8;
-/// Redirects of both versions (RFC 792; RFC 4861, section 4.5), and where the gateway and the destination stand.
+/// Redirects of both versions (RFC 792; RFC 4861, section 4.5), and the offsets of the gateway and the destination.
 const REDIRECT_V4: u8 = 5;
 const REDIRECT_V6: u8 = 137;
 const GATEWAY: usize = 4;
 const REDIRECTED: usize = 24;
-/// ICMP messages that quote a packet (RFC 792), behind so many bytes; of ICMPv6 those with the upper bit clear (RFC 4443).
+/// ICMP messages that quote a packet (RFC 792), and its offset; in ICMPv6 those with the upper bit clear (RFC 4443).
 const ERRORS_V4: [u8; 5] = [3, 4, REDIRECT_V4, 11, 12];
 const QUOTE: usize = 8;
-/// Where options of an ICMPv6 redirect begin, and the one that quotes a packet, behind as many bytes (RFC 4861, section 4.6.3).
+/// Offset of the options in an ICMPv6 redirect, and the option that quotes a packet, at the same offset (RFC 4861,
+/// section 4.6.3).
 const REDIRECT_OPTIONS: usize = 40;
 const REDIRECTED_HEADER: u8 = 4;
-/// Where ARP says how long addresses are, that hardware addresses begin, and that IPv4 is what is asked for.
+/// Offset of the addresses in ARP.
 const ARP_FIXED: usize = 8;
 
 impl Rewriter {
-    /// One for these rules.
+    /// Creates a rewriter for these rules.
     pub fn new(rewriting: Rewriting) -> Self {
         Rewriter {
             rewriting,
@@ -105,7 +106,7 @@ impl Rewriter {
         }
     }
 
-    /// Rewrites an Ethernet frame of loop `turn`, counted from 0. `is_cut` says that bytes are missing at its end.
+    /// Rewrites an Ethernet frame of loop `turn`, counted from 0. `is_cut` is true if bytes are missing at its end.
     pub fn rewrite(&mut self, frame: &mut Vec<u8>, turn: u64, is_cut: bool) {
         dissect(Link::Ethernet, frame, &mut self.layers);
         self.covers.find(frame, &self.layers, is_cut);
@@ -120,12 +121,12 @@ impl Rewriter {
             self.quoted.push(Quoted { place, layers });
         }
         let writing = Writing { rewriting: &self.rewriting, covers: &self.covers, turn, quote_end: None };
-        let mut goes_on = writing.layers(frame, self.layers.as_slice());
+        let mut is_complete = writing.layers(frame, self.layers.as_slice());
         for quoted in &self.quoted {
             let writing = Writing { quote_end: Some(quoted.place.end), ..writing };
-            goes_on = goes_on && writing.layers(frame, &quoted.layers);
+            is_complete = is_complete && writing.layers(frame, &quoted.layers);
         }
-        if let Some(rest) = next.filter(|_| goes_on && writing.changes_addresses()) {
+        if let Some(rest) = next.filter(|_| is_complete && writing.changes_addresses()) {
             writing.blank(frame, rest);
         }
         if self.rewriting.fix_checksums {
@@ -139,7 +140,7 @@ impl Rewriter {
     }
 }
 
-/// The packet that the innermost header quotes, if that is an ICMP error.
+/// Returns the packet that the innermost header quotes, if that is an ICMP error.
 fn quote(frame: &[u8], layers: &Layers) -> Option<Range<usize>> {
     let last = layers.as_slice().last()?;
     let start = last.offset as usize;
@@ -156,7 +157,7 @@ fn quote(frame: &[u8], layers: &Layers) -> Option<Range<usize>> {
     (is_error && start + QUOTE < end).then_some(start + QUOTE..end)
 }
 
-/// The packet that one of these options of a redirect quotes.
+/// Returns the packet that one of these options of a redirect quotes.
 fn quote_of_redirect(frame: &[u8], mut options: Range<usize>) -> Option<Range<usize>> {
     while let [kind, units, ..] = frame.get(options.clone())? {
         let next = options.start + 8 * usize::from(*units);
@@ -171,8 +172,9 @@ fn quote_of_redirect(frame: &[u8], mut options: Range<usize>) -> Option<Range<us
     None
 }
 
-/// The headers of a quoted packet, which begins at `start` of the frame, as they lie in the frame. Of its transport header eight bytes
-/// may be all there is (RFC 792): ports are among these. Of an IP header that is cut off, or that makes no sense, what is there counts.
+/// Returns the headers of a quoted packet, which begins at `start` of the frame, at their positions in the frame. Only
+/// eight bytes of its transport header may be present (RFC 792): these include the ports. Of a truncated or malformed
+/// IP header, the bytes that are present count.
 fn quoted(layers: &Layers, packet: &[u8], start: usize) -> impl Iterator<Item = Layer> {
     let end = layers.as_slice().last().map_or(0, Layer::end);
     let rest = packet.len() - end as usize;
@@ -194,12 +196,12 @@ fn is_icmp(protocol: Protocol) -> bool {
     matches!(protocol, Protocol::Icmp | Protocol::Icmpv6)
 }
 
-/// The rules, at work on one frame.
+/// Rules applied to one frame.
 struct Writing<'a> {
     rewriting: &'a Rewriting,
     covers: &'a Covers,
     turn: u64,
-    /// Where the packet ends, if it is quoted: its time to live is not what the rules speak of.
+    /// End of the packet if it is quoted: rules on the time to live do not apply then.
     quote_end: Option<usize>,
 }
 
@@ -207,7 +209,7 @@ struct Writing<'a> {
 type Moved = Option<(MacAddr, MacAddr)>;
 
 impl Writing<'_> {
-    /// Headers of a packet; whether all were to be changed.
+    /// Changes the headers of a packet; returns whether rules apply to all of them.
     fn layers(&self, frame: &mut [u8], layers: &[Layer]) -> bool {
         let (mut networks, mut macs) = (0, [None; 2]);
         for (index, layer) in layers.iter().enumerate() {
@@ -258,7 +260,7 @@ impl Writing<'_> {
         }
     }
 
-    /// Changes a MAC address; returns what it was and is.
+    /// Changes a MAC address; returns the old and the new one.
     fn mac(&self, frame: &mut [u8], at: usize, end: End) -> Moved {
         let old = MacAddr(*frame.get(at..)?.first_chunk()?);
         let new = self.rewriting.rules.iter().find_map(|rule| match rule {
@@ -270,7 +272,7 @@ impl Writing<'_> {
         Some((old, new))
     }
 
-    /// Addresses in ARP follow those of the frame; others are changed by the rules that name them.
+    /// Changes the addresses in ARP like those of the frame; others by the rules with a matching old address.
     fn arp(&self, frame: &mut [u8], at: usize, macs: &[Moved; 2]) {
         let packet = frame.get(at..).and_then(|bytes| arp::View::parse(bytes).ok()?.packet());
         if packet.is_none() {
@@ -292,13 +294,13 @@ impl Writing<'_> {
         }
     }
 
-    /// Whether addresses of packets may change: a shift changes none in the first loop.
+    /// Returns whether IP addresses may change: a shift changes none in the first loop.
     fn changes_addresses(&self) -> bool {
         self.turn > 0 && self.rewriting.shift.is_some()
             || self.rewriting.rules.iter().any(|rule| matches!(rule, Rule::Ip(..)))
     }
 
-    /// Writes zeros.
+    /// Fills a range with zeros.
     fn blank(&self, frame: &mut [u8], place: Range<usize>) {
         place.clone().step_by(2).for_each(|at| self.covers.write(frame, at, &[0; 2][..place.end.min(at + 2) - at]));
     }

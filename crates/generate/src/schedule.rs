@@ -1,20 +1,20 @@
-//! When each frame is due.
+//! Due times of the frames of a recording.
 
 use crate::Rate;
 use linerate_burst::{Desc, Nanos};
 use std::time::Duration;
 
-/// What decides when a frame is due.
+/// Source of due times.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Pacing {
-    /// The gaps between the frames' own time stamps, divided by this factor: 2 is twice as fast.
+    /// Gaps between the frames' own timestamps, divided by this factor: 2 is twice as fast.
     Recorded(f64),
-    /// A rate, whatever the time stamps say.
+    /// Fixed rate, independent of the timestamps.
     Fixed(Rate),
 }
 
-/// Due times of a sequence of frames, from a start time. Errors do not add up: each due time is counted
-/// from the start, so a sender that was held up catches up.
+/// Due times of a sequence of frames, from a start time. Errors do not add up: each due time is counted from the start,
+/// so a delayed sender catches up.
 #[derive(Clone, Debug)]
 pub struct Schedule {
     pacing: Pacing,
@@ -22,18 +22,18 @@ pub struct Schedule {
     /// Frames and bytes sent.
     frames: u64,
     bytes: u64,
-    /// Of this pass: the first time stamp, when it was due (from the start), and the frames sent before it.
+    /// First timestamp of this pass, its due time (from the start), and the frames sent before it.
     first: Option<Nanos>,
     pass: u64,
     pass_frames: u64,
-    /// The latest due time so far, from the start.
+    /// Latest due time so far, from the start.
     latest: u64,
-    /// By how much everything is due later than rate and times say.
+    /// Nanoseconds by which everything is postponed.
     put_off: u64,
 }
 
 impl Schedule {
-    /// A schedule that starts when it is first asked.
+    /// Creates a schedule that starts at the first query.
     pub fn new(pacing: Pacing) -> Self {
         Schedule {
             pacing,
@@ -48,7 +48,7 @@ impl Schedule {
         }
     }
 
-    /// How many of the frames are due by `now`, counted from the front.
+    /// Returns the number of frames, from the front, that are due by `now`.
     pub fn due(&mut self, descs: &[Desc], now: Nanos) -> usize {
         let start = *self.start.get_or_insert(now);
         if self.pacing == Pacing::Fixed(Rate::Top) {
@@ -59,21 +59,20 @@ impl Schedule {
         descs.iter().take_while(|desc| ahead.step(desc) <= elapsed).count()
     }
 
-    /// When the first of these frames is due; `None` when there is none or nothing was asked yet.
+    /// Returns the due time of the first of these frames; `None` if there are none, or before the first query.
     pub fn next(&self, descs: &[Desc]) -> Option<Nanos> {
         let due = self.clone().step(descs.first()?);
         Some(self.start?.after(Duration::from_nanos(due)))
     }
 
-    /// These frames were sent.
+    /// Records these frames as sent.
     pub fn advance(&mut self, descs: &[Desc]) {
         for desc in descs {
             self.step(desc);
         }
     }
 
-    /// The sequence starts over: the first frame of the next pass follows the last one of this pass
-    /// after the mean gap.
+    /// Starts over: the first frame of the next pass follows the last one of this pass after the mean gap.
     pub fn restart(&mut self) {
         if self.first.take().is_some() {
             let gaps = (self.frames - self.pass_frames).max(2) - 1;
@@ -82,8 +81,8 @@ impl Schedule {
         }
     }
 
-    /// The sequence starts over: the first frame of the next pass is due so long after the last one of this pass, or,
-    /// at a rate, so much later than it would be.
+    /// Starts over: the first frame of the next pass is due `gap` after the last one of this pass, or, at a fixed rate,
+    /// later by `gap` than it would be.
     pub fn restart_after(&mut self, gap: Duration) {
         let gap = u64::try_from(gap.as_nanos()).unwrap_or(u64::MAX);
         self.restart();
@@ -93,23 +92,25 @@ impl Schedule {
         }
     }
 
-    /// Everything from now on is due so much later.
+    /// Postpones everything from now on by `span`.
     pub fn put_off(&mut self, span: Duration) {
         self.start = self.start.map(|start| start.after(span));
     }
 
-    /// Somebody set the clock that `now` is of: forward by so many nanoseconds, or back. What is due stays as far away.
+    /// Follows a step of the clock that `now` is read from, in nanoseconds forwards or back. Remaining times stay the
+    /// same.
     pub fn follow(&mut self, step: i64) {
         self.start = self.start.map(|start| start.shifted(step));
     }
 
-    /// When a frame is due that comes next, and begins if none did before `now`; at top speed that is the start.
+    /// Returns the due time of the next frame, and starts at `now` if not started; at the maximum rate that is the
+    /// start.
     pub fn due_at(&mut self, desc: &Desc, now: Nanos) -> Nanos {
         let start = *self.start.get_or_insert(now);
         start.after(Duration::from_nanos(self.clone().step(desc)))
     }
 
-    /// The due time of the next frame, from the start, which is taken as sent.
+    /// Returns the due time of the next frame, from the start, and counts it as sent.
     fn step(&mut self, desc: &Desc) -> u64 {
         let due = match self.pacing {
             Pacing::Fixed(rate) => rate.nanos(self.frames, self.bytes).saturating_add(self.put_off),
@@ -121,7 +122,7 @@ impl Schedule {
         };
         self.frames += 1;
         self.bytes += u64::from(desc.captured);
-        // A time stamp that goes back is due with its predecessor.
+        // A timestamp that goes back is due with its predecessor.
         self.latest = self.latest.max(due);
         self.latest
     }
@@ -189,7 +190,7 @@ mod tests {
         assert_eq!(schedule.due(&descs, Nanos(59)), 10);
         schedule.advance(&descs[..10]);
         assert_eq!(schedule.due(&descs[10..], Nanos(59)), 0);
-        assert_eq!(schedule.due(&descs[10..], Nanos(1000)), 90, "what was held up is caught up");
+        assert_eq!(schedule.due(&descs[10..], Nanos(1000)), 90, "delayed frames are caught up");
         let mut top = Schedule::new(Pacing::Fixed(Rate::Top));
         assert_eq!(top.due(&descs, Nanos(0)), 100);
         let mut bits = Schedule::new(Pacing::Fixed(Rate::Bits(64.0 * 8.0 * 1e6, Layer::L2)));
@@ -198,11 +199,11 @@ mod tests {
     }
 
     proptest! {
-        /// However the asking is cut up, the same frames are due.
+        /// The same frames are due, no matter how often the schedule is queried.
         #[test]
-        fn asking_often_or_once_is_the_same(
+        fn querying_often_or_once_is_the_same(
             times in proptest::collection::vec(0u64..2000, 1..50),
-            asks in proptest::collection::vec(0u64..300, 1..20),
+            queries in proptest::collection::vec(0u64..300, 1..20),
         ) {
             let descs = descs(&times);
             let mut often = Schedule::new(Pacing::Recorded(1.0));
@@ -210,7 +211,7 @@ mod tests {
             once.due(&descs, Nanos(0));
             often.due(&descs, Nanos(0));
             let (mut sent, mut now) = (0, 0);
-            for gap in asks {
+            for gap in queries {
                 now += gap;
                 let due = often.due(&descs[sent..], Nanos(now));
                 often.advance(&descs[sent..sent + due]);

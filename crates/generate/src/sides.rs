@@ -1,44 +1,43 @@
-//! Which side of a recording sent a frame: the client's or the server's.
+//! Sides of a recording: the client's or the server's frames.
 
 use crate::rewrite::Prefix;
 use linerate_wire::{Layers, Link, MacAddr, Protocol, Role, arp, dissect, ipv4, ipv6, tcp};
 use std::collections::HashMap;
 use std::str::FromStr;
 
-/// One of two sides.
+/// Side of a conversation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Side {
-    /// Asks.
+    /// Client, which sends requests.
     Client,
-    /// Answers.
+    /// Server, which answers.
     Server,
 }
 
 impl Side {
-    /// `Client` if so.
     fn client_if(is_client: bool) -> Side {
         if is_client { Side::Client } else { Side::Server }
     }
 }
 
-/// How the sides of a recording are told apart.
+/// Rule that assigns frames to sides.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SplitBy {
     /// These source MAC addresses are clients'.
     Mac(Vec<MacAddr>),
-    /// These source addresses are clients'; of ARP, the sender's. A frame without one is a client's.
+    /// These source addresses are clients'; of ARP, the sender's. A frame without an address is a client's.
     Ip(Vec<Prefix>),
     /// The end with the lower port is the server, which well-known ports make likely; without ports as [`SplitBy::First`].
     Port,
-    /// Who sent the first packet of a conversation is its client; behind SYN and ACK, its server.
+    /// The sender of the first packet of a conversation is its client; of a SYN with ACK, its server.
     First,
 }
 
-/// A way of telling sides apart that cannot be read.
+/// Invalid rule for sides.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "{0:?} tells no sides apart; write first-packet, port, mac=MAC,... with the clients' addresses, or ip=BLOCK,... with \
-     the clients' blocks, as in ip=10.0.0.0/8,fd00::/8"
+    "invalid side rule {0:?}; expected first-packet, port, mac=MAC,... with the clients' addresses, or ip=BLOCK,... with \
+     the clients' blocks, such as ip=10.0.0.0/8,fd00::/8"
 )]
 pub struct BadSplitBy(String);
 
@@ -57,39 +56,39 @@ impl FromStr for SplitBy {
     }
 }
 
-/// Tells the sides of frame after frame apart. What it remembers of conversations is bounded: the
-/// [`Sides::REMEMBERED`] last ones at least.
+/// Assigns each frame to a side. The memory for conversations is bounded: at least the last [`Sides::REMEMBERED`] are
+/// known.
 #[derive(Debug)]
 pub struct Sides {
     by: SplitBy,
     layers: Layers,
-    /// Whether the lower end of a conversation is its client. When the young ones are many, they become the old ones,
-    /// and the old ones are forgotten.
+    /// Maps a conversation to whether its lower end is its client. When full, the young map becomes the old one, and
+    /// the old one is dropped.
     young: HashMap<Talk, bool>,
     old: HashMap<Talk, bool>,
     most: usize,
 }
 
-/// An address, of IPv4 in its last four bytes, and a port.
+/// IP address (IPv4 in its last four bytes) and port.
 type Host = ([u8; 16], u16);
 
-/// A conversation: its ends, the lower one first, and its protocol; without ports, all that two hosts say.
+/// Conversation: its ends, the lower one first, and its protocol; without ports, all traffic of two hosts.
 type Talk = (Host, Host, u8);
 
-/// What a frame says of who talks to whom.
+/// Ends of a conversation in a frame.
 struct Ends {
     source: Host,
     destination: Host,
     protocol: u8,
-    /// A SYN with an ACK answers.
+    /// True for a SYN with ACK or an ARP reply.
     answers: bool,
 }
 
 impl Sides {
-    /// Conversations that are remembered at least.
+    /// Minimum number of remembered conversations.
     pub const REMEMBERED: usize = 1 << 18;
 
-    /// Nothing seen yet.
+    /// Creates an empty memory.
     pub fn new(by: SplitBy) -> Self {
         Sides { by, layers: Layers::new(), young: HashMap::new(), old: HashMap::new(), most: Sides::REMEMBERED }
     }
@@ -100,7 +99,7 @@ impl Sides {
         self.old.clear();
     }
 
-    /// The side that sent an Ethernet frame.
+    /// Returns the side that sent an Ethernet frame.
     pub fn side(&mut self, frame: &[u8]) -> Side {
         if let SplitBy::Mac(clients) = &self.by {
             let source = frame.get(6..).and_then(|bytes| bytes.first_chunk()).map(|mac| MacAddr(*mac));
@@ -119,7 +118,7 @@ impl Sides {
         }
     }
 
-    /// The side by who began.
+    /// Returns the side by the first packet of the conversation.
     fn remembered(&mut self, ends: &Ends) -> Side {
         let hosts = ends.without_ports();
         let has_ports = ends.source.1 != 0 || ends.destination.1 != 0;
@@ -127,7 +126,7 @@ impl Sides {
         let is_client = known.unwrap_or(!ends.answers);
         if known.is_none() {
             self.remember(ends, is_client);
-            // Fragments and errors go with what the hosts said first.
+            // Fragments and ICMP errors follow the hosts' first conversation.
             if has_ports && self.look_up(&hosts).is_none() {
                 self.remember(&hosts, is_client);
             }
@@ -135,7 +134,7 @@ impl Sides {
         Side::client_if(is_client)
     }
 
-    /// Whether the sender is the client, if that is known.
+    /// Returns whether the sender is the client, if known.
     fn look_up(&mut self, ends: &Ends) -> Option<bool> {
         let (talk, is_lower) = ends.talk();
         if let Some(lower) = self.young.get(&talk) {
@@ -161,7 +160,7 @@ impl Sides {
 }
 
 impl Ends {
-    /// Of a frame without addresses of its own: those of the link.
+    /// Returns the ends of a frame without IP addresses: those of the link.
     fn of_link(frame: &[u8]) -> Ends {
         let host = |at: usize| (padded(frame.get(at..at + 6).unwrap_or_default()), 0);
         Ends { source: host(6), destination: host(0), protocol: u8::MAX, answers: false }
@@ -172,7 +171,7 @@ impl Ends {
         Ends { source, destination, protocol: 0, answers: self.answers }
     }
 
-    /// The conversation, and whether the sender is its lower end.
+    /// Returns the conversation, and whether the sender is its lower end.
     fn talk(&self) -> (Talk, bool) {
         let is_lower = self.source <= self.destination;
         let (low, high) = if is_lower { (self.source, self.destination) } else { (self.destination, self.source) };
@@ -193,7 +192,7 @@ fn padded(bytes: &[u8]) -> [u8; 16] {
     all
 }
 
-/// Who talks to whom in the outermost packet.
+/// Returns the ends of the outermost packet.
 fn ends(frame: &[u8], layers: &Layers) -> Option<Ends> {
     if let Some(layer) = layers.as_slice().iter().find(|layer| layer.protocol == Protocol::Arp) {
         let packet = arp::View::parse(frame.get(layer.offset as usize..)?).ok()?;
@@ -236,12 +235,12 @@ mod tests {
     const A: [u8; 4] = [10, 0, 0, 1];
     const B: [u8; 4] = [10, 0, 0, 2];
 
-    fn frame(source: [u8; 4], destination: [u8; 4], behind: &dyn Header) -> Vec<u8> {
+    fn frame(source: [u8; 4], destination: [u8; 4], transport: &dyn Header) -> Vec<u8> {
         let mac = |[.., last]: [u8; 4]| MacAddr([2, 0, 0, 0, 0, last]);
         let link = ethernet::Header { source: mac(source), destination: mac(destination), ether_type: 0 };
         let (source, destination) = (Ipv4Addr::from(source), Ipv4Addr::from(destination));
         let network = ipv4::Header { source, destination, ..ipv4::Header::new(0) };
-        Frame::new(&[&link, &network, behind], b"x").to_vec().unwrap()
+        Frame::new(&[&link, &network, transport], b"x").to_vec().unwrap()
     }
 
     fn tcp(from: u16, to: u16, flags: tcp::Flags) -> tcp::Header {
@@ -271,7 +270,7 @@ mod tests {
     }
 
     #[test]
-    fn who_begins_is_the_client_and_a_syn_with_ack_answers() {
+    fn the_first_sender_is_the_client_unless_it_sends_syn_ack() {
         let mut sides = sides("first-packet");
         let answer = tcp::Flags::SYN | tcp::Flags::ACK;
         assert_eq!(sides.side(&frame(B, A, &tcp(80, 1000, answer))), Side::Server, "recorded from the answer on");
@@ -312,7 +311,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_remembered_is_bounded_and_recent() {
+    fn memory_is_bounded_and_recent() {
         let mut sides = sides("first-packet");
         sides.most = 16;
         let flow = |port: u16| tcp(port, 80, tcp::Flags::SYN);

@@ -2,26 +2,26 @@
 
 use std::str::FromStr;
 
-/// The part of a stream that one of several senders has: the frames of certain source MAC addresses, so that
-/// each host's frames stay together and in order.
+/// The share of a stream that one of several senders has: the frames of certain source MAC addresses, so that each
+/// host's frames stay together and in order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Split {
-    /// Which part, from 0.
+    /// Index of the part, from 0.
     pub index: u32,
-    /// Of how many.
+    /// Number of parts.
     pub of: u32,
 }
 
-/// A split that cannot be read.
+/// Invalid split.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{0:?} is not a split; write PART/PARTS with PART from 0, as in 0/2")]
+#[error("invalid split {0:?}; expected PART/PARTS with PART from 0, such as 0/2")]
 pub struct BadSplit(String);
 
 impl Split {
-    /// All of the stream.
+    /// The whole stream.
     pub const WHOLE: Split = Split { index: 0, of: 1 };
 
-    /// Whether a frame belongs to this part.
+    /// Returns whether a frame belongs to this part.
     pub fn holds(&self, frame: &[u8]) -> bool {
         let source = frame.get(6..12).unwrap_or(&frame[..frame.len().min(8)]);
         let word = source.iter().fold(0u64, |word, byte| word << 8 | u64::from(*byte));
@@ -41,7 +41,7 @@ impl FromStr for Split {
     }
 }
 
-/// The finalizer of MurmurHash3 (Appleby, 2011): addresses that differ in one bit end up anywhere.
+/// Finalizer of MurmurHash3 (Appleby, 2011): spreads addresses that differ in one bit.
 fn mix(mut word: u64) -> u64 {
     word = (word ^ word >> 33).wrapping_mul(0xff51_afd7_ed55_8ccd);
     word = (word ^ word >> 33).wrapping_mul(0xc4ce_b9fe_1a85_ec53);

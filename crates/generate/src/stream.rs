@@ -1,8 +1,8 @@
-//! What to send: streams of frames, what changes in them, how fast they go and what follows.
+//! Streams of frames: their contents, changing fields, rates and order.
 //!
-//! Frame number n of a stream is a function of the stream and of n alone (and, with a trailer, of the time it is sent
-//! at): so runs repeat, several threads or paths send the same frames, and a receiver can tell what it should have
-//! seen. [`Stream::frame`] is that function, plainly; whoever makes frames fast has to equal it.
+//! Frame number n of a stream is a function of only the stream and n (and, with a trailer, of its send time): so runs
+//! are repeatable, several threads or paths send the same frames, and a receiver can verify them. [`Stream::frame`] is
+//! that function in its plain form; faster emitters must produce the same frames.
 
 pub mod check;
 mod frame;
@@ -26,16 +26,16 @@ use std::sync::Arc;
 pub struct StreamSet {
     /// The streams; not empty.
     pub streams: Vec<Stream>,
-    /// One after the other, or all at once.
+    /// Sequential or interleaved.
     pub order: Order,
-    /// The rate of all together: their own rates then only say how they share it. `None`: each has its own.
+    /// Common rate of all streams: their own rates then only define their shares. `None`: each has its own rate.
     pub rate: Option<Rate>,
-    /// Of the trailers.
+    /// Key of the trailers.
     pub key: Key,
 }
 
 impl StreamSet {
-    /// How many nanoseconds lie between two frames of the run, if that is always the same.
+    /// Returns the gap between frames of the run in nanoseconds, if it is constant.
     pub fn even_gap(&self) -> Option<f64> {
         let rate = match (self.rate, self.streams.as_slice()) {
             (Some(rate), _) => rate,
@@ -50,116 +50,116 @@ impl StreamSet {
     }
 }
 
-/// How the streams of a port follow one another.
+/// Order of the streams of a port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Order {
-    /// One after the other, as [`Stream::next`] says.
+    /// One after the other, by [`Stream::next`].
     Sequential,
-    /// All at once, each at its own rate. Of frames due at the same time the one with the lower number
-    /// within its stream goes first, then the one of the earlier stream: at top speed streams take turns.
+    /// All at once, each at its own rate. Of frames due at the same time the one with the lower number within its
+    /// stream is sent first, then the one of the earlier stream: at the maximum rate streams take turns.
     Interleaved,
 }
 
 /// One stream of frames.
 #[derive(Clone, Debug)]
 pub struct Stream {
-    /// As the user named it.
+    /// Name given by the user.
     pub name: String,
-    /// Its number in trailers, below 2^24; no other stream of the set has it.
+    /// Stream number in trailers, below 2^24, unique in the set.
     pub id: u32,
-    /// What its frames begin with, the same for all streams of a set.
+    /// Link type of the frames, the same for all streams of a set.
     pub link: Link,
-    /// The lengths its frames have; not empty.
+    /// Variants of its frames, one per length; not empty.
     pub variants: Vec<Variant>,
-    /// Which variant frame n has; its count is that of the variants.
+    /// Selects the variant of frame n; its count is that of the variants.
     pub size: Selector,
-    /// What decides on the values of changing fields. Fields that are to move together share one.
+    /// Selectors of the values of changing fields. Fields that move together share one.
     pub selectors: Vec<Selector>,
-    /// How fast.
+    /// Rate.
     pub rate: Rate,
-    /// How the frames of that rate lie in time.
+    /// Distribution of the frames over time.
     pub shape: Shape,
-    /// How many frames; `None` without end.
+    /// Number of frames; `None` if endless.
     pub count: Option<u64>,
-    /// What follows in a sequence.
+    /// Successor in a sequence.
     pub next: Next,
-    /// When it begins, and for how long it is sent, where streams are sent all at once.
+    /// Start and duration of interleaved streams.
     pub span: Span,
-    /// What a receiver knows its frames by.
+    /// Identification of its frames at the receiver.
     pub mark: Mark,
 }
 
-/// One length that the frames of a stream have, with everything in the frame as it is where nothing changes it.
+/// Template of the frames of a stream with one length.
 #[derive(Clone, Debug, Default)]
 pub struct Variant {
     /// The frame without FCS.
     pub frame: Vec<u8>,
-    /// Fields that change; none overlaps another, a fill, a checksum or the trailer.
+    /// Changing fields; none overlaps another, a fill, a checksum or the trailer.
     pub changes: Vec<Change>,
-    /// Bytes that are new in every frame.
+    /// Bytes that are random in every frame.
     pub fills: Vec<Fill>,
-    /// Checksums over what changes, in the order in which they are computed: an inner one before an outer one that covers it.
+    /// Checksums over changing bytes, in the order of computation: an inner one before an outer one that covers it.
     pub checksums: Vec<Checksum>,
-    /// Where the trailer's 16 bytes lie, if there is one.
+    /// Offset of the 16 bytes of the trailer, if present.
     pub trailer: Option<usize>,
 }
 
-/// A field that changes.
+/// Changing field.
 #[derive(Clone, Debug)]
 pub struct Change {
-    /// Where its first byte lies.
+    /// Offset of its first byte.
     pub offset: usize,
-    /// How many bytes it touches, 1 to 16.
+    /// Number of bytes it touches, 1 to 16.
     pub width: usize,
-    /// Which of their bits it has, in one run, as a number in network byte order; not 0. The lowest bit of a value
-    /// goes to the lowest of these, what is too large loses its upper bits, all other bits stay.
+    /// Bits of the field, contiguous, as a number in network byte order; not 0. The lowest bit of a value goes to the
+    /// lowest of these; values that are too large lose their upper bits, and all other bits stay.
     pub mask: u128,
-    /// Which of [`Stream::selectors`] it follows.
+    /// Index into [`Stream::selectors`].
     pub selector: usize,
-    /// What value that means.
+    /// Maps the selected index to a value.
     pub map: Map,
 }
 
-/// Bytes that are new in every frame: SplitMix64 of the seed and the frame's number.
+/// Bytes that are random in every frame: SplitMix64 of the seed and the frame's number.
 #[derive(Clone, Debug)]
 pub struct Fill {
-    /// Where the first one lies.
+    /// Offset of the first byte.
     pub offset: usize,
-    /// How many.
+    /// Number of bytes.
     pub length: usize,
-    /// Other fills have others.
+    /// Seed; different fills need different seeds.
     pub seed: u64,
 }
 
-/// How the frames of a rate lie in time.
+/// Distribution of frames over time.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Shape {
-    /// As far apart as the rate says.
+    /// Evenly spaced by the rate.
     Even,
-    /// So many frames at the rate, then nothing for so long, again and again. The gap lies between the last frame of a
-    /// burst, with the time it takes at the rate, and the first one of the next.
+    /// Repeated bursts of `frames` frames at the rate, each followed by `gap`. The gap is between the last frame of a
+    /// burst, including its time at the rate, and the first one of the next.
     Bursts {
-        /// Frames of a burst, 1 or more.
+        /// Frames per burst, 1 or more.
         frames: u64,
         /// Nanoseconds between two bursts.
         gap: u64,
     },
-    /// Gaps drawn from an exponential distribution whose mean is that of the rate: a Poisson process.
+    /// Poisson process: gaps drawn from an exponential distribution whose mean is that of the rate.
     Poisson {
-        /// Other streams have others.
+        /// Seed; different streams need different seeds.
         seed: u64,
     },
-    /// As those of a recording, which is sent again and again: the places of its frames in gaps of the rate. They begin at 0 and do not
-    /// descend; a pass takes as many gaps as it has frames.
+    /// Gaps of a recording, repeated: positions of its frames in gaps of the rate. They begin at 0 and do not decrease;
+    /// a pass takes as many gaps as it has frames.
     Recorded(Arc<[f64]>),
 }
 
 impl Shape {
-    /// Of frames that came at these times, and how many a second that is; 1,000 where all came at once.
+    /// Derives the shape from receive times, and the rate in frames per second; 1,000 if all times are equal.
     pub fn recorded(times: &[u64]) -> (Self, f64) {
         let mut latest = times.first().copied().unwrap_or(0);
         let first = latest;
-        // A time that goes back is that of the frame before.
+        // A time that goes back counts as the time before.
         let ascending = times.iter().map(|time| {
             latest = latest.max(*time);
             (latest - first) as f64
@@ -173,43 +173,43 @@ impl Shape {
     }
 }
 
-/// The time in which a stream has its frames. Usually that is from the beginning on, without end.
+/// Time span of a stream's frames. The default is from the beginning without end.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Span {
-    /// Nanoseconds from the start of the run, or from where the stream is told to start, to its first frame.
+    /// Nanoseconds from the start of the run, or from the start command, to the first frame.
     pub start: u64,
-    /// So many nanoseconds behind that, or later, no frame is due; a pause makes it as much later.
+    /// Duration in nanoseconds after `start`, from which on no frame is due; pauses extend it.
     pub length: Option<u64>,
 }
 
 impl Span {
-    /// From the beginning on, without end.
+    /// Unlimited span from the beginning.
     pub const ALWAYS: Span = Span { start: 0, length: None };
 }
 
-/// What follows when a stream of a sequence has sent its frames.
+/// Successor of a stream in a sequence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Next {
-    /// The stream behind it; behind the last one the run ends.
+    /// The following stream; after the last one the run ends.
     Following,
-    /// Another one, from its beginning: fields and sequence numbers go on where they were.
+    /// Jump to another stream, from its beginning: fields and sequence numbers continue.
     Goto {
-        /// Which, from 0.
+        /// Index of the stream, from 0.
         stream: usize,
-        /// How often; then what follows is the stream behind this one. `None`: always.
+        /// Number of jumps; after them the following stream is next. `None`: unlimited.
         times: Option<u64>,
     },
-    /// Nothing: the run ends.
+    /// None: the run ends.
     Stop,
 }
 
-/// What a receiver knows the frames of a stream by.
+/// Identification of the frames of a stream at the receiver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mark {
-    /// Nothing.
+    /// None.
     None,
-    /// What is constant in them: it counts them.
+    /// By constant bytes: frames are counted.
     Count,
-    /// A trailer in each.
+    /// By a trailer in each frame.
     Trailer,
 }

@@ -1,15 +1,15 @@
-//! Which frame of which stream goes when: the one sequence that all senders of a set share.
+//! The order and times of frames: the one sequence that all senders of a set share.
 //!
 //! Due times are nanoseconds from the start, each counted from there, so that errors don't add up. Frame k of a stream
-//! (from 0) is due when the k before it have gone at the stream's rate, with what its shape adds. What that means in a
-//! set of several:
+//! (from 0) is due after the k frames before it at the stream's rate, plus the gaps of its shape. In a set of several
+//! streams:
 //!
-//! - **sequential**: a stream begins when its predecessor has taken its time: as many frames at its rate, a gap
-//!   of bursts behind the last of them included. Entered again, it goes on where it was: numbers, fields, bursts. With a rate of
-//!   all together each stream has that one;
-//! - **interleaved**: all begin at once; frames go in the order of due time, number, stream. With a rate of all together frame j
-//!   of all is due as that rate says, and the streams' own times only decide on the order. A stream with a
-//!   [`Span`](crate::stream::Span) begins as much later, and has no frame from its end on.
+//! - **sequential**: a stream begins when its predecessor has taken its time: its number of frames at its rate,
+//!   including a burst gap after the last of them. When entered again, it continues its numbers, fields and bursts.
+//!   With a common rate each stream has that rate;
+//! - **interleaved**: all begin at once; frames are sent in the order of due time, number, stream. With a common rate
+//!   frame j of all is due by that rate, and the streams' own rates only decide the order. A stream with a
+//!   [`Span`](crate::stream::Span) begins later by its start, and has no frame from its end on.
 
 mod batch;
 mod change;
@@ -29,106 +29,105 @@ pub use batch::Batch;
 pub use shares::Shares;
 pub use turns::{Kind, Pace, Turns};
 
-/// Stands for a count without end.
+/// Count of an endless stream.
 const UNLIMITED: u64 = u64::MAX;
 
-/// The part of a set that one of several senders has: every `of`-th frame of its timeline, so that together they send
-/// what one would.
+/// The share of a set that one of several senders has: every `of`-th frame of its timeline, so that together they send
+/// the same as one would.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Part {
-    /// Which part, from 0.
+    /// Index of the part, from 0.
     pub index: u32,
-    /// Of how many, 1 or more.
+    /// Number of parts, 1 or more.
     pub of: u32,
 }
 
 impl Part {
-    /// All of it.
+    /// The whole set.
     pub const WHOLE: Part = Part { index: 0, of: 1 };
 }
 
 /// One frame of a timeline.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Slot {
-    /// Which stream, by its place in the set.
+    /// Index of the stream in the set.
     pub stream: u32,
-    /// Which frame of it, from 0.
+    /// Frame number within the stream, from 0.
     pub number: u64,
-    /// When it is due, in nanoseconds from the start; 0 at top speed.
+    /// Due time in nanoseconds from the start; 0 at the maximum rate.
     pub due: u64,
 }
 
-/// Frames of a timeline that are the same but for their numbers.
+/// Frames of a timeline that differ only in their numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Run {
-    /// The first one.
+    /// First frame.
     pub first: Slot,
-    /// How many, 1 or more.
+    /// Number of frames, 1 or more.
     pub count: u64,
-    /// From one number to the next.
+    /// Difference between successive numbers.
     pub step: u64,
 }
 
 impl Run {
-    /// The numbers of its frames.
+    /// Returns the numbers of its frames.
     pub fn numbers(self) -> impl ExactSizeIterator<Item = u64> {
         (0..self.count as u32)
             .map(move |index| self.first.number.wrapping_add(u64::from(index).wrapping_mul(self.step)))
     }
 
-    /// Each of its frames.
+    /// Returns each of its frames.
     pub fn slots(self) -> impl ExactSizeIterator<Item = Slot> {
         self.numbers().map(move |number| Slot { number, ..self.first })
     }
 }
 
-/// The frames of a set in the order in which they go.
+/// Frames of a set in the order of sending.
 #[derive(Clone, Debug)]
 pub struct Timeline {
     walk: Walk,
-    /// Frames from one of this part to its next.
+    /// Distance between successive frames of this part.
     stride: u64,
-    /// The next one.
     next: Option<Slot>,
-    /// No due time is below the one before.
+    /// Latest due time; due times never decrease.
     latest: u64,
     commands: Option<Box<Commands>>,
 }
 
-/// What streams are told.
 #[derive(Clone, Debug)]
 struct Commands {
-    /// By their times.
+    /// Pending commands, ordered by time.
     pending: VecDeque<Command>,
-    /// How many were obeyed, the time of the last, and those by which streams came.
+    /// Number of commands applied, time of the last one, and those that began streams.
     obeyed: u64,
     until: Option<u64>,
     arrived: Vec<Command>,
-    /// Frames of others before the next one of this part. They are passed when they are due: until then a command may come.
+    /// Frames of other senders before the next one of this part. They are skipped when they are due: until then a
+    /// command may arrive.
     others: u64,
-    /// Which part that is.
+    /// Index of this part.
     index: u64,
 }
 
-/// What became of a stream that can be told something.
+/// Event of a stream that accepts commands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum News {
-    /// It began anew.
+    /// The stream was started or restarted.
     Begun {
-        /// Which, by its place in the set.
+        /// Index of the stream in the set.
         stream: u32,
-        /// Its number in trailers from now on, if that is another one.
+        /// New stream number in trailers, if it changed.
         number: Option<u32>,
     },
-    /// It was stopped, or its last frame was taken; not told of streams that follow one another.
+    /// The stream was stopped, or its last frame was taken; not reported for streams in sequence.
     Ended {
-        /// Which, by its place in the set.
+        /// Index of the stream in the set.
         stream: u32,
     },
 }
 
-/// Whoever is so far behind its schedule when streams are told something does not make up for it, in nanoseconds: a pause would
-/// begin when all that was due before it has gone.
+/// A sender that is this far behind its schedule when a command is due does not catch up, in nanoseconds: otherwise a
+/// pause would begin only after the whole backlog.
 const FORGIVEN: u64 = 100_000_000;
 
 #[derive(Clone, Debug)]
@@ -138,12 +137,12 @@ enum Walk {
 }
 
 impl Timeline {
-    /// Of the frames of a set that are this part's.
+    /// Creates the timeline of one part of a set.
     pub fn new(set: &StreamSet, part: Part) -> Result<Self, Wrong> {
         Timeline::cycling(set, part, u64::MAX)
     }
 
-    /// The same where frame n of each stream is as long as frame `n % cycle`.
+    /// Like [`Timeline::new`], with frame n of each stream as long as frame `n % cycle`.
     pub(crate) fn cycling(set: &StreamSet, part: Part, cycle: u64) -> Result<Self, Wrong> {
         check(set, part)?;
         let mut walk = match set.order {
@@ -155,7 +154,7 @@ impl Timeline {
         Ok(Timeline { walk, stride: part.of.into(), next, latest: 0, commands: None })
     }
 
-    /// The same of streams that can be [told](Timeline::tell) something while they run.
+    /// Like [`Timeline::cycling`], for streams that accept [commands](Timeline::tell).
     pub(crate) fn commanded(set: &StreamSet, part: Part, cycle: u64) -> Result<Self, Wrong> {
         check(set, part)?;
         let walk = match set.order {
@@ -167,13 +166,13 @@ impl Timeline {
         Ok(Timeline { walk, stride: part.of.into(), next, latest: 0, commands })
     }
 
-    /// Of streams that are yet to [begin](Action::Begin).
+    /// Creates the timeline of streams that have yet to [begin](Action::Begin).
     pub(crate) fn coming() -> Self {
         let (walk, commands) = (Walk::Interleave(Interleave::coming()), Some(Box::new(Commands::new(0))));
         Timeline { walk, stride: 1, next: None, latest: 0, commands }
     }
 
-    /// Tells streams something. No frame that is due at that time or later may have been taken.
+    /// Queues a command. No frame that is due at its time or later may have been taken.
     pub(crate) fn tell(&mut self, command: Command) {
         if let Some(commands) = &mut self.commands {
             let place = commands.pending.partition_point(|other| other.at <= command.at);
@@ -181,17 +180,17 @@ impl Timeline {
         }
     }
 
-    /// How many commands were obeyed so far.
+    /// Returns the number of commands applied so far.
     pub(crate) fn obeyed(&self) -> u64 {
         self.commands.as_ref().map_or(0, |commands| commands.obeyed)
     }
 
-    /// The time of the last of those.
+    /// Returns the time of the last command applied.
     pub(crate) fn obeyed_until(&self) -> Option<u64> {
         self.commands.as_ref().and_then(|commands| commands.until)
     }
 
-    /// What became of streams with the frames taken last, in this order, since this was asked last.
+    /// Drains the events of streams up to the frames taken last, in order.
     pub(crate) fn news(&mut self) -> Vec<News> {
         match &mut self.walk {
             Walk::Sequence(sequence) => sequence.news(),
@@ -199,13 +198,14 @@ impl Timeline {
         }
     }
 
-    /// Commands obeyed by which streams came, since this was asked last.
+    /// Drains the applied commands that began streams.
     pub(crate) fn arrived(&mut self) -> Vec<Command> {
         self.commands.as_mut().map(|commands| std::mem::take(&mut commands.arrived)).unwrap_or_default()
     }
 
-    /// Does what streams are told by then though what is due before cannot go: it is due so much later. Says who has nothing to send any
-    /// more by that. Of several senders each has its own frames to send, and none can.
+    /// Applies commands due by `until` although frames due before them cannot be sent: those are postponed. Returns the
+    /// streams that this ended. With several senders nothing is applied: each has frames of its own to send, and none
+    /// can.
     pub(crate) fn stand(&mut self, until: u64) -> Vec<Which> {
         let mut ended = Vec::new();
         while let Some(commands) = self.commands.as_ref().filter(|_| self.stride == 1)
@@ -214,20 +214,20 @@ impl Timeline {
             if matches!(command.action, Action::Stop | Action::Begin(_)) {
                 ended.push(command.which.clone());
             }
-            let behind = self.next.map_or(0, |slot| command.at.saturating_sub(slot.due));
-            self.do_next(behind);
+            let backlog = self.next.map_or(0, |slot| command.at.saturating_sub(slot.due));
+            self.do_next(backlog);
         }
         ended
     }
 
-    /// When there is something to do next: a frame is due, or streams are told something; none where nothing is known to come.
+    /// Returns the time of the next frame or command, if any is known.
     pub(crate) fn next_due(&self) -> Option<u64> {
-        let told = self.commands.as_ref().and_then(|commands| commands.pending.front()).map(|command| command.at);
+        let command = self.commands.as_ref().and_then(|commands| commands.pending.front()).map(|command| command.at);
         let due = self.peek().map(|slot| slot.due);
-        due.into_iter().chain(told).min()
+        due.into_iter().chain(command).min()
     }
 
-    /// Whether frames may come once streams are told something.
+    /// Returns whether frames may become due after a command.
     pub(crate) fn is_waiting(&self) -> bool {
         match &self.walk {
             Walk::Sequence(sequence) => sequence.is_waiting(),
@@ -235,12 +235,12 @@ impl Timeline {
         }
     }
 
-    /// The next frame, whether due or not; none behind the last.
+    /// Returns the next frame, due or not; `None` after the last.
     pub fn peek(&self) -> Option<Slot> {
         self.next.map(|slot| Slot { due: slot.due.max(self.latest), ..slot })
     }
 
-    /// Whether any frame is due later than the first one.
+    /// Returns whether any frame is due later than the first one.
     pub fn is_paced(&self) -> bool {
         match &self.walk {
             Walk::Sequence(sequence) => sequence.is_paced(),
@@ -248,7 +248,8 @@ impl Timeline {
         }
     }
 
-    /// Adds the frames that are due `elapsed` nanoseconds after the start to `runs`, at most `room`; says how many.
+    /// Appends the frames that are due `elapsed` nanoseconds after the start to `runs`, at most `room`; returns their
+    /// number.
     pub fn take(&mut self, elapsed: u64, room: usize, runs: &mut Vec<Run>) -> usize {
         let mut taken = 0;
         while taken < room {
@@ -275,37 +276,37 @@ impl Timeline {
         taken
     }
 
-    /// Does what streams are told by now, once all that was due before has gone. False where that has to wait until the frames
-    /// taken so far have gone too: what is known of them may change.
+    /// Applies the commands due by now, once all frames due before them were taken. Returns false if this must wait
+    /// until the frames taken so far are sent: a command may change their streams.
     fn obey(&mut self, elapsed: u64, may: bool) -> bool {
         while let Some(commands) = &mut self.commands
             && let Some(command) = commands.pending.front()
             && command.at <= elapsed
         {
-            let (at, behind) = (command.at, self.next.map_or(0, |slot| command.at.saturating_sub(slot.due)));
+            let (at, backlog) = (command.at, self.next.map_or(0, |slot| command.at.saturating_sub(slot.due)));
             let idle = self.walk.is_idle();
-            let forgiven = self.stride == 1 && elapsed - at + behind > FORGIVEN;
-            if behind > 0 && !idle && !forgiven {
+            let forgiven = self.stride == 1 && elapsed - at + backlog > FORGIVEN;
+            if backlog > 0 && !idle && !forgiven {
                 break;
             }
             if !may {
                 return false;
             }
-            self.do_next(if idle { 0 } else { behind });
+            self.do_next(if idle { 0 } else { backlog });
         }
         true
     }
 
-    /// Does what streams are told next, what is due before that being due so much later.
-    fn do_next(&mut self, behind: u64) {
+    /// Applies the next command, after postponing the frames due before it by `backlog` nanoseconds.
+    fn do_next(&mut self, backlog: u64) {
         let Some(commands) = &mut self.commands else { return };
         let Some(command) = commands.pending.pop_front() else { return };
-        if behind > 0 {
-            self.walk.shift(behind as f64);
+        if backlog > 0 {
+            self.walk.shift(backlog as f64);
         }
         (commands.obeyed, commands.until) = (commands.obeyed + 1, Some(command.at));
         if self.next.is_none() && matches!(command.action, Action::Start(_)) {
-            // Each of several senders stands where it stands, and all begin together.
+            // Each of several senders is at its own position, and all begin together.
             commands.others = commands.index;
         }
         self.walk.obey(&command);
@@ -315,7 +316,7 @@ impl Timeline {
         self.next = self.walk.peek();
     }
 
-    /// Passes a frame that others send.
+    /// Skips a frame of another sender.
     fn pass_others(&mut self) -> bool {
         let Some(commands) = self.commands.as_mut().filter(|commands| commands.others > 0) else { return false };
         commands.others -= 1;
@@ -324,7 +325,7 @@ impl Timeline {
         true
     }
 
-    /// How many frames, at most `room`, are the same as the next one but for their numbers.
+    /// Returns how many frames, at most `room`, differ from the next one only in their numbers.
     fn run(&self, room: usize) -> u64 {
         match &self.walk {
             _ if self.stride > 1 && self.commands.is_some() => 1,
@@ -335,7 +336,7 @@ impl Timeline {
 }
 
 impl Commands {
-    /// For a part with so many frames of others before its first.
+    /// Creates the queue of a part with `others` frames of other senders before its first.
     fn new(others: u64) -> Self {
         let (pending, arrived) = (VecDeque::new(), Vec::new());
         Commands { pending, obeyed: 0, until: None, arrived, others, index: others }
@@ -379,11 +380,14 @@ impl Walk {
     }
 }
 
-/// Whether there is such a part of a set.
+/// Checks that the set is valid and has this part.
 fn check(set: &StreamSet, part: Part) -> Result<(), Wrong> {
     set.check()?;
     if part.index >= part.of {
-        return Err(Wrong::Set(format!("part {} of {}: from 0, below their number", part.index, part.of)));
+        return Err(Wrong::Set(format!(
+            "part {}: no such part; expected a number from 0 to below {}",
+            part.index, part.of
+        )));
     }
     Ok(())
 }

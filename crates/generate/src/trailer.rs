@@ -1,4 +1,4 @@
-//! The last 16 bytes of a frame's payload: which frame it is, and when it was sent.
+//! The last 16 bytes of a frame's payload: stream, sequence number and send time.
 //!
 //! Two numbers in network byte order: stream (24 bits) and sequence (40 bits); time (the lower 40 bits of UTC
 //! nanoseconds) and a check (24 bits) of the other three under a key. The whole format, with examples, is on the page
@@ -13,39 +13,41 @@ use linerate_wire::{Layers, Link};
 
 /// Bytes of a trailer.
 pub const LEN: usize = 16;
-/// Bits of a time that a trailer has.
+/// Bits of the time in a trailer.
 pub const TIME_BITS: u32 = 40;
 /// Bits of a sequence number.
 pub const SEQUENCE_BITS: u32 = 40;
 
-/// What the checks of a run are computed under, so that trailers of other runs and other traffic are not taken for its own.
+/// Key of the checks of a run, so that trailers of other runs and other traffic are not taken for its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Key(pub u64);
 
-/// What a trailer says.
+/// Contents of a trailer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Trailer {
-    /// Which stream, 24 bits.
+    /// Stream number, 24 bits.
     pub stream: u32,
-    /// Which frame of it, 40 bits.
+    /// Sequence number, 40 bits.
     pub sequence: u64,
-    /// When it was sent: UTC nanoseconds, 40 bits.
+    /// Send time: UTC nanoseconds, 40 bits.
     pub time: u64,
 }
 
 impl std::str::FromStr for Key {
     type Err = String;
 
-    /// A number of 64 bits, as in 7 or 0x1f.
+    /// Parses a 64-bit number, such as 7 or 0x1f.
     fn from_str(text: &str) -> Result<Self, String> {
         let number = match text.strip_prefix("0x") {
             Some(digits) => u64::from_str_radix(digits, 16),
             None => text.parse(),
         };
         match number {
-            Ok(0) => Err("16 zero bytes would be a right trailer under key 0: take another one".to_owned()),
+            Ok(0) => {
+                Err("invalid key 0: zero bytes would be valid trailers; expected any other 64-bit number".to_owned())
+            }
             Ok(number) => Ok(Key(number)),
-            Err(_) => Err("a key is a number of 64 bits, as in 7 or 0x1f".to_owned()),
+            Err(_) => Err("invalid key; expected a 64-bit number, such as 7 or 0x1f".to_owned()),
         }
     }
 }
@@ -57,7 +59,7 @@ impl Default for Key {
 }
 
 impl Trailer {
-    /// Its bytes; of numbers that are too large the lower bits.
+    /// Returns the trailer as bytes; numbers that are too large are cut to their lower bits.
     #[inline(always)]
     pub fn bytes(&self, key: &Key) -> [u8; LEN] {
         let name = u64::from(self.stream) << SEQUENCE_BITS | self.sequence & ((1 << SEQUENCE_BITS) - 1);
@@ -68,7 +70,7 @@ impl Trailer {
         bytes
     }
 
-    /// What these bytes say, if their check is right.
+    /// Parses these bytes, if their check is valid.
     #[inline(always)]
     pub fn read(bytes: &[u8; LEN], key: &Key) -> Option<Self> {
         let (name, time) = words(bytes);
@@ -79,7 +81,7 @@ impl Trailer {
         })
     }
 
-    /// The trailer of a frame that begins as `link` says; `layers` is where frames are taken apart that are more than
+    /// Finds the trailer of a frame with link type `link`; `layers` is scratch memory for frames with more than
     /// Ethernet, tags and IP.
     ///
     /// ```
@@ -95,7 +97,7 @@ impl Trailer {
         Trailer::read(Tail::of(link, frame, layers).bytes(frame)?, key)
     }
 
-    /// The same, of bytes of which at most one bit is wrong: what the trailer was before that.
+    /// Parses bytes with at most one wrong bit, and returns the original trailer.
     pub fn mend(bytes: &[u8; LEN], key: &Key) -> Option<Self> {
         let flipped = |bit: usize| {
             let mut bytes = *bytes;
@@ -105,8 +107,8 @@ impl Trailer {
         Trailer::read(bytes, key).or_else(|| (0..LEN * 8).find_map(flipped))
     }
 
-    /// How long before `received` it was sent, in nanoseconds: of the times with these 40 bits the one that is nearest, at
-    /// most 2^39 ns (549 s) away. Negative if the clocks of both ends differ by more than the frame took.
+    /// Returns the time from sending to `received` in nanoseconds: of the times with these 40 bits the nearest is used,
+    /// at most 2^39 ns (549 s) away. Negative if the clocks of both ends differ by more than the latency.
     #[inline(always)]
     pub fn latency(&self, received: Nanos) -> i64 {
         let shift = u64::BITS - TIME_BITS;
@@ -116,12 +118,12 @@ impl Trailer {
 
 const CHECK: u64 = (1 << 24) - 1;
 
-/// What [`check`] multiplies by.
+/// Multipliers of [`check`].
 pub const FACTORS: [u64; 3] = [0xff51_afd7_ed55_8ccd, 0xc4ce_b9fe_1a85_ec53, 0x9e37_79b9_7f4a_7c15];
 
-/// The check of a name (stream << 40 | sequence) and a time: multiplications that wrap, and shifts, with the constants of the
-/// finalizer of MurmurHash3 (Appleby, 2011) and 2^64 by the golden ratio; the upper 24 bits are kept. A program in the kernel
-/// computes the same.
+/// Computes the check of a name (stream << 40 | sequence) and a time: wrapping multiplications and shifts, with the
+/// constants of the finalizer of MurmurHash3 (Appleby, 2011) and 2^64 times the golden ratio; the upper 24 bits are
+/// kept. The XDP program computes the same.
 #[inline(always)]
 pub fn check(name: u64, time: u64, key: &Key) -> u64 {
     let mut word = (name ^ key.0).wrapping_mul(FACTORS[0]);
@@ -130,7 +132,7 @@ pub fn check(name: u64, time: u64, key: &Key) -> u64 {
     word >> 40
 }
 
-/// The name, and the time with the check.
+/// Splits the bytes into the name, and the time with the check.
 #[inline(always)]
 fn words(bytes: &[u8; LEN]) -> (u64, u64) {
     let both = u128::from_be_bytes(*bytes);
@@ -191,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn traffic_that_is_none_of_ours_seldom_matches() {
+    fn foreign_traffic_seldom_matches() {
         let mut bytes = [0; LEN];
         let mut found = 0;
         for number in 0..3_000_000u64 {
@@ -205,13 +207,13 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_was_written_is_read_again(stream in 0u32..1 << 24, sequence in 0u64..1 << 40, time in 0u64..1 << 40, key: u64) {
+        fn written_trailers_are_parsed(stream in 0u32..1 << 24, sequence in 0u64..1 << 40, time in 0u64..1 << 40, key: u64) {
             let trailer = Trailer { stream, sequence, time };
             prop_assert_eq!(Trailer::read(&trailer.bytes(&Key(key)), &Key(key)), Some(trailer));
         }
 
         #[test]
-        fn bits_turned_over_are_seen_and_one_can_be_mended(
+        fn flipped_bits_are_detected_and_one_is_corrected(
             stream in 0u32..1 << 24, sequence in 0u64..1 << 40, time in 0u64..1 << 40, bits in prop::collection::btree_set(0usize..128, 1..4),
         ) {
             let trailer = Trailer { stream, sequence, time };
@@ -224,7 +226,7 @@ mod tests {
         }
 
         #[test]
-        fn times_come_back_whatever_their_upper_bits(received: u64, latency in -(1i64 << 39)..1 << 39) {
+        fn latencies_do_not_depend_on_upper_bits(received: u64, latency in -(1i64 << 39)..1 << 39) {
             let time = received.wrapping_sub(latency as u64) & ((1 << TIME_BITS) - 1);
             let trailer = Trailer { stream: 0, sequence: 0, time };
             prop_assert_eq!(trailer.latency(Nanos(received)), latency);

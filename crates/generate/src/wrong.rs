@@ -1,32 +1,32 @@
-//! What is wrong with a text that describes packets or streams.
+//! Errors in texts that describe packets or streams.
 
 use crate::packet::place;
 use std::fmt;
 use std::ops::Range;
 
-/// What is wrong, and where.
+/// Error with its position in the text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Wrong {
-    /// Which bytes of the text.
+    /// Byte range of the text.
     pub at: Range<usize>,
-    /// What is wrong with them, and what would be right.
+    /// Problem and remedy.
     pub what: String,
-    /// Whether it is the size asked for that is wrong, and not the text.
+    /// True if the requested size is wrong, and not the text.
     pub of_size: bool,
 }
 
 impl Wrong {
-    /// With `part`, which is a part of `text`.
+    /// Creates an error about `part`, which is a part of `text`.
     pub fn at(text: &str, part: &str, what: impl Into<String>) -> Self {
         Wrong::new(place(text, part), what.into())
     }
 
-    /// With these bytes of a text.
+    /// Creates an error about these bytes of a text.
     pub fn new(at: Range<usize>, what: String) -> Self {
         Wrong { at, what, of_size: false }
     }
 
-    /// The same, with the words that it is about in front.
+    /// Prefixes the message with the words that it is about.
     pub fn within(self, text: &str) -> Self {
         let part = text.get(self.at.clone()).unwrap_or_default();
         if part.is_empty() || part == text {
@@ -45,21 +45,21 @@ impl fmt::Display for Wrong {
 
 impl std::error::Error for Wrong {}
 
-/// The names that there are, and the one that may have been meant.
+/// Lists the valid names, with the one that may have been meant first.
 pub(crate) fn choices<'a>(name: &str, names: impl IntoIterator<Item = &'a str>) -> String {
     let names: Vec<&str> = names.into_iter().collect();
     let meant = nearest(name, &names).map(|of| format!("did you mean {of}? ")).unwrap_or_default();
-    format!("{meant}there are {}", names.join(", "))
+    format!("{meant}expected one of {}", names.join(", "))
 }
 
-/// The name that may have been meant.
+/// Returns the name that may have been meant.
 pub fn nearest<'a>(name: &str, names: &[&'a str]) -> Option<&'a str> {
     let name = name.to_lowercase();
     let nearest = names.iter().map(|of| (distance(&name, of), *of)).min();
     nearest.filter(|(steps, of)| *steps <= of.len().div_ceil(3)).map(|(_, of)| of)
 }
 
-/// How many letters have to be put in, taken out, exchanged, or swapped with the next, to make one of the other.
+/// Returns the edit distance: insertions, deletions, substitutions and swaps of adjacent letters.
 fn distance(one: &str, other: &str) -> usize {
     let (one, other): (Vec<char>, Vec<char>) = (one.chars().take(64).collect(), other.chars().collect());
     let mut rows = vec![(0..=other.len()).collect::<Vec<usize>>()];
@@ -84,8 +84,8 @@ mod tests {
     #[test]
     fn the_nearest_name_is_offered() {
         let names = ["sport", "dport", "len", "checksum"];
-        assert_eq!(choices("dprt", names), "did you mean dport? there are sport, dport, len, checksum");
-        assert_eq!(choices("xyzzy", names), "there are sport, dport, len, checksum");
+        assert_eq!(choices("dprt", names), "did you mean dport? expected one of sport, dport, len, checksum");
+        assert_eq!(choices("xyzzy", names), "expected one of sport, dport, len, checksum");
         for (name, meant) in
             [("UDP", Some("udp")), ("dhcp", None), ("ipp", Some("ip")), ("tpc", Some("tcp")), ("dns", None)]
         {

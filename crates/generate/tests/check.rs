@@ -1,4 +1,4 @@
-//! The receiver over whole frames: beside the plain definitions, and on hostile bytes.
+//! The receiver over whole frames: against the plain definitions, and on hostile bytes.
 
 use linerate_burst::{Block, Desc, Flags, Nanos};
 use linerate_generate::check::{Check, Matcher, Options, StreamRow, Summary, Totals};
@@ -12,7 +12,7 @@ const KEY: Key = Key(0x1234_5678_9abc_def0);
 const LINKS: [Option<Link>; 1] = [Some(Link::Ethernet)];
 const START: u64 = 1_700_000_000_000_000_000;
 
-/// Of an experiment (IEEE 802, clause 9.2.3), where nothing else leads elsewhere.
+/// Local experimental EtherType (IEEE 802, clause 9.2.3), where nothing else is dissected.
 fn ethernet() -> ethernet::Header {
     let (destination, source) = (MacAddr([2, 0, 0, 0, 0, 1]), MacAddr([2, 0, 0, 0, 0, 2]));
     ethernet::Header { destination, source, ether_type: 0x88b5 }
@@ -30,7 +30,7 @@ fn udp() -> udp::Header {
     udp::Header { source_port: 1000, destination_port: 2000 }
 }
 
-/// A frame of these headers, with `padding` bytes of payload in front of the trailer.
+/// Returns a frame with these headers, with `padding` bytes of payload before the trailer.
 fn frame(headers: &[&dyn Header], padding: usize, trailer: Trailer) -> Vec<u8> {
     let payload = [&vec![0x55; padding][..], &trailer.bytes(&KEY)].concat();
     Frame::new(headers, &payload).to_vec().unwrap()
@@ -66,7 +66,7 @@ fn found(totals: Totals) -> [u64; 4] {
 }
 
 #[test]
-fn trailers_are_found_behind_headers_of_all_kinds() {
+fn trailers_are_found_after_headers_of_all_kinds() {
     let trailer = Trailer { stream: 3, sequence: 0, time: 0 };
     let (eth, v4, v6, udp) = (ethernet(), ipv4(), ipv6(), udp());
     let tag = vlan::Header { id: 7, priority: 0, drop_eligible: false, ether_type: 0 };
@@ -101,7 +101,7 @@ fn trailers_are_found_behind_headers_of_all_kinds() {
     }
 }
 
-/// What a router does: other MAC addresses, one hop less, the checksum of that.
+/// Modifies a frame like a router: other MAC addresses, a lower hop count, an updated checksum.
 fn route(frame: &mut [u8]) {
     frame[..12].copy_from_slice(&[6; 12]);
     frame[22] -= 1;
@@ -148,7 +148,7 @@ fn unfinished_checksums_are_no_damage() {
 }
 
 #[test]
-fn every_bit_turned_over_behind_the_link_header_is_seen() {
+fn every_flipped_bit_after_the_link_header_is_detected() {
     let whole = datagram(1, 1, START);
     for bit in 14 * 8..whole.len() * 8 {
         let mut hit = whole.clone();
@@ -176,7 +176,7 @@ fn without_a_checksum_one_bit_is_known_for_damage() {
     let mut hit = whole.clone();
     hit[50] ^= 1;
     assert_eq!(found(check(&[(START, whole), (START, hit.clone())]).totals()), [1, 0, 1, 0]);
-    assert_eq!(found(one(hit)), [0, 0, 0, 1], "of a stream of which nothing came");
+    assert_eq!(found(one(hit)), [0, 0, 0, 1], "of a stream without received frames");
 }
 
 #[test]
@@ -211,54 +211,55 @@ fn numbers_of_streams_do_not_take_memory_without_end() {
     assert!(check.memory() < 70 << 20, "{} bytes", check.memory());
 }
 
-/// What happens to one frame of a schedule.
+/// Fault of one frame of a schedule.
 #[derive(Clone, Debug)]
 struct Event {
     stream: u32,
     fault: u8,
     latency: u64,
-    /// How many places later it comes, or comes again.
-    behind: u64,
+    /// Number of places by which it is delayed, or after which it is repeated.
+    delay: u64,
 }
 
 fn events() -> impl Strategy<Value = Vec<Event>> {
-    let event = (0u32..4, any::<u8>(), 0u64..3_000_000, 0u64..50).prop_map(|(stream, fault, latency, behind)| Event {
+    let event = (0u32..4, any::<u8>(), 0u64..3_000_000, 0u64..50).prop_map(|(stream, fault, latency, delay)| Event {
         stream,
         fault,
         latency,
-        behind,
+        delay,
     });
     prop::collection::vec(event, 1..400)
 }
 
-/// A frame that came: its place in the order, stream, sequence and latency.
-type Came = (u64, u32, u64, u64);
+/// A received frame: its place in the order, stream, sequence and latency.
+type Received = (u64, u32, u64, u64);
 
-fn play(events: &[Event]) -> ([u64; 4], Vec<Came>) {
+fn play(events: &[Event]) -> ([u64; 4], Vec<Received>) {
     let mut sent = [0; 4];
-    let mut came = Vec::new();
+    let mut received = Vec::new();
     for (place, event) in events.iter().enumerate() {
         let sequence = sent[event.stream as usize];
         sent[event.stream as usize] += 1;
-        let one = |behind| (place as u64 + behind, event.stream, sequence, event.latency);
+        let one = |delay| (place as u64 + delay, event.stream, sequence, event.latency);
         match event.fault {
             0..30 => {}
-            30..60 => came.extend([one(0), one(event.behind)]),
-            60..90 => came.push(one(event.behind)),
-            _ => came.push(one(0)),
+            30..60 => received.extend([one(0), one(event.delay)]),
+            60..90 => received.push(one(event.delay)),
+            _ => received.push(one(0)),
         }
     }
-    came.sort_by_key(|one| one.0);
-    (sent, came)
+    received.sort_by_key(|one| one.0);
+    (sent, received)
 }
 
-/// The definitions, over the list of all that came of each stream: received, lost, duplicated, reordered.
-fn naive(came: &[Came], sent: &[u64]) -> BTreeMap<u32, [u64; 4]> {
+/// Reference implementation, over the list of all received frames of each stream: received, lost, duplicated,
+/// reordered.
+fn naive(received: &[Received], sent: &[u64]) -> BTreeMap<u32, [u64; 4]> {
     let mut rows = BTreeMap::new();
     for (stream, sent) in sent.iter().enumerate().filter(|(_, sent)| **sent > 0) {
         let mut seen = BTreeSet::new();
         let (mut duplicated, mut reordered) = (0, 0);
-        for (_, _, sequence, _) in came.iter().filter(|one| one.1 as usize == stream) {
+        for (_, _, sequence, _) in received.iter().filter(|one| one.1 as usize == stream) {
             let overtaken = seen.last().is_some_and(|highest| highest > sequence);
             match seen.insert(*sequence) {
                 false => duplicated += 1,
@@ -275,9 +276,9 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 256, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn reports_are_those_of_the_definitions(events in events(), cut in 0usize..400) {
-        let (sent, came) = play(&events);
-        let frames: Vec<(u64, Vec<u8>)> = came.iter().map(|(place, stream, sequence, latency)| {
+    fn reports_match_the_definitions(events in events(), cut in 0usize..400) {
+        let (sent, received) = play(&events);
+        let frames: Vec<(u64, Vec<u8>)> = received.iter().map(|(place, stream, sequence, latency)| {
             let received = START + place * 1000;
             (received, datagram(*stream, *sequence, received - latency))
         }).collect();
@@ -290,12 +291,12 @@ proptest! {
             let counts = row.counts;
             (row.stream, [counts.received, counts.lost, counts.duplicated, counts.reordered])
         }).collect();
-        prop_assert_eq!(&found, &naive(&came, &sent));
+        prop_assert_eq!(&found, &naive(&received, &sent));
         let summary: Summary = check.report(Some(&sent)).summary();
         prop_assert_eq!((summary.counts.received, summary.damaged, summary.foreign), (frames.len() as u64, 0, 0));
         prop_assert_eq!(summary.counts.lost, found.values().map(|row| row[1]).sum::<u64>());
         for row in check.report(None).rows() {
-            let of_stream = || came.iter().filter(|one| one.1 == row.stream);
+            let of_stream = || received.iter().filter(|one| one.1 == row.stream);
             let latencies: BTreeSet<u64> = of_stream().map(|one| one.3).collect();
             prop_assert_eq!(row.delay.latency_min_ns, latencies.first().map(|latency| *latency as i64));
             prop_assert_eq!(row.delay.latency_max_ns, latencies.last().map(|latency| *latency as i64));
@@ -306,7 +307,7 @@ proptest! {
         }
     }
 
-    /// Whatever the bytes are, there is no panic, and each frame is counted once.
+    /// Any bytes are handled without a panic, and each frame is counted once.
     #[test]
     fn any_bytes_are_some_kind_of_frame(
         frames in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..120), 0..40),

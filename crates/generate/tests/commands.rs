@@ -1,4 +1,4 @@
-//! Streams that are told something while they run, by chance, beside a model that keeps each stream by itself.
+//! Commands to running streams, at random, against a model that keeps each stream by itself.
 
 use crate::sets::Dice;
 use linerate_burst::Nanos;
@@ -9,10 +9,10 @@ use proptest::prelude::*;
 use std::collections::BTreeMap;
 
 const RATES: [f64; 4] = [1e6, 2.5e6, 3e5, 7e5];
-/// Spans that end behind the end of a frame's gap, and just where one ends.
+/// Spans that end after the end of a frame's gap, and exactly at one.
 const LATER: Span = Span { start: 77_777, length: Some(333_333) };
 const SHORT: Span = Span { start: 0, length: Some(100_000) };
-/// When the runs begin, UTC.
+/// Start of the runs, UTC.
 const START: u64 = 1_700_000_000_000_000_000;
 
 fn stream(dice: &mut Dice, id: u32, shared: bool) -> Stream {
@@ -66,22 +66,22 @@ fn commands(dice: &mut Dice, streams: u32, most: u64) -> Vec<Command> {
     (0..count).map(command).collect()
 }
 
-/// A stream by itself: the gap, the frame since which due times count and when that is due, the next frame, when it was paused, ...
+/// A stream by itself: its gap, origin frame with its due time, next frame, time of the pause, and so on.
 struct Model {
     gap: f64,
     from: (u64, f64),
     next: u64,
     paused: Option<f64>,
     runs: bool,
-    /// Whether it has come.
+    /// True once it has begun.
     is_there: bool,
     shape: Shape,
     count: u64,
     span: Span,
-    /// From when on nothing is due.
+    /// Time from which on nothing is due.
     end: f64,
     number: u32,
-    /// What it sends: number in trailers, frame, due.
+    /// Sent frames: number in trailers, frame, due time.
     sent: Vec<(u32, u64, u64)>,
 }
 
@@ -108,7 +108,7 @@ impl Model {
         }
     }
 
-    /// It has ended when its next frame would be due behind its end.
+    /// Ends if the next frame would be due at or after the end.
     fn end_if_late(&mut self) {
         self.runs &= self.due().round() < self.end.round();
     }
@@ -136,7 +136,7 @@ impl Model {
                 self.number = number.unwrap();
             }
             Action::Start(_) => {}
-            Action::Rates(_) | Action::Begin(_) => unreachable!("each is told its own"),
+            Action::Rates(_) | Action::Begin(_) => unreachable!("applied to each stream"),
         }
         self.end_if_late();
     }
@@ -154,7 +154,7 @@ impl Model {
     }
 }
 
-/// What each stream sends until `end`, by the model.
+/// Returns the frames that each stream sends until `end`, by the model.
 fn model(set: &StreamSet, commands: &[Command], end: u64) -> Vec<Vec<(u32, u64, u64)>> {
     let comes = commands.iter().any(|command| matches!(command.action, Action::Begin(_)));
     let model = |stream: &Stream| {
@@ -199,17 +199,18 @@ fn model(set: &StreamSet, commands: &[Command], end: u64) -> Vec<Vec<(u32, u64, 
     models.into_iter().map(|model| model.sent).collect()
 }
 
-/// The frames of one part: number in trailers, frame, due; looked for at chance moments, commands being told some time ahead.
+/// Returns the frames of one part: number in trailers, frame, due time; polled at random times, with commands queued
+/// some time ahead.
 fn frames(set: &StreamSet, part: Part, commands: &[Command], end: u64, dice: &mut Dice) -> Vec<(u32, u64, u64)> {
     let comes = commands.iter().any(|command| matches!(command.action, Action::Begin(_)));
     let mut traffic = if comes { Traffic::coming(40) } else { Traffic::commanded(set, part).unwrap() };
-    let (mut told, mut now, mut found) = (0, 0, Vec::new());
+    let (mut queued, mut now, mut found) = (0, 0, Vec::new());
     while now < end - 1 {
         now = (now + 1 + dice.below(60_000)).min(end - 1);
         let ahead = now + dice.below(100_000);
-        while told < commands.len() && (commands[told].at <= ahead) {
-            traffic.tell(commands[told].clone());
-            told += 1;
+        while queued < commands.len() && (commands[queued].at <= ahead) {
+            traffic.tell(commands[queued].clone());
+            queued += 1;
         }
         loop {
             let obeyed = traffic.obeyed();
@@ -228,7 +229,7 @@ fn frames(set: &StreamSet, part: Part, commands: &[Command], end: u64, dice: &mu
     found
 }
 
-/// By stream: all numbers that one had are its own.
+/// Groups frames by stream number; a number is never reused.
 fn by_number(frames: &[(u32, u64, u64)]) -> BTreeMap<u32, Vec<(u64, u64)>> {
     let mut found = BTreeMap::<u32, Vec<(u64, u64)>>::new();
     frames.iter().for_each(|(number, frame, due)| found.entry(*number).or_default().push((*frame, *due)));
@@ -238,9 +239,10 @@ fn by_number(frames: &[(u32, u64, u64)]) -> BTreeMap<u32, Vec<(u64, u64)>> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(300))]
 
-    /// Whatever streams are told and when, each sends what it would by itself, with no number left out, and no others change.
+    /// For any commands, each stream sends what it would by itself, without gaps in its numbers, and others do not
+    /// change.
     #[test]
-    fn streams_do_what_they_are_told_and_others_do_not_notice(seed in any::<u64>()) {
+    fn commands_change_only_the_selected_streams(seed in any::<u64>()) {
         let dice = &mut Dice(seed);
         let set = set(dice, false);
         let (commands, end) = (commands(dice, set.streams.len() as u32, 12), 1_000_000);
@@ -259,9 +261,9 @@ proptest! {
         prop_assert!(all.windows(2).all(|pair| pair[0].2 <= pair[1].2), "in the order of due times");
     }
 
-    /// Streams that come while others are sent are what they would be by themselves, in places that others had before too.
+    /// Streams that begin while others are sent behave as by themselves, in places that others had before too.
     #[test]
-    fn streams_that_come_do_what_they_are_told_and_others_do_not_notice(seed in any::<u64>()) {
+    fn commands_change_only_the_selected_new_streams(seed in any::<u64>()) {
         let dice = &mut Dice(seed);
         let set = set(dice, false);
         let (streams, end) = (set.streams.len() as u32, 1_000_000);
@@ -285,7 +287,7 @@ proptest! {
         }
     }
 
-    /// Several senders that look at other moments send together what one does, whatever they are told.
+    /// Several senders that poll at different times together send the same as one, for any commands.
     #[test]
     fn senders_of_parts_do_together_what_one_does(seed in any::<u64>(), of in 2u32..5) {
         let dice = &mut Dice(seed);
@@ -304,29 +306,29 @@ proptest! {
         });
     }
 
-    /// Streams with one rate for all keep their times when others are told something, and numbers have no gaps.
+    /// Streams with a common rate keep their times when others get commands, and numbers have no gaps.
     #[test]
     fn a_shared_rate_becomes_the_streams_own(seed in any::<u64>()) {
         let dice = &mut Dice(seed);
         let set = set(dice, true);
         let end = 500_000;
-        let alone = by_number(&frames(&set, Part::WHOLE, &[], end, dice));
+        let undisturbed = by_number(&frames(&set, Part::WHOLE, &[], end, dice));
         let others: Vec<u32> = (1..set.streams.len() as u32).collect();
         let at = dice.below(400_000);
         let pause = Command { at, which: Which::Some(others.into()), action: Action::Pause };
-        let told = by_number(&frames(&set, Part::WHOLE, &[pause], end, dice));
-        // While one ends its frames others take its turns; what is told puts an end to that.
+        let commanded = by_number(&frames(&set, Part::WHOLE, &[pause], end, dice));
+        // While one ends, others take its turns; a command stops that.
         if set.streams.iter().all(|stream| stream.count.is_none()) {
-            prop_assert_eq!(alone[&0].len(), told[&0].len());
-            for (alone, told) in alone[&0].iter().zip(&told[&0]) {
-                prop_assert!(alone.0 == told.0 && alone.1.abs_diff(told.1) <= 1, "{:?} {:?}", alone, told);
+            prop_assert_eq!(undisturbed[&0].len(), commanded[&0].len());
+            for (undisturbed, commanded) in undisturbed[&0].iter().zip(&commanded[&0]) {
+                prop_assert!(undisturbed.0 == commanded.0 && undisturbed.1.abs_diff(commanded.1) <= 1, "{:?} {:?}", undisturbed, commanded);
             }
         }
     }
 
-    /// A sequence of streams, too, goes on as it was after a pause.
+    /// A sequence of streams continues after a pause, too.
     #[test]
-    fn a_sequence_is_paused_and_goes_on(seed in any::<u64>(), of in 1u32..4) {
+    fn a_sequence_is_paused_and_resumed(seed in any::<u64>(), of in 1u32..4) {
         let dice = &mut Dice(seed);
         let mut set = StreamSet { order: Order::Sequential, ..set(dice, false) };
         set.streams.iter_mut().for_each(|stream| stream.span = Span::ALWAYS);
@@ -334,19 +336,19 @@ proptest! {
         let (from, length) = (dice.below(200_000), 1 + dice.below(100_000));
         let commands = [(from, Action::Pause), (from + length, Action::Resume)]
             .map(|(at, action)| Command { at, which: Which::All, action });
-        let alone = frames(&set, Part::WHOLE, &[], end - length, dice);
-        let mut told: Vec<_> =
+        let undisturbed = frames(&set, Part::WHOLE, &[], end - length, dice);
+        let mut found: Vec<_> =
             (0..of).flat_map(|index| frames(&set, Part { index, of }, &commands, end, dice)).collect();
-        told.sort_by_key(|(number, frame, due)| (*due, *number, *frame));
-        let expected = alone.iter().map(|(number, frame, due)| (*number, *frame, due + if *due >= from { length } else { 0 }));
+        found.sort_by_key(|(number, frame, due)| (*due, *number, *frame));
+        let expected = undisturbed.iter().map(|(number, frame, due)| (*number, *frame, due + if *due >= from { length } else { 0 }));
         let mut expected: Vec<_> = expected.collect();
         expected.sort_by_key(|(number, frame, due)| (*due, *number, *frame));
-        prop_assert_eq!(told, expected);
+        prop_assert_eq!(found, expected);
     }
 }
 
 #[test]
-fn whoever_is_far_behind_does_not_make_up_for_it_before_a_pause() {
+fn a_sender_far_behind_does_not_catch_up_before_a_pause() {
     let dice = &mut Dice(1);
     let mut set = set(dice, false);
     set.streams.truncate(1);

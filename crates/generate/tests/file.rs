@@ -1,5 +1,4 @@
-//! Stream files: what they say is in the streams, what is wrong is told with its place, and the published schema and
-//! examples are true.
+//! Stream files: parsed streams, errors with their positions, and the published schema and examples.
 
 use linerate_generate::file::{Setup, keys, schema, streams};
 use linerate_generate::stream::{Mark, Next, Order, Shape, Span};
@@ -38,7 +37,7 @@ next = "stop"
 "#;
 
 #[test]
-fn a_file_says_what_streams_there_are() {
+fn files_define_streams() {
     let setup = Setup { line: Some(1e10), ..Setup::default() };
     let set = streams("full.toml", FULL, &setup).unwrap_or_else(|error| panic!("{error}"));
     assert_eq!((set.order, set.rate, set.streams.len()), (Order::Sequential, None, 3));
@@ -55,42 +54,50 @@ fn a_file_says_what_streams_there_are() {
 }
 
 #[test]
-fn what_is_wrong_is_told_with_its_place() {
-    for (from, to, says) in [
-        ("dport=53", "dport=70000", ":7:72: stream 1, packet: \"70000\": the field has 16 bits: at most 65535"),
-        ("seed = 7", "sed = 7", ":3:1: sed: no such key; did you mean seed?"),
-        ("seed = 7", "seed = true", ":3:8: seed: write a number"),
-        ("seed = 7", "seed = -7", ":3:8: seed: this number is not"),
-        ("seed = 7", "key = 0", ":3:7: key: 16 zero bytes"),
-        ("\"50%\"", "\"50 percent\"", ":9:9: stream 1, rate: \"50 percent\" is not a rate; write 250kpps"),
-        ("\"50%\"", "50", ":9:8: stream 1, rate: write 250kpps"),
-        ("\"1.5us\"", "\"soon\"", ":10:31: stream 1, burst, gap: \"soon\": write a time such as"),
-        ("frames = 10", "frames = 0", "stream 1, burst, frames: write { frames = 10"),
-        ("frames = 10", "frame = 10", ":10:11: stream 1, burst, frame: no such key; did you mean frames?"),
-        ("count = 5", "count = 0", "stream 2, count: write a number, 1 or more"),
-        ("order = \"sequential\"\n", "", "stream 3, rate: interleaved streams have either all a rate or none"),
-        ("count = 100", "", "stream 1, count: in a sequence this stream has no end"),
-        ("\"count\"", "\"yes\"", "stream 2, check: \"yes\": write \"trailer\""),
-        ("id = 77", "id = 3", "stream 3, id: another stream has number 3"),
-        ("id = 77", "id = 16777216", "stream 2, id: write a number below 16777216"),
-        ("\"last\"", "\"dns\"", "stream 3, name: another stream is called \"dns\""),
-        ("goto dns", "goto dsn", "stream 2, next: no stream is called \"dsn\"; did you mean dns?"),
-        ("goto dns x3", "goto dns x0", "stream 2, next: \"goto dns x0\": write \"next\""),
-        ("goto dns x3", "goto dns", "stream 3: no stream leads to this one"),
-        ("goto dns x3", "stop", "stream 3: no stream leads to this one"),
+fn errors_have_positions() {
+    for (from, to, expected) in [
         (
-            "packet = \"arp\"\ncount = 1",
-            "packet = \"arp\"",
-            ":26:8: stream 3, next: a stream without an end has no next",
+            "dport=53",
+            "dport=70000",
+            ":7:72: stream 1, packet: \"70000\": too large for 16 bits; expected at most 65535",
         ),
-        ("seed = 7", "rate = \"1gbps\"", ":9:8: stream 1, rate: in a sequence each stream has the rate of all"),
-        ("goto dns x3", "again", "stream 2, next: \"again\": write \"next\""),
-        ("\"tcp(flags=syn)\"", "\"tcp(flags=sin)\"", ":14:21: stream 2, packet: \"sin\": write names of flags"),
+        ("seed = 7", "sed = 7", ":3:1: sed: no such key; did you mean seed?"),
+        ("seed = 7", "seed = true", ":3:8: seed: expected a number"),
+        ("seed = 7", "seed = -7", ":3:8: seed: out of range"),
+        ("seed = 7", "key = 0", ":3:7: key: invalid key 0"),
+        (
+            "\"50%\"",
+            "\"50 percent\"",
+            ":9:9: stream 1, rate: invalid rate \"50 percent\"; expected a rate such as 250kpps",
+        ),
+        ("\"50%\"", "50", ":9:8: stream 1, rate: expected 250kpps"),
+        ("\"1.5us\"", "\"soon\"", ":10:31: stream 1, burst, gap: invalid value \"soon\"; expected a time such as"),
+        ("frames = 10", "frames = 0", "stream 1, burst, frames: expected { frames = 10"),
+        ("frames = 10", "frame = 10", ":10:11: stream 1, burst, frame: no such key; did you mean frames?"),
+        ("count = 5", "count = 0", "stream 2, count: expected a number, 1 or more"),
+        ("order = \"sequential\"\n", "", "stream 3, rate: interleaved streams need all a rate or all \"max\""),
+        ("count = 100", "", "stream 1, count: an endless stream blocks the rest"),
+        ("\"count\"", "\"yes\"", "stream 2, check: invalid value \"yes\"; expected \"trailer\""),
+        ("id = 77", "id = 3", "stream 3, id: duplicate number 3"),
+        ("id = 77", "id = 16777216", "stream 2, id: expected a number below 16777216"),
+        ("\"last\"", "\"dns\"", "stream 3, name: duplicate name \"dns\""),
+        ("goto dns", "goto dsn", "stream 2, next: no stream is called \"dsn\"; did you mean dns?"),
+        ("goto dns x3", "goto dns x0", "stream 2, next: invalid value \"goto dns x0\"; expected \"next\""),
+        ("goto dns x3", "goto dns", "stream 3: unreachable stream"),
+        ("goto dns x3", "stop", "stream 3: unreachable stream"),
+        ("packet = \"arp\"\ncount = 1", "packet = \"arp\"", ":26:8: stream 3, next: an endless stream has no next"),
+        ("seed = 7", "rate = \"1gbps\"", ":9:8: stream 1, rate: streams in a sequence use the common rate"),
+        ("goto dns x3", "again", "stream 2, next: invalid value \"again\"; expected \"next\""),
+        ("\"tcp(flags=syn)\"", "\"tcp(flags=sin)\"", ":14:21: stream 2, packet: \"sin\": expected names of flags"),
         ("size = 128", "size = 73", ":15:8: stream 2, size: frames of 73 bytes are too small"),
         ("size = 128", "size = \"128..\"", "stream 2, size: "),
-        ("packet = \"arp\"", "", "stream 3, packet: every stream has a packet"),
-        ("poisson = true", "poisson = true\nburst = { frames = 1, gap = \"1s\" }", "leave out one"),
-        ("order = \"sequential\"", "order = \"random\"", ":2:10: order: \"random\": write \"sequential\""),
+        ("packet = \"arp\"", "", "stream 3, packet: missing packet"),
+        ("poisson = true", "poisson = true\nburst = { frames = 1, gap = \"1s\" }", "remove one"),
+        (
+            "order = \"sequential\"",
+            "order = \"random\"",
+            ":2:10: order: invalid value \"random\"; expected \"sequential\"",
+        ),
         ("[[stream]]\nname = \"dns\"", "[[stream]\nname = \"dns\"", ":5:"),
     ] {
         assert!(FULL.contains(from), "{from}");
@@ -99,61 +106,65 @@ fn what_is_wrong_is_told_with_its_place() {
         let text = if to == "size = 73" { text.replace("check = \"count\"\n", "") } else { text };
         let setup = Setup { line: Some(1e10), ..Setup::default() };
         let error = streams("full.toml", &text, &setup).err().unwrap_or_else(|| panic!("{to} is right")).to_string();
-        assert!(error.starts_with("full.toml:") && error.contains(says), "{to}: {error}");
+        assert!(error.starts_with("full.toml:") && error.contains(expected), "{to}: {error}");
     }
     let timed = "[[stream]]\npacket = \"udp\"\nrate = \"1kpps\"\nstart = \"2s\"\nfor = \"1.5ms\"\n";
-    for (from, to, says) in [
+    for (from, to, expected) in [
         (
             "[[stream]]",
             "order = \"sequential\"\n[[stream]]",
-            ":5:10: stream 1, start: in a sequence a stream begins where",
+            ":5:10: stream 1, start: streams in a sequence begin when",
         ),
-        ("[[stream]]", "rate = \"1gbps\"\n[[stream]]", ":5:10: stream 1, start: with a rate of all streams together"),
-        ("rate = \"1kpps\"\n", "", ":3:10: stream 1, start: at top speed nothing has a time"),
+        ("[[stream]]", "rate = \"1gbps\"\n[[stream]]", ":5:10: stream 1, start: needs a rate per stream"),
+        ("rate = \"1kpps\"\n", "", ":3:10: stream 1, start: needs a rate; set one"),
         ("start = \"2s\"\n", "order = 3\n", "stream 1, order: no such key"),
-        ("2s", "soon", ":4:10: stream 1, start: \"soon\": write a time such as"),
-        ("2s", "-2s", "stream 1, start: \"-2s\": write a time such as"),
-        ("1.5ms", "0s", ":5:8: stream 1, for: a stream is sent for some time"),
+        ("2s", "soon", ":4:10: stream 1, start: invalid value \"soon\"; expected a time such as"),
+        ("2s", "-2s", "stream 1, start: invalid value \"-2s\"; expected a time such as"),
+        ("1.5ms", "0s", ":5:8: stream 1, for: the duration is 0"),
     ] {
         let error = streams("timed.toml", &timed.replace(from, to), &Setup::default()).unwrap_err().to_string();
-        assert!(error.contains(says), "{to}: {error}");
+        assert!(error.contains(expected), "{to}: {error}");
     }
     let timed = streams("timed.toml", timed, &Setup::default()).unwrap();
     assert_eq!(timed.streams[0].span, Span { start: 2_000_000_000, length: Some(1_500_000) });
     let error = streams("full.toml", FULL, &Setup::default()).unwrap_err().to_string();
-    assert!(error.contains("the rate of this line is not known"), "{error}");
+    assert!(error.contains("the line rate is unknown"), "{error}");
     assert!(streams("empty.toml", "", &Setup::default()).unwrap_err().to_string().contains("[[stream]]"));
 }
 
 #[test]
 fn keys_without_an_effect_are_refused() {
     let plain = "[[stream]]\npacket = \"udp\"\nrate = \"1kpps\"\ncount = 5\n";
-    for (from, to, says) in [
-        ("count = 5\n", "next = \"stop\"\n", ":4:8: stream 1, next: streams that are sent all at once have no next"),
-        ("count = 5\n", "next = \"next\"\n", ":4:8: stream 1, next: streams that are sent all at once"),
-        ("count = 5\n", "next = \"goto stream 1 x3\"\n", "stream 1, next: streams that are sent all at once"),
-        ("[[stream]]", "order = \"interleaved\"\n[[stream]]\nnext = \"stop\"", ":3:8: stream 1, next: streams"),
+    for (from, to, expected) in [
+        ("count = 5\n", "next = \"stop\"\n", ":4:8: stream 1, next: interleaved streams have no next"),
+        ("count = 5\n", "next = \"next\"\n", ":4:8: stream 1, next: interleaved streams"),
+        ("count = 5\n", "next = \"goto stream 1 x3\"\n", "stream 1, next: interleaved streams"),
+        (
+            "[[stream]]",
+            "order = \"interleaved\"\n[[stream]]\nnext = \"stop\"",
+            ":3:8: stream 1, next: interleaved streams",
+        ),
         ("[[stream]]", "key = 7\n[[stream]]\ncheck = \"no\"", ":1:7: key: no stream has a trailer"),
         ("[[stream]]", "key = 7\n[[stream]]\ncheck = \"count\"", ":1:7: key: no stream has a trailer"),
-        ("[[stream]]", "rate = \"1gbps\"\n[[stream]]", ":4:8: stream 1, rate: the only stream has the rate of all"),
+        ("[[stream]]", "rate = \"1gbps\"\n[[stream]]", ":4:8: stream 1, rate: a single stream uses the common rate"),
         (
             "[[stream]]\npacket = \"udp\"\nrate = \"1kpps\"\n",
             "rate = \"1gbps\"\n[[stream]]\npacket = \"udp\"\nburst = { frames = 3, gap = \"1s\" }\n",
-            ":4:9: stream 1, burst: the only stream has the rate of all",
+            ":4:9: stream 1, burst: a single stream uses the common rate",
         ),
-        ("rate = \"1kpps\"", "poisson = true", ":3:11: stream 1, poisson: it shapes a rate of the stream"),
-        ("rate = \"1kpps\"", "rate = \"top\"\npoisson = true", ":4:11: stream 1, poisson: it shapes a rate"),
+        ("rate = \"1kpps\"", "poisson = true", ":3:11: stream 1, poisson: needs a rate in its [[stream]]"),
+        ("rate = \"1kpps\"", "rate = \"max\"\npoisson = true", ":4:11: stream 1, poisson: needs a rate"),
     ] {
         let text = plain.replace(from, to);
         let error = streams("plain.toml", &text, &Setup::default()).err().unwrap_or_else(|| panic!("{to} is right"));
-        assert!(error.to_string().contains(says), "{to}: {error}");
+        assert!(error.to_string().contains(expected), "{to}: {error}");
     }
 }
 
 /// `docs/streams.schema.json` is made from the table of keys: `UPDATE_DOCS=1 cargo test --workspace --test tests file`
 /// writes it.
 #[test]
-fn the_schema_is_true() {
+fn the_schema_is_up_to_date() {
     let path = root().join("docs/streams.schema.json");
     if std::env::var_os("UPDATE_DOCS").is_some() {
         std::fs::write(&path, schema()).unwrap();
@@ -195,7 +206,7 @@ fn examples_are_read_and_conform_to_the_schema() {
     }
 }
 
-/// As much of JSON schema as ours uses.
+/// Validates the parts of JSON schema that ours uses.
 fn conforms(schema: &Value, value: &Value, at: &str) {
     let is = |of: &str| match of {
         "object" => value.is_object(),
@@ -215,7 +226,7 @@ fn conforms(schema: &Value, value: &Value, at: &str) {
     } else if let Some(all) = schema["allOf"].as_array() {
         return all.iter().for_each(|schema| conforms(schema, value, at));
     } else {
-        assert!(is(schema["type"].as_str().unwrap()), "{at}: {value} is no {}", schema["type"]);
+        assert!(is(schema["type"].as_str().unwrap()), "{at}: {value} is not a {}", schema["type"]);
     }
     if let Some(object) = value.as_object() {
         for (name, value) in object {

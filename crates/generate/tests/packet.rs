@@ -1,4 +1,4 @@
-//! Packets as text: what is written is in the frame, what is not is right, and no text panics.
+//! Packets as text: given values are in the frame, others are right, and no text panics.
 
 use linerate_generate::packet::{Frames, SMALLEST, Setup, Sizes, express, frames, sizes};
 use linerate_generate::stream::{Mark, Stream};
@@ -37,7 +37,7 @@ fn protocols(frame: &[u8]) -> Vec<Protocol> {
     layers.as_slice().iter().map(|layer| layer.protocol).collect()
 }
 
-/// Whether every checksum of a frame is right.
+/// Returns whether every checksum of a frame is right.
 fn is_right(frame: &[u8]) -> bool {
     let mut layers = Layers::new();
     dissect(Link::Ethernet, frame, &mut layers);
@@ -47,7 +47,7 @@ fn is_right(frame: &[u8]) -> bool {
 }
 
 #[test]
-fn what_goes_without_saying_is_put_in() {
+fn implied_layers_are_added() {
     use Protocol::*;
     for (text, expected) in [
         ("payload", &[Ethernet, Ipv4, Udp][..]),
@@ -100,7 +100,7 @@ fn fields_hold_what_is_written() {
                 let shown = field.format.show(value);
                 let given = format!("{parts}{}{}={shown}", if parts.is_empty() { "" } else { ", " }, field.name);
                 let text = format!("{}({given}){rest}/payload(hex=99989796959493929190)", kind.name());
-                // A part that decides on the form may refuse it.
+                // A part that determines the form may refuse it.
                 let Ok(made) = frames(&text, &exact()) else { continue };
                 let frame = &made.variants[0].frame;
                 if frame.len() == plain.len()
@@ -118,7 +118,7 @@ fn fields_hold_what_is_written() {
 }
 
 #[test]
-fn what_is_wrong_on_purpose_stays_wrong() {
+fn values_wrong_on_purpose_stay_wrong() {
     let frame = one("ip(len=5, checksum=0x1234)/udp(checksum=0)/payload(\"hello\")");
     assert_eq!((&frame[16..18], &frame[24..26], &frame[40..42]), (&[0, 5][..], &[0x12, 0x34][..], &[0, 0][..]));
     let frame = one("ip(version=7)/udp/payload(\"hello\", +1:8=0x55)");
@@ -179,49 +179,49 @@ fn whole_frames_are_as_they_were_given() {
     let hex: String = long.iter().map(|byte| format!("{byte:02x}")).collect();
     let sent = many(&format!("raw({hex})/padding(0000)"), &Setup { mark: Mark::Trailer, ..exact() }, 3);
     assert!(sent.iter().all(|frame| is_right(frame) && frame.len() == long.len() + 2));
-    assert_eq!(sent[2][long.len() - 16..][..8], [0, 0, 7, 0, 0, 0, 0, 2], "the padding is behind the trailer");
+    assert_eq!(sent[2][long.len() - 16..][..8], [0, 0, 7, 0, 0, 0, 0, 2], "the padding is after the trailer");
 }
 
 #[test]
-fn wrong_packets_say_where_and_what_is_right() {
+fn errors_name_the_part_and_the_remedy() {
     let small = Setup { sizes: sizes("64", 0).unwrap(), mark: Mark::Trailer, ..Setup::default() };
     assert!(frames("ip/udp", &small).is_ok(), "a trailer fits into 64 bytes of UDP over IPv4");
-    for (text, setup, at, says) in [
+    for (text, setup, at, expected_part) in [
         ("eth/ipp/udp", &exact(), "ipp", "did you mean ip?"),
         ("ip/udp(dprt=5)", &exact(), "dprt", "did you mean dport?"),
         ("ip(ttl=256)", &exact(), "256", "at most 255"),
         ("ip(src=10.0.0)", &exact(), "10.0.0", "an IPv4 address such as"),
         ("udp/tcp", &exact(), "udp", "udp: cannot carry tcp"),
-        ("pppoe/ip", &exact(), "pppoe", "pppoe: cannot carry ip: write pppoe/ppp/ip"),
+        ("pppoe/ip", &exact(), "pppoe", "pppoe: cannot carry ip; use pppoe/ppp/ip"),
         ("IP/udp", &exact(), "IP", "did you mean ip?"),
-        ("dhcp", &exact(), "dhcp", "no such layer; there are "),
-        ("ip(src=10.0.0.1-10.0.0.9)", &exact(), "10.0.0.1-10.0.0.9", "write 10.0.0.1..10.0.0.9"),
-        ("udp(dport=1-9)", &exact(), "1-9", "write 1..9"),
-        ("llc/snap/ip", &exact(), "llc", "llc: cannot carry snap: snap is such a header itself, leave llc out"),
-        ("mpls/ach/pw", &exact(), "ach", "leave ach out"),
+        ("dhcp", &exact(), "dhcp", "no such layer; expected one of "),
+        ("ip(src=10.0.0.1-10.0.0.9)", &exact(), "10.0.0.1-10.0.0.9", "did you mean 10.0.0.1..10.0.0.9?"),
+        ("udp(dport=1-9)", &exact(), "1-9", "did you mean 1..9?"),
+        ("llc/snap/ip", &exact(), "llc", "llc: cannot carry snap, which is another form of llc; remove llc"),
+        ("mpls/ach/pw", &exact(), "ach", "remove ach"),
         ("ip6/udp", &small, "ip6/udp", "64 bytes are too small: this packet needs 82"),
         ("ip/udp(dport)", &exact(), "dport", "dport=VALUE"),
         ("ip(dscp=1..9, tos=1..9)", &exact(), "tos", "overlaps"),
         ("udp/payload(noise, len=20, +2:8=1..9)", &exact(), "+2:8", "overlaps"),
-        ("udplite(coverage=8..20)", &exact(), "8..20", "one number"),
-        ("udp/payload(\"abc\")/ip", &exact(), "payload", "nothing but padding"),
+        ("udplite(coverage=8..20)", &exact(), "8..20", "a single number"),
+        ("udp/payload(\"abc\")/ip", &exact(), "payload", "only padding may follow"),
         ("ip(pattern=maesh)", &exact(), "maesh", "mesh, lockstep"),
-        ("raw", &exact(), "raw", "1 to 262144 bytes, and this one 0"),
+        ("raw", &exact(), "raw", "invalid frame length 0; expected 1 to 262144 bytes"),
         ("udp/payload(\"a\", +9:8=1)", &exact(), "+9:8", "beyond the end"),
         ("ip(src&0.255.0.255=1)", &exact(), "src&0.255.0.255", "one run of bits"),
     ] {
         let wrong = wrong(text, setup);
-        assert!(wrong.what.contains(says), "{text}: {wrong}");
+        assert!(wrong.what.contains(expected_part), "{text}: {wrong}");
         assert_eq!(&text[wrong.at.clone()], at, "{text}: {wrong}");
     }
 }
 
 #[test]
-fn frames_are_described_for_people() {
+fn frames_are_described() {
     let text =
         "vlan(id=1..9)/ip(src=10.0.0.1..10.0.0.9/2 random, checksum=1)/udp(dport=[53, 80])/payload(\"hi\", +0:8=1..3)";
     let stream = stream(frames(text, &Setup { mark: Mark::Trailer, ..Setup::default() }).unwrap());
-    let said = describe(&stream, 1, 5, &Key::default());
+    let described = describe(&stream, 1, 5, &Key::default());
     let expected = "\
 frame 1 of test: 64 bytes, 68 with FCS
   eth        dst=02:00:00:00:00:02 src=02:00:00:00:00:01 type=0x8100
@@ -238,7 +238,7 @@ frame 1 of test: 64 bytes, 68 with FCS
         let sum = text.rfind("checksum=0x").map(|at| at + 11).unwrap();
         format!("{}XXXX{}", &text[..sum], &text[sum + 4..])
     };
-    assert_eq!(mask(&said), expected);
+    assert_eq!(mask(&described), expected);
 }
 
 /// Dissected again, its PPP header has no byte.
@@ -266,14 +266,17 @@ fn frames_are_expressed_as_text() {
         "eth/ip6/routing(data=04010000000020010db8000000000000000000000009)/udp/payload(hex=0001)",
     ] {
         let frame = one(text);
-        let said = express(Link::Ethernet, &frame);
-        assert_eq!(one(&said), frame, "{text}: {said}");
-        assert!(!said.contains("raw(") && said.matches('/').count() <= text.matches('/').count(), "{said}");
+        let described = express(Link::Ethernet, &frame);
+        assert_eq!(one(&described), frame, "{text}: {described}");
+        assert!(
+            !described.contains("raw(") && described.matches('/').count() <= text.matches('/').count(),
+            "{described}"
+        );
     }
     assert_eq!(express(Link::Ethernet, &[1, 2, 3]), "raw(010203)");
 }
 
-/// Text that has a fair chance to be a packet.
+/// Returns text that is often a valid packet.
 fn likely() -> impl Strategy<Value = String> {
     let names: Vec<&str> = Kind::all().map(Kind::name).chain(["payload", "raw", "padding", "x"]).collect();
     let value = prop::sample::select(vec![
@@ -325,9 +328,9 @@ proptest! {
     }
 }
 
-/// As scapy and every host send it: the datagram has the bytes that were asked for, and padding follows it.
+/// Like scapy and any host: the datagram has the given bytes, and padding follows it.
 #[test]
-fn a_payload_has_the_length_that_it_says() {
+fn a_payload_has_the_given_length() {
     let made = |text: &str, link, mark| {
         let setup = Setup { link, mark, sizes: Sizes::Natural(SMALLEST), ..Setup::default() };
         stream(frames(text, &setup).unwrap()).frame(0, 1, &Key::default())
@@ -347,7 +350,7 @@ fn a_payload_has_the_length_that_it_says() {
         assert_eq!(frame[16..18], u16::to_be_bytes(length + 20), "{text}");
     }
     assert_eq!(made("ip/udp/payload(\"hello\")", Link::RawIp, Mark::None).len(), 33, "no link that pads");
-    // A trailer stands at the end of payload and frame.
+    // A trailer is at the end of payload and frame.
     let marked = made("ip/udp/payload(\"a\")", Link::Ethernet, Mark::Trailer);
     assert_eq!((marked.len(), marked[39]), (60, 26));
 }

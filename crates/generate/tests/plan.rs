@@ -1,11 +1,11 @@
-//! What the plan takes away before anything is made of it: constants, long numbers, divided indices, indices met twice.
+//! Simplifications of the plan: constants, long numbers, divided indices, equal indices.
 
 use linerate_generate::Rate;
 use linerate_generate::plan::{Plan, Term};
 use linerate_generate::stream::*;
 use linerate_generate::trailer::Key;
 
-/// A frame of 64 bytes with these changes in it, each following one of the selectors, and a checksum over all of them.
+/// Plans a frame of 64 bytes with these changes, each with one of the selectors, and a checksum over all of them.
 fn plan(changes: Vec<Change>, selectors: Vec<Selector>, count: Option<u64>) -> Plan {
     let kind = ChecksumKind::Internet { plus: 0, no_zero: false };
     let checksums = vec![Checksum { offset: 60, kind, parts: vec![(0, 60)] }];
@@ -38,7 +38,7 @@ fn in_turn(count: u64, every: u64) -> Selector {
 }
 
 #[test]
-fn what_always_is_the_same_is_a_part_of_the_template() {
+fn constant_fields_are_part_of_the_template() {
     let changes = vec![
         change(0, 2, 0, Map::List([0x0102, 0x0102].into())),
         change(2, 2, 1, Map::counting(0x0304)),
@@ -50,7 +50,7 @@ fn what_always_is_the_same_is_a_part_of_the_template() {
 }
 
 #[test]
-fn of_a_long_number_only_the_half_is_left_that_changes() {
+fn only_the_changing_half_of_a_long_number_is_left() {
     let address = 0x2001_0db8_0000_0000_0000_0000_0000_0001u128;
     let of = |map| plan(vec![change(8, 16, 0, map)], vec![in_turn(100, 1)], None);
     let lower = of(Map::counting(address));
@@ -63,7 +63,7 @@ fn of_a_long_number_only_the_half_is_left_that_changes() {
 }
 
 #[test]
-fn an_index_that_is_divided_is_one_of_its_own_where_it_can_be() {
+fn a_divided_index_is_another_index_if_possible() {
     let pair = || {
         let slow = Map::Range { start: 0, step: 1, divide: 4, modulo: 3 };
         let fast = Map::Range { start: 0, step: 1, divide: 1, modulo: 4 };
@@ -73,15 +73,15 @@ fn an_index_that_is_divided_is_one_of_its_own_where_it_can_be() {
     let divided = |plan: &Plan| plan.fields.iter().filter(|field| matches!(field.term, Term::Divided { .. })).count();
     let whole = of(12, None);
     assert_eq!((whole.selectors.clone(), divided(&whole)), (vec![in_turn(3, 8), in_turn(4, 2)], 0));
-    // Before the pairs are through they begin again.
+    // The index starts over before all pairs occurred.
     assert_eq!(divided(&of(13, None)), 2);
-    // But not in so few frames: then they need not begin again at all.
+    // Within few frames it never starts over.
     let few = of(13, Some(8));
     assert_eq!((few.selectors.clone(), few.fields.len()), (vec![in_turn(0, 2)], 1));
 }
 
 #[test]
-fn fields_that_move_alike_share_an_index() {
+fn fields_that_move_together_share_an_index() {
     let changes =
         vec![change(0, 4, 0, Map::counting(1)), change(4, 2, 1, Map::counting(2)), change(6, 1, 2, Map::counting(3))];
     let selectors = vec![in_turn(9, 1), in_turn(10, 1), in_turn(9, 1)];

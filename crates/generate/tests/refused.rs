@@ -1,4 +1,4 @@
-//! What is wrong with a set of streams is said in words; what is said to be right can be made.
+//! Errors in a set of streams are reported; a set that passes the check can be sent.
 
 use crate::sets::{self, Dice};
 use linerate_generate::stream::*;
@@ -38,49 +38,49 @@ fn good() -> StreamSet {
     StreamSet { streams: vec![stream], order: Order::Sequential, rate: None, key: Key::default() }
 }
 
-/// Makes a set wrong.
+/// Damages a set.
 type Damage = fn(&mut StreamSet);
 
 #[test]
-fn what_is_wrong_is_said() {
+fn errors_are_reported() {
     assert_eq!(good().check(), Ok(()));
     let cases: &[(&str, Damage)] = &[
-        ("there is no stream", |set| set.streams.clear()),
-        ("NaN is not a rate", |set| set.rate = Some(Rate::Frames(f64::NAN))),
-        ("0 is not a rate", |set| set.streams[0].rate = Rate::Frames(0.0)),
-        ("too high: below 16777216", |set| set.streams[0].id = 1 << 24),
-        ("the number 1 of stream \"one\"", |set| set.streams.push(set.streams[0].clone())),
-        ("no frame", |set| set.streams[0].count = Some(0)),
+        ("no streams", |set| set.streams.clear()),
+        ("invalid rate NaN", |set| set.rate = Some(Rate::Frames(f64::NAN))),
+        ("invalid rate 0", |set| set.streams[0].rate = Rate::Frames(0.0)),
+        ("too high; expected one below 16777216", |set| set.streams[0].id = 1 << 24),
+        ("number 1 is that of stream \"one\"", |set| set.streams.push(set.streams[0].clone())),
+        ("count is 0", |set| set.streams[0].count = Some(0)),
         ("at least one frame", |set| set.streams[0].shape = Shape::Bursts { frames: 0, gap: 1 }),
-        ("has a rate", |set| {
+        ("needs a rate", |set| {
             set.streams[0].shape = Shape::Poisson { seed: 1 };
             set.streams[0].rate = Rate::Top;
         }),
         ("goto stream number 1", |set| set.streams[0].next = Next::Goto { stream: 1, times: None }),
-        ("from 1 lengths, and it has 0", |set| set.streams[0].variants.clear()),
-        ("from 2 lengths, and it has 1", |set| set.streams[0].size.count = 2),
+        ("from 1 lengths, but it has 0", |set| set.streams[0].variants.clear()),
+        ("from 2 lengths, but it has 1", |set| set.streams[0].size.count = 2),
         ("for 0 frames", |set| set.streams[0].selectors[0].pick = Pick::InTurn { every: 0 }),
-        ("3 likelihoods for 5", |set| {
+        ("3 weights for 5", |set| {
             let table = Alias::zipf(3, 1.0).unwrap().into();
             set.streams[0].selectors[0].pick = Pick::Weighted { table, seed: 1 };
         }),
-        ("as its mark says", |set| set.streams[0].mark = Mark::None),
-        ("as its mark says", |set| set.streams[0].variants[0].trailer = None),
+        ("in all frames or in none", |set| set.streams[0].mark = Mark::None),
+        ("in all frames or in none", |set| set.streams[0].variants[0].trailer = None),
         ("1 to 262144 bytes", |set| set.streams[0].variants[0].frame = vec![0; 262_145]),
         ("17 bytes wide", |set| set.streams[0].variants[0].changes[0].width = 17),
         ("0 bytes wide", |set| set.streams[0].variants[0].changes[0].width = 0),
         ("one run of bits", |set| set.streams[0].variants[0].changes[0].mask = 0),
         ("one run of bits", |set| set.streams[0].variants[0].changes[0].mask = 0b101),
         ("one run of bits", |set| set.streams[0].variants[0].changes[0].mask = 1 << 32),
-        ("follows selector 1, and there are 1", |set| set.streams[0].variants[0].changes[0].selector = 1),
+        ("uses selector 1, but only 1 exist", |set| set.streams[0].variants[0].changes[0].selector = 1),
         ("divided by 0", |set| {
             let map = Map::Range { start: 0, step: 1, divide: 0, modulo: 0 };
             set.streams[0].variants[0].changes[0].map = map;
         }),
-        ("without values", |set| set.streams[0].variants[0].changes[0].map = Map::List([].into())),
-        ("fill at byte 60 reaches beyond", |set| set.streams[0].variants[0].fills[0].offset = 60),
-        ("fill at byte 10 reaches beyond", |set| set.streams[0].variants[0].fills[0].length = usize::MAX),
-        ("trailer at byte 49 reaches beyond", |set| set.streams[0].variants[0].trailer = Some(49)),
+        ("list is empty", |set| set.streams[0].variants[0].changes[0].map = Map::List([].into())),
+        ("fill at byte 60 extends beyond", |set| set.streams[0].variants[0].fills[0].offset = 60),
+        ("fill at byte 10 extends beyond", |set| set.streams[0].variants[0].fills[0].length = usize::MAX),
+        ("trailer at byte 49 extends beyond", |set| set.streams[0].variants[0].trailer = Some(49)),
         ("trailer at byte 12 overlaps", |set| set.streams[0].variants[0].trailer = Some(12)),
         ("checksum at byte 6 overlaps", |set| set.streams[0].variants[0].checksums[0].offset = 6),
         ("part 0 to 65 is out of order", |set| set.streams[0].variants[0].checksums[1].parts = vec![(0, 65)]),
@@ -88,7 +88,7 @@ fn what_is_wrong_is_said() {
         ("part 9 to 8 is out of order", |set| set.streams[0].variants[0].checksums[1].parts = vec![(9, 8)]),
         ("ends within the field at byte 4", |set| set.streams[0].variants[0].checksums[1].parts = vec![(0, 6)]),
         ("ends within the fill at byte 10", |set| set.streams[0].variants[0].checksums[1].parts = vec![(11, 64)]),
-        ("that has to come first", |set| set.streams[0].variants[0].checksums[0].parts = vec![(20, 40)]),
+        ("which must come first", |set| set.streams[0].variants[0].checksums[0].parts = vec![(20, 40)]),
     ];
     for (words, change) in cases {
         let mut set = good();
@@ -100,20 +100,20 @@ fn what_is_wrong_is_said() {
 }
 
 #[test]
-fn streams_at_top_speed_do_not_keep_others_waiting() {
+fn streams_at_the_maximum_rate_do_not_starve_others() {
     let mut set = good();
     set.streams.push(Stream { id: 2, name: "two".into(), rate: Rate::Top, ..set.streams[0].clone() });
     assert_eq!(set.check(), Ok(()));
     set.order = Order::Interleaved;
-    assert!(set.check().unwrap_err().to_string().contains("either all a rate or none"));
+    assert!(set.check().unwrap_err().to_string().contains("all a rate or all \"max\""));
 }
 
 #[test]
 fn streams_of_one_port_have_one_link_type() {
     let mut set = good();
     set.streams.push(Stream { id: 2, name: "two".into(), link: Link::Sll, ..set.streams[0].clone() });
-    let said = set.check().unwrap_err().to_string();
-    assert!(said.contains("\"two\": it has another link type than stream \"one\""), "{said}");
+    let error = set.check().unwrap_err().to_string();
+    assert!(error.contains("\"two\": its link type differs from that of stream \"one\""), "{error}");
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! Frames made fast are the frames of the model: any streams, any part, however the asking is cut up.
+//! Fast frames equal those of the model: for any streams, any part, and any sequence of calls.
 
 use crate::sets::{self, Dice};
 use linerate_burst::Nanos;
@@ -9,7 +9,7 @@ use proptest::prelude::*;
 /// UTC nanoseconds at the start of a run.
 const START: u64 = 1_700_000_000_123_456_789;
 
-/// The slots of a part.
+/// Returns the slots of a part.
 fn slots(set: &StreamSet, part: Part, most: usize) -> Vec<Slot> {
     let mut runs = Vec::new();
     let taken = Timeline::new(set, part).unwrap().take(u64::MAX, most, &mut runs);
@@ -18,11 +18,11 @@ fn slots(set: &StreamSet, part: Part, most: usize) -> Vec<Slot> {
     slots
 }
 
-/// Frames that are compared, and slots to know: those of a whole burst more.
+/// Number of frames compared, and of slots computed: a whole burst more.
 const COMPARED: usize = 700;
 const KNOWN: usize = COMPARED + 256;
 
-/// Takes frames as the dice say, and compares each with the model; `cycle` of those that are kept.
+/// Takes frames at random times, and compares each with the model; `cycle` is the number of kept frames.
 fn compare(
     dice: &mut Dice,
     set: &StreamSet,
@@ -32,7 +32,7 @@ fn compare(
 ) -> Result<(), TestCaseError> {
     let paced = slots.iter().any(|slot| slot.due > 0);
     let (mut done, mut elapsed, mut counts) = (0, 0, vec![0; set.streams.len()]);
-    // When what is offered was made, and how many of that are left.
+    // Time at which the offer was made, and its frames left.
     let (mut made, mut left) = (0, 0);
     while done < slots.len().min(COMPARED) {
         prop_assert_eq!(traffic.next_due(), Some(slots[done].due));
@@ -80,7 +80,7 @@ proptest! {
     }
 
     #[test]
-    fn frames_of_streams_that_come_are_those_of_the_model(seed in any::<u64>()) {
+    fn frames_of_new_streams_are_those_of_the_model(seed in any::<u64>()) {
         let mut dice = Dice(seed);
         let mut set = sets::set(&mut dice, 4);
         (set.order, set.rate) = (Order::Interleaved, None);
@@ -93,14 +93,14 @@ proptest! {
     }
 
     #[test]
-    fn kept_frames_are_the_first_ones_of_the_model_again(seed in any::<u64>(), kept in 1u64..50) {
+    fn kept_frames_repeat_the_first_ones_of_the_model(seed in any::<u64>(), kept in 1u64..50) {
         let mut dice = Dice(seed);
         let mut set = sets::set(&mut dice, 4);
         for stream in &mut set.streams {
             stream.mark = Mark::None;
             stream.variants.iter_mut().for_each(|variant| variant.trailer = None);
             if matches!(stream.rate, Rate::Bits(..)) {
-                // Lengths of the first frames alone are another rate.
+                // Only the lengths of the first frames make another rate.
                 stream.rate = Rate::Frames(2e6);
             }
         }

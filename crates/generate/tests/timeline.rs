@@ -1,4 +1,4 @@
-//! Which frame goes when: by definition, and by chance beside an oracle that adds up everything for each frame.
+//! Order and times of frames: by definition, and at random against an oracle that sums up everything for each frame.
 
 use crate::sets::{self, Dice};
 use linerate_generate::stream::*;
@@ -43,7 +43,7 @@ fn taken(set: &StreamSet, part: Part, most: usize) -> Vec<Slot> {
 }
 
 #[test]
-fn a_sequence_goes_on_where_it_was_when_a_stream_is_entered_again() {
+fn a_stream_that_is_entered_again_continues() {
     let mut again = stream(1, Rate::Frames(5e8), Some(3));
     again.next = Next::Goto { stream: 0, times: Some(1) };
     let set = set(Order::Sequential, vec![stream(0, Rate::Frames(1e8), Some(2)), again, stream(2, Rate::Top, Some(2))]);
@@ -75,7 +75,7 @@ fn a_sequence_ends_at_a_stop_and_loops_without_end_where_asked() {
 }
 
 #[test]
-fn a_loop_within_a_loop_begins_anew() {
+fn an_inner_loop_restarts() {
     let mut inner = stream(0, Rate::Top, Some(1));
     inner.next = Next::Goto { stream: 0, times: Some(2) };
     let mut outer = stream(1, Rate::Top, Some(1));
@@ -128,7 +128,7 @@ fn a_gap_is_named_where_all_are_the_same() {
 }
 
 #[test]
-fn bursts_have_gaps_behind_them() {
+fn bursts_are_followed_by_gaps() {
     let mut bursts = stream(0, Rate::Frames(1e8), Some(5));
     bursts.shape = Shape::Bursts { frames: 2, gap: 100 };
     let dues: Vec<u64> = first(&set(Order::Sequential, vec![bursts]), 9).iter().map(|(.., due)| *due).collect();
@@ -148,7 +148,7 @@ fn a_poisson_process_has_the_rate_it_was_asked_for() {
 }
 
 #[test]
-fn a_rate_of_all_together_is_shared_as_their_own_say() {
+fn a_common_rate_is_shared_by_their_own_rates() {
     let streams = vec![stream(0, Rate::Frames(1.0), None), stream(1, Rate::Frames(3.0), None)];
     let mut set = set(Order::Interleaved, streams);
     set.rate = Some(Rate::Bits(64.0 * 8.0 * 1e6, Layer::L2));
@@ -159,7 +159,7 @@ fn a_rate_of_all_together_is_shared_as_their_own_say() {
 
 #[test]
 fn errors_do_not_add_up_over_days() {
-    // A loop of two streams whose frames take thirds and sevenths of a nanosecond, a million times; and one stream alone.
+    // A loop of two streams whose frames take thirds and sevenths of a nanosecond, a million times; and a single stream.
     let mut back = stream(1, Rate::Frames(7e8), Some(1));
     back.next = Next::Goto { stream: 0, times: None };
     let loops = set(Order::Sequential, vec![stream(0, Rate::Frames(3e3), Some(1)), back]);
@@ -169,8 +169,8 @@ fn errors_do_not_add_up_over_days() {
     timeline.take(u64::MAX, 2, &mut Vec::new());
     let thrice = 3e6 / 3.0 * 1e6 + (3e6 - 1.0) / 0.7;
     assert!((timeline.peek().unwrap().due as f64 - thrice).abs() <= 1.0);
-    let alone = set(Order::Sequential, vec![stream(0, Rate::Frames(14_880_952.38), None)]);
-    let days = Timeline::new(&alone, Part { index: u32::MAX - 1, of: u32::MAX }).unwrap().peek().unwrap();
+    let single = set(Order::Sequential, vec![stream(0, Rate::Frames(14_880_952.38), None)]);
+    let days = Timeline::new(&single, Part { index: u32::MAX - 1, of: u32::MAX }).unwrap().peek().unwrap();
     assert_eq!(days.due, Rate::Frames(14_880_952.38).nanos(days.number, 0));
 }
 
@@ -184,7 +184,7 @@ fn nothing_is_taken_before_it_is_due() {
 }
 
 #[test]
-fn a_part_that_is_none_is_an_error() {
+fn an_invalid_part_is_an_error() {
     let set = set(Order::Sequential, vec![stream(0, Rate::Top, None)]);
     for part in [Part { index: 0, of: 0 }, Part { index: 2, of: 2 }] {
         assert!(Timeline::new(&set, part).is_err(), "{part:?}");
@@ -194,9 +194,9 @@ fn a_part_that_is_none_is_an_error() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(100))]
 
-    /// The oracle computes each due time anew from all frames before it.
+    /// The oracle computes each due time from all frames before it.
     #[test]
-    fn a_timeline_is_what_the_definitions_say(seed in any::<u64>(), of in 1u32..5) {
+    fn a_timeline_matches_the_definitions(seed in any::<u64>(), of in 1u32..5) {
         let set = sets::set(&mut Dice(seed), 5);
         let most = 300;
         let expected = sets::slots(&set, most);

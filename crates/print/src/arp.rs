@@ -12,7 +12,10 @@ const INVERSE_REPLY: u16 = 9;
 pub(crate) fn write(walk: &mut Walk<'_, '_>, layer: &Layer) {
     let Ok(view) = arp::View::parse(walk.from(layer)) else { return };
     let text = &mut walk.text;
-    text.str("ARP, ");
+    // The link-layer header names it already.
+    if !walk.options.link {
+        text.str("ARP, ");
+    }
     let is_usual = view.protocol_type() == ethernet::IPV4 && view.sender_protocol().len() == 4;
     if !is_usual {
         put!(text, "hardware type {}, protocol {:#06x}, ", view.hardware_type(), view.protocol_type());
@@ -62,7 +65,7 @@ pub(crate) fn write(walk: &mut Walk<'_, '_>, layer: &Layer) {
     walk.text.dec(length as u64);
 }
 
-/// An address of the network: of IPv4, or of any other.
+/// Writes a protocol address, of IPv4 or any other.
 fn address(text: &mut Text<'_>, bytes: &[u8]) {
     match bytes.try_into() {
         Ok(address) => text.ipv4(address),

@@ -1,19 +1,19 @@
-//! The bytes of a frame, in lines behind its own.
+//! Dump of the bytes of a frame, in lines after its own.
 
-/// Which bytes are shown, and how.
+/// Dump format.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Bytes {
-    /// As hexadecimal digits.
+    /// True for hexadecimal digits.
     pub hex: bool,
-    /// As characters.
+    /// True for characters.
     pub ascii: bool,
-    /// Those of the link header too.
+    /// True to include the link header.
     pub link: bool,
 }
 
-/// Bytes in a line of digits.
+/// Bytes per line of digits.
 const ROW: usize = 16;
-/// Characters in a line of characters.
+/// Characters per line of characters.
 const COLUMNS: usize = 128;
 const DIGITS: &[u8; 16] = b"0123456789abcdef";
 
@@ -22,7 +22,7 @@ impl Bytes {
         self.hex || self.ascii
     }
 
-    /// Puts the lines behind `out`; each begins with a tab, so that none can be taken for that of a frame.
+    /// Appends the lines to `out`; each starts with a tab, so that it differs from the line of a frame.
     pub(crate) fn write(self, bytes: &[u8], out: &mut Vec<u8>) {
         if self.hex {
             bytes.chunks(ROW).enumerate().for_each(|(row, bytes)| digits(row * ROW, bytes, self.ascii, out));
@@ -32,7 +32,7 @@ impl Bytes {
     }
 }
 
-/// A place, its bytes by two, their characters.
+/// Writes an offset, bytes in pairs, and their characters.
 fn digits(place: usize, bytes: &[u8], with_characters: bool, out: &mut Vec<u8>) {
     out.extend_from_slice(b"\t0x");
     let digits = if place > 0xffff { 8 } else { 4 };
@@ -52,7 +52,7 @@ fn digits(place: usize, bytes: &[u8], with_characters: bool, out: &mut Vec<u8>) 
     out.push(b'\n');
 }
 
-/// Characters, with the ends of lines that are among them.
+/// Writes characters, including line ends.
 fn characters(bytes: &[u8], out: &mut Vec<u8>) {
     for line in bytes.split(|byte| *byte == b'\n') {
         let line = line.strip_suffix(b"\r").unwrap_or(line);
@@ -79,7 +79,7 @@ mod tests {
     }
 
     #[test]
-    fn digits_and_characters_stand_side_by_side() {
+    fn digits_and_characters_are_side_by_side() {
         let bytes: Vec<u8> = (0x40..0x53).collect();
         let first = "\t0x0000:  4041 4243 4445 4647 4849 4a4b 4c4d 4e4f  @ABCDEFGHIJKLMNO\n";
         let second = "\t0x0010:  5051 52                                  PQR\n";
@@ -93,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn characters_are_visible_ones_in_lines_of_ours() {
+    fn characters_are_printable_in_indented_lines() {
         let long = "x".repeat(COLUMNS);
         let text = format!("GET /\r\n\x1b]0;a\tb\u{7f}\n{long}y");
         assert_eq!(lines(false, true, text.as_bytes()), format!("\tGET /\n\t.]0;a.b.\n\t{long}\n\ty\n"));

@@ -1,30 +1,29 @@
-//! The first numbers of TCP connections, which later ones are relative to.
+//! Initial sequence numbers of TCP connections, to which later ones are relative.
 //!
-//! A table of fixed size: four places for each set of connections, of which the one that was used least recently is taken. Nobody
-//! can make it grow, or slow; who fills it has others begin anew.
+//! A set-associative table of fixed size with four slots per set; a new connection takes the least recently used slot.
+//! Hostile traffic cannot make it grow or slow it down, but only evict connections, which then start again.
 
-/// Sets of four places each.
+/// Number of sets, of four slots each.
 const SETS: usize = 1 << 15;
 const PLACES: usize = 4;
 
-/// One end of a connection, by address and port: IPv4 addresses as IPv6 embeds them.
+/// Endpoint of a connection: address and port. IPv4 addresses are mapped to IPv6.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct End {
     pub address: [u8; 16],
     pub port: u16,
 }
 
-/// A connection.
 #[derive(Clone, Copy, Debug, Default)]
 struct Entry {
     ends: [End; 2],
-    /// The first number of each end.
+    /// Initial sequence number of each endpoint.
     first: [u32; 2],
-    /// When it was used last; 0 of one that never was.
+    /// Time of last use; 0 for a free slot.
     used: u32,
 }
 
-/// Connections that are known.
+/// Table of known connections.
 #[derive(Debug)]
 pub(crate) struct Connections {
     is_absolute: bool,
@@ -32,23 +31,23 @@ pub(crate) struct Connections {
     now: u32,
 }
 
-/// What is taken from the numbers of a segment.
+/// Offsets to subtract from the numbers of a segment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Origin {
-    /// Of the sequence number and the acknowledgement.
+    /// Offsets of sequence and acknowledgement number.
     pub sequence: u32,
     pub acknowledgement: u32,
-    /// Of the blocks of a selective acknowledgement.
+    /// Offset of selective acknowledgement blocks.
     pub blocks: u32,
 }
 
 impl Connections {
-    /// That keep all numbers as they are if `is_absolute`.
+    /// Creates a table; all offsets are 0 if `is_absolute`.
     pub(crate) fn new(is_absolute: bool) -> Self {
         Connections { is_absolute, entries: Vec::new(), now: 0 }
     }
 
-    /// What the numbers of this segment, which acknowledges something, are relative to; it may be the first one.
+    /// Returns the offsets for a segment with an acknowledgement number; it may be the first one.
     pub(crate) fn origin(&mut self, from: End, to: End, is_first: bool, sequence: u32, acknowledgement: u32) -> Origin {
         if self.is_absolute {
             return Origin::default();
@@ -58,7 +57,7 @@ impl Connections {
         }
         let is_turned = to < from;
         let ends = if is_turned { [to, from] } else { [from, to] };
-        // Past 4 billion segments ages are wrong once, and nothing else.
+        // After 4 billion segments the clock wraps around and ages are wrong once, without other effects.
         self.now = self.now.wrapping_add(1).max(1);
         let set = &mut self.entries[set(&ends) * PLACES..][..PLACES];
         let known = set.iter().position(|entry| entry.used > 0 && entry.ends == ends);
@@ -81,7 +80,7 @@ impl Connections {
     }
 }
 
-/// Which set a connection belongs to.
+/// Returns the set of a connection.
 fn set([one, other]: &[End; 2]) -> usize {
     const KEY: u64 = 0x9e37_79b9_7f4a_7c15;
     let mut hash = u64::from(one.port) << 16 | u64::from(other.port);
@@ -109,18 +108,18 @@ mod tests {
         let mut connections = Connections::new(false);
         for (a, b) in [(end(1, 5), end(2, 80)), (end(2, 5), end(1, 80))] {
             let first = connections.origin(a, b, false, 1000, 501);
-            assert_eq!(first, Origin { blocks: 500, ..Origin::default() }, "it is absolute itself");
+            assert_eq!(first, Origin { blocks: 500, ..Origin::default() }, "the first segment is absolute");
             let back = Origin { sequence: 500, acknowledgement: 1000, blocks: 1000 };
             assert_eq!(connections.origin(b, a, false, 501, 1001), back);
             let again = Origin { sequence: 1000, acknowledgement: 500, blocks: 500 };
             assert_eq!(connections.origin(a, b, false, 1001, 501), again);
-            assert_eq!(connections.origin(b, a, true, 7, 8).sequence, 0, "it begins again");
+            assert_eq!(connections.origin(b, a, true, 7, 8).sequence, 0, "starts again");
             assert_eq!(connections.origin(a, b, false, 9, 8).acknowledgement, 7);
         }
     }
 
     #[test]
-    fn who_comes_with_many_has_the_oldest_forgotten_and_takes_no_more_memory() {
+    fn many_connections_evict_the_oldest_in_constant_memory() {
         let mut connections = Connections::new(false);
         for number in 0..SETS as u32 * PLACES as u32 * 2 {
             connections.origin(end(number, 1), end(7, 80), false, 1, 1);
@@ -129,7 +128,7 @@ mod tests {
         let known = |number| end(number, 1);
         let last = SETS as u32 * PLACES as u32 * 2 - 1;
         assert_eq!(connections.origin(known(last), end(7, 80), false, 5, 5).sequence, 1);
-        assert_eq!(connections.origin(known(0), end(7, 80), false, 5, 5).sequence, 0, "it was forgotten");
+        assert_eq!(connections.origin(known(0), end(7, 80), false, 5, 5).sequence, 0, "evicted");
         assert!(size_of::<Entry>() * SETS * PLACES <= 8 << 20);
     }
 }

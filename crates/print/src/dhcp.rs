@@ -3,7 +3,7 @@
 use crate::read::{part, take};
 use crate::text::{Text, put};
 
-/// Where fields of the message lie.
+/// Offsets of fields in the message.
 const HARDWARE_LENGTH: usize = 2;
 const OWN: usize = 16;
 const HARDWARE: usize = 28;
@@ -16,10 +16,10 @@ const KIND: u8 = 53;
 const SERVER: u8 = 54;
 const END: u8 = 255;
 const KINDS: [&str; 9] = ["", "Discover", "Offer", "Request", "Decline", "ACK", "NACK", "Release", "Inform"];
-/// The most bytes of a host's name.
+/// Maximum bytes of a host name.
 const LONGEST: usize = 64;
 
-/// Writes a message of `length` bytes, of which these are there; false if they are none.
+/// Writes a message of `length` bytes, possibly truncated; returns false if it is not DHCP.
 pub(crate) fn write(text: &mut Text<'_>, message: &[u8], length: usize) -> bool {
     let operation = match message.first() {
         Some(1) => "Request",
@@ -48,7 +48,7 @@ pub(crate) fn write(text: &mut Text<'_>, message: &[u8], length: usize) -> bool 
 }
 
 fn options(text: &mut Text<'_>, mut bytes: &[u8]) -> Option<()> {
-    // A message of 64 KiB has room for thousands.
+    // A 64 KiB message has room for thousands of options.
     while !text.is_full() {
         let [kind] = *take(&mut bytes, 1)? else { return None };
         if kind == 0 {

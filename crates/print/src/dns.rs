@@ -1,12 +1,12 @@
-//! DNS: the header, the question, the answers.
+//! DNS: header, question, answers.
 
 use crate::read::{part, take, u16_at};
 use crate::text::{Text, put};
 
 pub(crate) const HEADER: usize = 12;
-/// A name has at most so many labels, and needs no more pointers.
+/// Maximum number of labels in a name, and thus of pointers.
 const MOST_POINTERS: u32 = 127;
-/// The most bytes of a name, and of a text in an answer.
+/// Maximum bytes of a name, and of a text in an answer.
 const LONGEST_NAME: usize = 255;
 const LONGEST_TEXT: usize = 120;
 
@@ -70,8 +70,8 @@ const TYPES: [(u16, &str); 32] = [
     (257, "CAA"),
 ];
 
-/// Writes a message of `length` bytes, of which these are there; false if they are none. Classes have a bit of multicast DNS where
-/// `is_multicast`.
+/// Writes a message of `length` bytes, possibly truncated; returns false if it is not DNS. With `is_multicast`, classes
+/// have the bit of multicast DNS.
 pub(crate) fn write(text: &mut Text<'_>, message: &[u8], length: usize, is_multicast: bool) -> bool {
     let Some(head) = part::<HEADER>(message, 0) else { return false };
     let word = |at: usize| u16::from_be_bytes([head[at], head[at + 1]]);
@@ -159,7 +159,7 @@ fn answer(text: &mut Text<'_>, reader: &mut Reader<'_>) -> Option<()> {
     let (kind, class) = (u16_at(reader.rest, 0)?, u16_at(reader.rest, 2)?);
     let length = u16_at(reader.rest, 8)?;
     take(&mut reader.rest, 10)?;
-    // A name in it may point to what is in front of it.
+    // Names in the data may point to earlier parts of the message.
     let data = Reader { rest: reader.rest, ..*reader };
     let own = take(&mut reader.rest, length.into())?;
     if reader.is_multicast && class & 0x8000 != 0 && kind != OPT {
@@ -212,7 +212,7 @@ fn kind_of(text: &mut Text<'_>, kind: u16) {
     }
 }
 
-/// A place in a message.
+/// Position in a message.
 #[derive(Clone, Copy)]
 struct Reader<'a> {
     message: &'a [u8],
@@ -225,7 +225,7 @@ impl Reader<'_> {
         Some(Reader { rest: self.rest.get(bytes..)?, ..self })
     }
 
-    /// Goes behind a name.
+    /// Skips a name.
     fn skip_name(&mut self) -> Option<()> {
         loop {
             let length = *self.rest.first()?;
@@ -234,13 +234,14 @@ impl Reader<'_> {
                 0 if length == 0 => return Some(()),
                 0 => drop(take(&mut self.rest, usize::from(length))?),
                 3 => return take(&mut self.rest, 1).map(drop),
-                // RFC 2673: nobody sends these any more.
+                // Obsolete label types (RFC 2673).
                 _ => return None,
             }
         }
     }
 
-    /// Writes the name at this place. Each pointer has to lead further to the front, and a name has 255 bytes: it ends.
+    /// Writes the name at this position. It terminates: each pointer must lead to an earlier offset, and a name is
+    /// limited to 255 bytes.
     fn write_name(self, text: &mut Text<'_>) -> Option<()> {
         let (mut rest, mut written, mut pointers) = (self.rest, 0, 0);
         let mut front = self.message.len() - self.rest.len();
@@ -295,7 +296,7 @@ mod tests {
         assert_eq!(name(message, 0).unwrap(), "com.");
         assert_eq!(name(message, 5).unwrap(), "a\\x1bb..com.");
         assert_eq!(name(message, 12).unwrap(), "a\\x1bb..com.");
-        assert_eq!(name(message, 14), None, "it points to itself");
+        assert_eq!(name(message, 14), None, "points to itself");
         assert_eq!(name(message, 18).unwrap(), ".");
         let long: Vec<u8> = [[63; 64].repeat(5).as_slice(), &[0]].concat();
         assert_eq!(name(&long, 0), None, "names have 255 bytes");

@@ -2,13 +2,13 @@
 
 use crate::text::Text;
 
-/// What a message may begin with.
+/// Start of a message.
 const BEGINNINGS: [&[u8]; 10] =
     [b"GET ", b"POST ", b"HEAD ", b"PUT ", b"DELETE ", b"OPTIONS ", b"CONNECT ", b"PATCH ", b"TRACE ", b"HTTP/1."];
-/// The most bytes of a line that are shown, and looked through for its end.
+/// Maximum bytes of a line that are searched and shown.
 const LONGEST: usize = 512;
 
-/// Writes the first line, if it is one.
+/// Writes the first line, if the payload is HTTP.
 pub(crate) fn write(text: &mut Text<'_>, payload: &[u8]) {
     let is_letter = payload.first().is_some_and(u8::is_ascii_uppercase);
     if !is_letter || !BEGINNINGS.iter().any(|beginning| payload.starts_with(beginning)) {

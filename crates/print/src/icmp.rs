@@ -11,7 +11,7 @@ const REDIRECT: u8 = 5;
 const EXCEEDED: u8 = 11;
 const PARAMETER: u8 = 12;
 
-/// What is behind a code of [`UNREACHABLE`]: in front of the address, and behind `unreachable`.
+/// Texts per code of [`UNREACHABLE`]: before the address, and after `unreachable`.
 const CODES: [(&str, &str); 16] = [
     ("net ", ""),
     ("host ", ""),
@@ -84,7 +84,7 @@ fn echo(text: &mut Text<'_>, name: &str, view: &icmp::View<'_>) {
     text.dec(u16::from_be_bytes([c, d]));
 }
 
-/// Where the packet was to go that the message quotes.
+/// Writes the destination of the quoted packet.
 fn unreachable(text: &mut Text<'_>, view: &icmp::View<'_>) {
     let quoted = view.payload();
     let Some(destination) = part::<4>(quoted, 16) else { return text.str("unreachable") };

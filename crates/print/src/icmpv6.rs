@@ -1,4 +1,4 @@
-//! ICMPv6, neighbors and routers among them.
+//! ICMPv6, including neighbor discovery.
 
 use crate::read::{part, u16_at, u32_at};
 use crate::tcp::pseudo;
@@ -6,7 +6,7 @@ use crate::text::{Text, put};
 use crate::walk::Walk;
 use linerate_wire::{Layer, icmpv6, ndp, registry};
 
-/// Bytes in front of the packet that an error quotes, and in front of an address.
+/// Bytes before the packet that an error quotes, and before an address.
 const BEFORE: usize = 4;
 const ERRORS: std::ops::RangeInclusive<u8> = 1..=4;
 
@@ -32,7 +32,7 @@ pub(crate) fn write(walk: &mut Walk<'_, '_>, layer: &Layer) {
     }
 }
 
-/// What it is about; nothing where its beginning is not all there.
+/// Writes a message; nothing if its fixed part is truncated.
 fn message(text: &mut Text<'_>, kind: u8, code: u8, body: &[u8]) -> Option<()> {
     let address = |at: usize| part::<16>(body, at);
     match kind {
@@ -91,7 +91,7 @@ fn group(text: &mut Text<'_>, name: &str, body: &[u8], is_v2: bool) -> Option<()
     Some(())
 }
 
-/// Where the packet was to go that the message quotes.
+/// Writes the destination of the quoted packet.
 fn unreachable(text: &mut Text<'_>, code: u8, body: &[u8]) -> Option<()> {
     text.str("destination unreachable, ");
     let destination = part::<16>(body, BEFORE + 24);

@@ -8,7 +8,7 @@ use linerate_wire::{Layer, igmp};
 const REPORT_1: u8 = 0x12;
 const DVMRP: u8 = 0x13;
 const LEAVE: u8 = 0x17;
-/// A query of this length and more is of version 3.
+/// Minimum length of a version 3 query.
 const QUERY_3: usize = 12;
 
 pub(crate) fn write(walk: &mut Walk<'_, '_>, layer: &Layer) {

@@ -1,4 +1,4 @@
-//! IPv4 and IPv6 with what stands between them and the transport.
+//! IPv4 and IPv6, with the headers between them and the transport.
 
 use crate::names;
 use crate::read::u16_at;
@@ -6,7 +6,7 @@ use crate::text::{Text, put};
 use crate::walk::{Packet, Walk};
 use linerate_wire::{Layer, Number, Protocol, Stop, ah, ipv4, ipv6, ipv6_extension, ipv6_fragment};
 
-/// It begins with ports, too.
+/// DCCP starts with ports too.
 const DCCP: u8 = 33;
 
 pub(crate) fn v4(walk: &mut Walk<'_, '_>, index: usize, layer: &Layer) {
@@ -66,7 +66,7 @@ pub(crate) fn v6(walk: &mut Walk<'_, '_>, index: usize, layer: &Layer) {
     walk.packet = Some(Packet { is_v6: true, source, destination, is_fragment: false, has_ports: ports.is_some() });
 }
 
-/// What is beside the name of the link header, where that has said it.
+/// Writes the name, unless the link header has named the protocol.
 fn name(walk: &mut Walk<'_, '_>, name: &str) {
     let is_said = walk.options.link && walk.packet.is_none() && walk.layers.find(Protocol::Ethernet).is_some();
     if !is_said {
@@ -74,7 +74,7 @@ fn name(walk: &mut Walk<'_, '_>, name: &str) {
     }
 }
 
-/// Says how much of a packet that ends there can have come in no frame of this length.
+/// Reports a length field that exceeds the frame on the wire.
 fn missing(walk: &mut Walk<'_, '_>, what: &str, end: usize) {
     if end > walk.end {
         walk.text.str(what);
@@ -112,7 +112,7 @@ fn protocol(text: &mut Text<'_>, number: u8) {
     }
 }
 
-/// Ports of the transport right behind this header, also of one that is cut behind them.
+/// Returns the ports of the transport header directly after this one, even if it is truncated after them.
 fn ports(walk: &Walk<'_, '_>, index: usize, layer: &Layer) -> Option<(u16, u16)> {
     let transport = match (walk.layers.as_slice().get(index + 1), walk.layers.stop()) {
         (Some(next), _) => next.protocol,
@@ -144,7 +144,7 @@ pub(crate) fn embedded([a, b, c, d]: [u8; 4]) -> [u8; 16] {
     [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, a, b, c, d]
 }
 
-/// A header between IP and the transport.
+/// Writes a header between IP and the transport.
 pub(crate) fn extension(walk: &mut Walk<'_, '_>, layer: &Layer) {
     let bytes = walk.from(layer);
     match layer.protocol {
@@ -175,7 +175,7 @@ pub(crate) fn extension(walk: &mut Walk<'_, '_>, layer: &Layer) {
     walk.text.gap(" ");
 }
 
-/// What has its header in another packet.
+/// Writes a fragment whose transport header is in another packet.
 pub(crate) fn later_fragment(walk: &mut Walk<'_, '_>) {
     let last = walk.layers.as_slice().last();
     let Some(last) = last.filter(|last| last.protocol == Protocol::Ipv4) else { return };
@@ -186,7 +186,7 @@ pub(crate) fn later_fragment(walk: &mut Walk<'_, '_>) {
     }
 }
 
-/// Ports, where they do not stand beside the addresses.
+/// Writes ports that are not written next to the addresses.
 pub(crate) fn late_ports(walk: &mut Walk<'_, '_>, source: u16, destination: u16) {
     if !walk.packet.is_some_and(|packet| packet.has_ports) {
         walk.text.dec(source);
@@ -194,7 +194,7 @@ pub(crate) fn late_ports(walk: &mut Walk<'_, '_>, source: u16, destination: u16)
         walk.text.dec(destination);
         walk.text.gap(": ");
     }
-    // Those of a packet in a tunnel are others.
+    // Packets in a tunnel have their own.
     if let Some(packet) = &mut walk.packet {
         packet.has_ports = false;
     }

@@ -1,13 +1,15 @@
-//! Frames as text, one line each, in the order and the words of tcpdump: for whoever reads it with their eyes, or with grep.
+//! Frames as text, one line each, in the format of tcpdump: to read or to grep.
 //!
-//! Headers are those that [`linerate_wire::dissect()`] finds; each protocol has a file here that says them, and `walk` goes from one to
-//! the next. What is behind the last header is looked at where its ports or its first bytes say what it is: DNS, DHCP, NTP,
-//! TLS hellos, the first line of HTTP, the long header of QUIC, ISAKMP. A name is never looked up.
+//! Headers are found by [`linerate_wire::dissect()`]; each protocol has a module here that formats them, and `walk`
+//! visits them in order. Payload after the last header is decoded if ports or first bytes identify it: DNS, DHCP, NTP,
+//! TLS hellos, the first line of HTTP, the long header of QUIC, ISAKMP. Names are never resolved.
 //!
 //! # Bounds
-//! All bytes are hostile. A line has at most [`MAX_LINE`] bytes and ends in `[...]` if it had more; it is visible ASCII: whatever text
-//! comes from the wire is escaped (`\x1b`). A name of DNS follows at most 127 pointers, each further to the front. One packet that an ICMP error quotes is looked into, none that this quotes. Numbers of TCP are relative to those of
-//! the last 131,072 connections, in 8 MiB that are taken with the first one; who is forgotten begins anew, with absolute numbers.
+//! All bytes are untrusted. A line has at most [`MAX_LINE`] bytes, and ends in `[...]` if it was truncated; it is
+//! printable ASCII: text from the wire is escaped (`\x1b`). A DNS name follows at most 127 pointers, each to an earlier
+//! offset. The packet quoted by an ICMP error is decoded, but none that this one quotes. TCP sequence numbers are
+//! relative for the last 131,072 connections, in 8 MiB that are allocated with the first one; evicted connections start
+//! again with absolute numbers.
 //!
 //! ```
 //! use linerate_print::{Frame, Options, Printer};
@@ -58,41 +60,41 @@ use self::time::Before;
 use self::walk::Walk;
 use linerate_wire::{Layers, Link, dissect};
 
-/// What is said of each frame.
+/// Output options.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Options {
-    /// The header of the link too.
+    /// Prints the link header.
     pub link: bool,
-    /// More of each header: time to live, identification, checksums, the packet that an error quotes.
+    /// Prints more of each header: TTL, identification, checksums, the packet quoted by an error.
     pub verbose: bool,
-    /// Less: no numbers, windows and options of TCP, nothing of what UDP carries.
+    /// Prints less: no TCP sequence numbers, windows and options, and no UDP payload.
     pub brief: bool,
-    /// Numbers of TCP as they are, not relative to the first ones of their connection.
+    /// Prints absolute TCP sequence numbers.
     pub absolute: bool,
-    /// Nine digits of the second instead of six.
+    /// Prints nine digits of the second instead of six.
     pub nanos: bool,
-    /// How the time is written.
+    /// Timestamp format.
     pub time: Time,
-    /// Which of its bytes follow in lines of their own.
+    /// Dump of bytes in separate lines.
     pub bytes: Bytes,
 }
 
-/// A frame.
+/// Frame to print.
 #[derive(Clone, Copy, Debug)]
 pub struct Frame<'a> {
-    /// When it was seen: nanoseconds since 1970, UTC.
+    /// Timestamp: nanoseconds since 1970, UTC.
     pub time: u64,
-    /// Where; empty where that need not be said.
+    /// Interface name; empty to omit it.
     pub interface: &'a str,
-    /// What it begins with: a number of the tcpdump.org link-layer header type registry.
+    /// Link type: a number of the tcpdump.org link-layer header type registry.
     pub link: u16,
-    /// Its bytes, as far as they were captured.
+    /// Captured bytes.
     pub bytes: &'a [u8],
-    /// Bytes that it had on the wire.
+    /// Length on the wire.
     pub wire: u32,
 }
 
-/// Writes frame after frame.
+/// Prints frames; keeps TCP connections and timestamps.
 #[derive(Debug)]
 pub struct Printer {
     options: Options,
@@ -102,13 +104,13 @@ pub struct Printer {
 }
 
 impl Printer {
-    /// That has seen no frame yet.
+    /// Creates a printer without connections.
     pub fn new(options: Options) -> Self {
         let connections = Connections::new(options.absolute || options.brief);
         Printer { options, layers: Layers::new(), before: Before::default(), connections }
     }
 
-    /// Puts the line of the next frame, and those of its bytes, behind `out`.
+    /// Appends the line of a frame, and the lines of its dump, to `out`.
     pub fn line(&mut self, frame: &Frame<'_>, out: &mut Vec<u8>) {
         let Printer { options, layers, before, connections } = self;
         let mut text = Text::new(out);

@@ -1,15 +1,15 @@
-//! Ethernet and what stands between it and the packet.
+//! Ethernet, and the headers between it and the packet.
 
 use crate::text::{Text, put};
 use crate::walk::Walk;
 use crate::{llc, names};
 use linerate_wire::{Layer, Layers, Number, Protocol, Stop, ethernet, mpls, pppoe, sll, sll2, vlan};
 
-/// Where the link header of a frame ends, its tags with it.
+/// Returns the end of the link header, including tags.
 pub(crate) fn end(layers: &Layers) -> usize {
     use Protocol::{Chdlc, Ethernet, Llc, Null, Ppp, Sll, Sll2, Vlan};
     let is_link = |layer: &&Layer| matches!(layer.protocol, Ethernet | Vlan | Llc | Null | Ppp | Chdlc | Sll | Sll2);
-    // Another one follows in a tunnel, behind headers of others.
+    // Tunnels contain further link headers, after other headers.
     layers.as_slice().iter().take_while(is_link).last().map_or(0, |layer| layer.end() as usize)
 }
 
@@ -21,7 +21,7 @@ pub(crate) fn ethernet(walk: &mut Walk<'_, '_>, index: usize, layer: &Layer) {
     bound(walk, layer, view.ether_type());
 }
 
-/// A type field that is a length says where the packet ends; padding is behind that.
+/// Limits the packet to a length in the type field; padding follows it.
 fn bound(walk: &mut Walk<'_, '_>, layer: &Layer, type_field: u16) {
     if type_field <= ethernet::MAX_LENGTH {
         walk.end = walk.end.min(layer.end() as usize + usize::from(type_field));
@@ -39,12 +39,12 @@ fn header(walk: &mut Walk<'_, '_>, layer: &Layer, view: &ethernet::View<'_>) {
     walk.text.gap(": ");
 }
 
-/// Whether nothing that can be named is behind this link header and its tags.
+/// Returns whether no known protocol follows this link header and its tags.
 fn is_last(walk: &Walk<'_, '_>, index: usize) -> bool {
     let layers = walk.layers;
     let mut behind = layers.as_slice().iter().skip(index + 1);
     let is_named = match layers.stop() {
-        // A header of LLC that is printed has the addresses with it.
+        // The LLC line includes the addresses.
         Stop::Unknown(Number::Sap(sap)) => llc::has_name(walk, sap),
         Stop::Unknown(number) => names::of(number).is_some(),
         _ => false,
@@ -109,7 +109,7 @@ pub(crate) fn pppoe(walk: &mut Walk<'_, '_>, layer: &Layer) {
     walk.text.gap(" ");
 }
 
-/// The header that Linux makes up for interfaces of any kind.
+/// Writes the Linux cooked header, for any kind of interface.
 pub(crate) fn cooked(walk: &mut Walk<'_, '_>, layer: &Layer) {
     if !walk.options.link {
         return;

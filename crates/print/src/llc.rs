@@ -1,4 +1,4 @@
-//! LLC: who speaks, its control field, spanning trees.
+//! LLC: service access points, control field, spanning tree.
 
 use crate::read::{part, u16_at};
 use crate::text::put;
@@ -6,13 +6,13 @@ use crate::walk::Walk;
 use linerate_wire::llc::{Control, Header, Plain};
 use linerate_wire::{Layer, Protocol, ethernet, llc};
 
-/// The access point of spanning trees, and others whose information is named by its access point alone.
+/// Access point of spanning tree, and others that are sufficient to identify the payload.
 const STP: u8 = 0x42;
 const IPX: u8 = 0xe0;
 const OSI: u8 = 0xfe;
 
-/// Types of its units (IEEE 802.1D, 9.3), the last of which says nothing more, and flags of the others; the port's role (two bits)
-/// has no name.
+/// BPDU types (IEEE 802.1D, 9.3), of which the last one has no content, and flags of the others; the two bits of the
+/// port role are not named.
 const CONFIG: u8 = 0;
 const RAPID: u8 = 2;
 const TOPOLOGY_CHANGE: u8 = 0x80;
@@ -26,13 +26,13 @@ const STP_FLAGS: [(u8, &str); 6] = [
 ];
 const STP_FLAG_BITS: u8 = 0xf3;
 
-/// Bytes of units: what all begin with, configurations, those of rapid and of multiple spanning trees (IEEE 802.1D, 9.3; 802.1Q, 14.3).
+/// Bytes of BPDUs: common head, configuration, rapid and multiple spanning tree (IEEE 802.1D, 9.3; 802.1Q, 14.3).
 const STP_HEAD: usize = 4;
 const STP_CONFIG: usize = 35;
 const STP_RAPID: usize = 36;
 const STP_MULTIPLE: usize = 102;
 
-/// Access points (IEEE), without the bit of groups and responses.
+/// Access points (IEEE), without the group or response bit.
 const SAPS: [(u8, &str); 13] = [
     (0x00, "Null"),
     (0x02, "802.1B I"),
@@ -48,10 +48,10 @@ const SAPS: [(u8, &str); 13] = [
     (0xf0, "NetBeui"),
     (OSI, "OSI"),
 ];
-/// A destination that is a group, a source that responds.
+/// Group bit of a destination, response bit of a source.
 const GROUP_OR_RESPONSE: u8 = 1;
 
-/// Unnumbered commands and responses without the bit for poll and final (IEEE 802.2, 5.3.3), and what is supervised (5.3.2).
+/// Unnumbered commands and responses without the poll/final bit (IEEE 802.2, 5.3.3), and supervisory ones (5.3.2).
 const UNNUMBERED: [(u8, &str); 8] = [
     (0x03, "ui"),
     (0x0f, "dm"),
@@ -66,7 +66,7 @@ const UI: u8 = 0x03;
 const XID: u8 = 0xaf;
 const POLL: u8 = 0x10;
 const SUPERVISED: [&str; 4] = ["Receiver Ready", "Receiver not Ready", "Reject", "?"];
-/// The format of what an exchange of identifications says.
+/// Format identifier of XID information.
 const XID_FORMAT: u8 = 0x81;
 
 pub(crate) fn header(walk: &mut Walk<'_, '_>, layer: &Layer) {
@@ -100,12 +100,12 @@ fn sap(number: u8) -> Option<&'static str> {
     SAPS.iter().find(|row| row.0 == number & !GROUP_OR_RESPONSE).map(|row| row.1)
 }
 
-/// Whether what is behind the header of this access point is printed with a name, its addresses too.
+/// Returns whether the payload of this access point is printed by name, together with its addresses.
 pub(crate) fn has_name(walk: &Walk<'_, '_>, point: u8) -> bool {
     point & !GROUP_OR_RESPONSE == STP || controlled(walk).is_some()
 }
 
-/// The LLC header that is the last one, unless what it carries is information that has a name.
+/// Returns the LLC header if it is the last one and its payload has no name.
 fn controlled(walk: &Walk<'_, '_>) -> Option<Plain> {
     let last = walk.layers.as_slice().last().filter(|layer| layer.protocol == Protocol::Llc)?;
     let Header::Plain(plain) = llc::View::parse(walk.from(last)).ok()?.header() else { return None };
@@ -113,7 +113,7 @@ fn controlled(walk: &Walk<'_, '_>) -> Option<Plain> {
     (plain.control != Control::Unnumbered(UI) || !has_name).then_some(plain)
 }
 
-/// What has no number but that of its access point.
+/// Writes payload that is only identified by its access point.
 pub(crate) fn rest(walk: &mut Walk<'_, '_>) {
     let last = walk.layers.as_slice().last().map(|layer| walk.from(layer)).unwrap_or_default();
     let point = last.first().copied().unwrap_or_default();
@@ -124,11 +124,11 @@ pub(crate) fn rest(walk: &mut Walk<'_, '_>) {
     if point & !GROUP_OR_RESPONSE == STP {
         return stp(walk, body);
     }
-    // The address header says the rest.
+    // The link header has the addresses.
     put!(walk.text, "LLC, dsap {} ({point:#04x}), length {}", sap(point).unwrap_or("Unknown"), walk.length());
 }
 
-/// What an LLC header says (IEEE 802.2, 5.2), with who speaks where no link header does.
+/// Writes an LLC header (IEEE 802.2, 5.2), with addresses unless the link header is printed.
 fn control(walk: &mut Walk<'_, '_>, plain: Plain, body: &[u8]) {
     if !walk.options.link {
         speakers(walk, plain);
@@ -164,7 +164,7 @@ fn control(walk: &mut Walk<'_, '_>, plain: Plain, body: &[u8]) {
     }
 }
 
-/// The addresses of an Ethernet frame with its access points: one name where both are the same.
+/// Writes the addresses of an Ethernet frame with its access points: one name if both are equal.
 fn speakers(walk: &mut Walk<'_, '_>, plain: Plain) {
     let points = [plain.source_sap, plain.destination_sap].map(|point| point & !GROUP_OR_RESPONSE);
     let first = walk.layers.as_slice().first().filter(|layer| layer.protocol == Protocol::Ethernet);
@@ -187,7 +187,7 @@ fn speakers(walk: &mut Walk<'_, '_>, plain: Plain) {
     }
 }
 
-/// A bridge protocol data unit (IEEE 802.1D, 802.1Q).
+/// Writes a bridge protocol data unit (IEEE 802.1D, 802.1Q).
 fn stp(walk: &mut Walk<'_, '_>, unit: &[u8]) {
     let length = walk.length();
     let Some([high, low, version, kind]) = part::<STP_HEAD>(unit, 0).filter(|_| length >= STP_HEAD) else {
@@ -207,13 +207,13 @@ fn stp(walk: &mut Walk<'_, '_>, unit: &[u8]) {
         (RAPID, 0) => return walk.text.str("Rapid STP"),
         (RAPID, 2) => STP_RAPID,
         (RAPID, _) => STP_MULTIPLE,
-        // It has four bytes.
+        // A topology change has four bytes.
         (TOPOLOGY_CHANGE, _) => return walk.text.str("Topology Change"),
         _ => return put!(walk.text, "Unknown BPDU Type ({kind:#04x})"),
     };
     walk.text.str(if kind == CONFIG { "Config" } else { "Rapid STP" });
     let is_multiple = least == STP_MULTIPLE;
-    // Of multiple trees nothing is said of the first version.
+    // Multiple spanning tree units must have an empty version 1 part.
     if length < least || is_multiple && unit.get(STP_CONFIG).is_some_and(|version_1| *version_1 != 0) {
         return walk.text.str(" (invalid)");
     }
@@ -249,7 +249,7 @@ mod tests {
 
     /// Lines of tcpdump 4.99.
     #[test]
-    fn headers_of_llc_and_short_units_are_told() {
+    fn llc_headers_and_short_units_are_printed() {
         let macs = "02:02:02:02:02:02 > 02:02:02:02:02:02";
         for (content, expected) in [
             (&[0xf0, 0xf1, 0x73][..], format!("{macs} NetBeui Unnumbered, ua, Flags [Final], length 3")),
@@ -269,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn padding_behind_an_802_3_length_is_no_payload() {
+    fn padding_after_an_802_3_length_is_not_payload() {
         let padded = |tag: &[u8], unit: &[u8]| {
             let length = (unit.len() as u16).to_be_bytes();
             let mut frame = [&[2; 12], tag, &length[..], unit].concat();

@@ -1,4 +1,4 @@
-//! Names of what is carried, by number.
+//! Protocol names by number.
 
 use linerate_wire::Number;
 
@@ -52,7 +52,7 @@ const PPP: [(u16, &str); 12] = [
     (0xc223, "CHAP"),
 ];
 
-/// Organizations' own protocols behind SNAP.
+/// Protocols of organizations in SNAP.
 const SNAP: [([u8; 3], u16, &str); 6] = [
     ([0x00, 0x00, 0x0c], 0x2000, "CDP"),
     ([0x00, 0x00, 0x0c], 0x2003, "VTP"),
@@ -62,7 +62,7 @@ const SNAP: [([u8; 3], u16, &str); 6] = [
     ([0x08, 0x00, 0x07], 0x809b, "AppleTalk"),
 ];
 
-/// IP protocols (IANA), without those that have a header in `wire`.
+/// IP protocols (IANA) without a header in `wire`.
 const IP: [(u8, &str); 16] = [
     (3, "GGP"),
     (8, "EGP"),
@@ -82,7 +82,7 @@ const IP: [(u8, &str); 16] = [
     (124, "IS-IS"),
 ];
 
-/// Those that have a header in `wire`, for where headers are named.
+/// IP protocols with a header in `wire`, for the names of headers.
 const HEADERS: [(u8, &str); 16] = [
     (0, "HBH"),
     (1, "ICMP"),
@@ -106,17 +106,17 @@ pub(crate) fn ether_type(number: u16) -> Option<&'static str> {
     find(&ETHER_TYPES, number)
 }
 
-/// What is carried by IP and has no header in `wire`.
+/// Returns the name of an IP protocol without a header in `wire`.
 pub(crate) fn ip_protocol(number: u8) -> Option<&'static str> {
     find(&IP, number)
 }
 
-/// What is carried by IP.
+/// Returns the name of an IP protocol.
 pub(crate) fn any_ip_protocol(number: u8) -> Option<&'static str> {
     ip_protocol(number).or_else(|| find(&HEADERS, number))
 }
 
-/// What a header announces.
+/// Returns the name of the protocol that a header announces.
 pub(crate) fn of(number: Number) -> Option<&'static str> {
     match number {
         Number::EtherType(number) => ether_type(number),
@@ -129,7 +129,7 @@ pub(crate) fn of(number: Number) -> Option<&'static str> {
     }
 }
 
-/// The name in a table by ascending number.
+/// Looks up a name in a table sorted by number.
 fn find<T: Ord + Copy>(table: &[(T, &'static str)], number: T) -> Option<&'static str> {
     table.binary_search_by_key(&number, |row| row.0).ok().map(|at| table[at].1)
 }

@@ -13,7 +13,7 @@ const MODES: [&str; 8] = [
     "Reserved",
 ];
 
-/// Writes a message of `length` bytes, of which these are there; false if they are none.
+/// Writes a message of `length` bytes, possibly truncated; returns false if it is not NTP.
 pub(crate) fn write(text: &mut Text<'_>, message: &[u8], length: usize) -> bool {
     let Some(first) = message.first() else { return false };
     let (version, mode) = (first >> 3 & 7, usize::from(first & 7));

@@ -3,12 +3,12 @@
 use crate::read::{take, u32_at};
 use crate::text::{Text, put};
 
-/// The most bytes of a connection's name.
+/// Maximum bytes of a connection id.
 const LONGEST: usize = 20;
 const KINDS: [&str; 4] = ["Initial", "0-RTT", "Handshake", "Retry"];
 const VERSION_2: u32 = 0x6b33_43cf;
 
-/// Writes the header that a datagram begins with, if it is one of a version that is known.
+/// Writes the long header at the start of a datagram, if its version is known.
 pub(crate) fn write(text: &mut Text<'_>, payload: &[u8]) {
     let _ = header(text, payload);
 }
@@ -25,7 +25,7 @@ fn header(text: &mut Text<'_>, payload: &[u8]) -> Option<()> {
     let kind = usize::from(first >> 4 & 3);
     match version {
         1 => put!(text, ": QUIC v1, {}", KINDS[kind]),
-        // It numbers the same kinds otherwise.
+        // Version 2 assigns different numbers to the packet types.
         VERSION_2 => put!(text, ": QUIC v2, {}", KINDS[(kind + 3) % 4]),
         0xff00_0000..=0xff00_00ff => put!(text, ": QUIC draft {}, {}", version & 0xff, KINDS[kind]),
         _ => return None,

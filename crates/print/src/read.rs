@@ -1,6 +1,6 @@
-//! Numbers at places of bytes that may not be there.
+//! Bounds-checked reading of bytes.
 
-/// Those at `at`.
+/// Returns `N` bytes at offset `at`.
 #[inline]
 pub(crate) fn part<const N: usize>(bytes: &[u8], at: usize) -> Option<[u8; N]> {
     count();
@@ -17,7 +17,7 @@ pub(crate) fn u32_at(bytes: &[u8], at: usize) -> Option<u32> {
     part(bytes, at).map(u32::from_be_bytes)
 }
 
-/// Takes so many bytes from the front.
+/// Takes `length` bytes off the front.
 pub(crate) fn take<'a>(bytes: &mut &'a [u8], length: usize) -> Option<&'a [u8]> {
     count();
     let (front, rest) = bytes.split_at_checked(length)?;
@@ -25,7 +25,7 @@ pub(crate) fn take<'a>(bytes: &mut &'a [u8], length: usize) -> Option<&'a [u8]> 
     Some(front)
 }
 
-/// Counts the work of the parsers, which tests hold against the bytes of the frame.
+/// Counts parsing steps, which tests compare with the length of the frame.
 #[inline(always)]
 fn count() {
     #[cfg(test)]
@@ -40,11 +40,11 @@ mod tests {
 
     thread_local!(pub static STEPS: Cell<usize> = const { Cell::new(0) });
 
-    /// Steps per byte, and steps of an empty frame.
+    /// Maximum steps per byte, and for an empty frame.
     const PER_BYTE: usize = 12;
     const LEAST: usize = 64;
 
-    /// Reads that the line of a datagram between two ports takes.
+    /// Returns the parsing steps for a datagram between two ports.
     fn steps(port: u16, message: &[u8]) -> usize {
         let mut packet = vec![0x45, 0, 0, 0, 0, 0, 0, 0, 64, 17, 0, 0, 10, 0, 0, 1, 10, 0, 0, 2];
         let words = [port, port, (8 + message.len()) as u16, 0];
@@ -59,7 +59,7 @@ mod tests {
     }
 
     #[test]
-    fn a_chain_of_pointers_that_all_answers_end_in_costs_no_more_than_its_bytes() {
+    fn shared_pointer_chains_cost_no_more_than_their_bytes() {
         for (pointers, kind, answers) in [(126, 5, 600u16), (127, 5, 600), (126, 2, 80), (7000, 5, 100)] {
             let mut bytes = vec![0x12, 0x34, 0x81, 0x80, 0, 0];
             bytes.extend((answers + 1).to_be_bytes());

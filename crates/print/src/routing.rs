@@ -1,4 +1,4 @@
-//! What routers say to each other, and other packets whose header is known by little more than its name.
+//! Routing protocols, and other packets of which only the start is decoded.
 
 use crate::names;
 use crate::read::part;
@@ -23,7 +23,7 @@ const PIM_KINDS: [&str; 9] = [
     "Candidate RP Advertisement",
 ];
 
-/// The payload of an IP packet, by the number of its protocol.
+/// Writes the payload of an IP packet, by protocol number.
 pub(crate) fn write(walk: &mut Walk<'_, '_>, number: u8) {
     let head = part::<6>(walk.remaining(), 0);
     let is_v6 = walk.packet.is_some_and(|packet| packet.is_v6);

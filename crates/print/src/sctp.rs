@@ -6,7 +6,7 @@ use crate::text::{Text, put};
 use crate::walk::Walk;
 use linerate_wire::{Layer, sctp};
 
-/// Types of chunks (RFC 9260, 3758, 4895, 5061), from 0.
+/// Chunk types (RFC 9260, 3758, 4895, 5061), from 0.
 const KINDS: [&str; 16] = [
     "DATA",
     "INIT",

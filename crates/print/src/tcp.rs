@@ -9,7 +9,7 @@ use linerate_wire::tcp::{Flags, View};
 use linerate_wire::tcp_option::{Iter, TcpOption};
 use linerate_wire::{Layer, Pseudo, options, tcp};
 
-/// Flags in the order in which they are written.
+/// Flags in output order.
 const FLAGS: [(Flags, &str); 9] = [
     (Flags::FIN, "F"),
     (Flags::SYN, "S"),
@@ -71,7 +71,7 @@ pub(crate) fn write(walk: &mut Walk<'_, '_>, layer: &Layer) {
     }
 }
 
-/// The checksum of a packet's message covers this of it.
+/// Returns the pseudo header for the checksum of a packet.
 pub(crate) fn pseudo(packet: &Packet) -> Pseudo {
     let short = |address: [u8; 16]| part::<4>(&address, 12).unwrap_or_default().into();
     if packet.is_v6 {
@@ -96,7 +96,7 @@ fn flags(text: &mut Text<'_>, flags: Flags) {
     }
 }
 
-/// Sequence number and acknowledgement, and what they are relative to.
+/// Writes sequence and acknowledgement number, and returns their offsets.
 fn numbers(walk: &mut Walk<'_, '_>, view: &View<'_>, length: u32) -> Origin {
     let flags = view.flags();
     let is_first = flags.contains(Flags::SYN);
@@ -125,7 +125,7 @@ fn numbers(walk: &mut Walk<'_, '_>, view: &View<'_>, length: u32) -> Origin {
     origin
 }
 
-/// All options, padding among them; blocks are relative to `first`.
+/// Writes all options, including padding; SACK blocks are relative to `first`.
 fn options(text: &mut Text<'_>, mut bytes: &[u8], first: u32) {
     let mut separator = "";
     while let Some(&kind) = bytes.first() {

@@ -1,14 +1,14 @@
-//! The line that is being written. What comes from the wire goes through [`Text::wire`], everything else is ours.
+//! Line buffer. Text from the wire goes through [`Text::wire`], all other text is our own.
 
 use std::fmt;
 
-/// Bytes of the longest line, with its end. What is longer is cut, and ends in `[...]`.
+/// Maximum bytes of a line, including its end. Longer lines are truncated and end in `[...]`.
 pub const MAX_LINE: usize = 4096;
 
-/// Stands at the end of a line that was cut.
+/// End of a truncated line.
 const CUT: &[u8] = b" [...]\n";
 
-/// Both digits of each number below 100.
+/// Two-digit text of each number below 100.
 const PAIRS: [[u8; 2]; 100] = {
     let mut pairs = [[0; 2]; 100];
     let mut number = 0;
@@ -21,11 +21,11 @@ const PAIRS: [[u8; 2]; 100] = {
 
 const DIGITS: &[u8; 16] = b"0123456789abcdef";
 
-/// A line at the end of others.
+/// Line at the end of a buffer.
 pub(crate) struct Text<'o> {
     out: &'o mut Vec<u8>,
     start: usize,
-    /// What stands between what was written and what is written next, if anything is.
+    /// Separator before the next text, if any.
     gap: &'static str,
 }
 
@@ -34,22 +34,21 @@ impl<'o> Text<'o> {
         Text { start: out.len(), out, gap: "" }
     }
 
-    /// Whether more would be cut: lists end then.
+    /// Returns whether the line is full: lists stop then.
     pub(crate) fn is_full(&self) -> bool {
         self.length() >= MAX_LINE
     }
 
-    /// How much there is of the line.
+    /// Returns the length of the line.
     pub(crate) fn length(&self) -> usize {
         self.out.len() - self.start
     }
 
-    /// Puts this in front of what is written next.
+    /// Sets the separator before the next text.
     pub(crate) fn gap(&mut self, gap: &'static str) {
         self.gap = gap;
     }
 
-    /// Ends the line.
     pub(crate) fn end(&mut self) {
         self.gap = "";
         if self.length() < MAX_LINE {
@@ -60,7 +59,7 @@ impl<'o> Text<'o> {
         }
     }
 
-    /// Text of ours.
+    /// Appends our own text.
     #[inline]
     pub(crate) fn str(&mut self, text: &str) {
         self.put(text.as_bytes());
@@ -75,12 +74,13 @@ impl<'o> Text<'o> {
         self.out.extend_from_slice(bytes);
     }
 
-    /// Text that was written by another of these.
+    /// Appends text from another line buffer.
     pub(crate) fn line(&mut self, line: &[u8]) {
         self.put(line);
     }
 
-    /// Text from the wire: what is no visible ASCII is escaped, and so is the backslash; of more than `most` bytes, those.
+    /// Appends text from the wire: escapes backslashes and everything that is not printable ASCII; truncates after
+    /// `most` bytes.
     pub(crate) fn wire(&mut self, bytes: &[u8], most: usize) {
         self.put(b"");
         for byte in bytes.iter().take(most) {
@@ -98,7 +98,7 @@ impl<'o> Text<'o> {
         }
     }
 
-    /// A number.
+    /// Appends a number.
     #[inline]
     pub(crate) fn dec(&mut self, number: impl Into<u64>) {
         let mut number = number.into();
@@ -119,13 +119,13 @@ impl<'o> Text<'o> {
         self.put(&digits[at..]);
     }
 
-    /// A number below 100 with both digits.
+    /// Appends a number below 100 with two digits.
     #[inline]
     pub(crate) fn two(&mut self, number: u64) {
         self.put(&PAIRS[(number % 100) as usize]);
     }
 
-    /// The last `digits` (at most 9) digits of a number.
+    /// Appends the last `digits` (at most 9) digits of a number.
     #[inline]
     pub(crate) fn digits(&mut self, mut number: u32, digits: usize) {
         let mut text = [b'0'; 9];
@@ -136,7 +136,7 @@ impl<'o> Text<'o> {
         self.put(&text[..digits]);
     }
 
-    /// Bytes as hexadecimal digits.
+    /// Appends bytes as hexadecimal digits.
     pub(crate) fn hex(&mut self, bytes: &[u8]) {
         self.put(b"");
         for byte in bytes {
@@ -144,7 +144,7 @@ impl<'o> Text<'o> {
         }
     }
 
-    /// A MAC address, or any other of bytes.
+    /// Appends a MAC address, of any length.
     pub(crate) fn mac(&mut self, bytes: &[u8]) {
         self.put(b"");
         for (place, byte) in bytes.iter().enumerate() {
@@ -155,7 +155,7 @@ impl<'o> Text<'o> {
         }
     }
 
-    /// An IPv4 address.
+    /// Appends an IPv4 address.
     #[inline]
     pub(crate) fn ipv4(&mut self, address: [u8; 4]) {
         let mut text = [0; 16];
@@ -176,7 +176,7 @@ impl<'o> Text<'o> {
         self.put(&text[..at - 1]);
     }
 
-    /// An IPv6 address, as RFC 5952 writes it; one that embeds an IPv4 address ends in that.
+    /// Appends an IPv6 address (RFC 5952), with an embedded IPv4 address in dotted form.
     pub(crate) fn ipv6(&mut self, address: [u8; 16]) {
         let words: [u16; 8] = std::array::from_fn(|at| u16::from_be_bytes([address[2 * at], address[2 * at + 1]]));
         let (mut first, mut longest, mut zeros) = (8, 1, 0);
@@ -210,7 +210,7 @@ impl<'o> Text<'o> {
         }
     }
 
-    /// A word of an IPv6 address.
+    /// Appends a group of an IPv6 address.
     #[inline]
     fn word(&mut self, word: u16) {
         let digits = (4 - word.leading_zeros() as usize / 4).max(1);
@@ -219,7 +219,7 @@ impl<'o> Text<'o> {
     }
 }
 
-/// For text of ours with numbers in it, where speed does not count.
+/// For our own text with numbers, where speed does not matter.
 impl fmt::Write for Text<'_> {
     fn write_str(&mut self, text: &str) -> fmt::Result {
         self.put(text.as_bytes());
@@ -227,11 +227,11 @@ impl fmt::Write for Text<'_> {
     }
 }
 
-/// Writes text of ours.
+/// Appends our own formatted text.
 macro_rules! put {
     ($text:expr, $($form:tt)+) => {{
         use std::fmt::Write as _;
-        // It cannot fail.
+        // Never fails.
         let _ = write!($text, $($form)+);
     }};
 }
@@ -250,13 +250,13 @@ mod tests {
     }
 
     #[test]
-    fn what_comes_from_the_wire_is_visible_and_short() {
+    fn text_from_the_wire_is_printable_and_short() {
         assert_eq!(text(|text| text.wire(b"a b\\\x1b[31m\n\xc3\xa4", 99)), "a b\\\\\\x1b[31m\\x0a\\xc3\\xa4");
         assert_eq!(text(|text| text.wire(b"abcdef", 4)), "abcd...");
     }
 
     #[test]
-    fn a_gap_stands_in_front_of_what_follows_alone() {
+    fn separators_precede_only_following_text() {
         let two = |text: &mut Text<'_>| {
             text.str("a");
             text.gap(": ");
@@ -270,7 +270,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_that_is_too_long_ends_so() {
+    fn long_lines_are_truncated() {
         for (length, expected) in [(MAX_LINE - 1, MAX_LINE), (MAX_LINE, MAX_LINE), (MAX_LINE + 1, MAX_LINE)] {
             let line = text(|text| {
                 text.str(&"x".repeat(length));
@@ -281,7 +281,7 @@ mod tests {
     }
 
     #[test]
-    fn addresses_that_embed_others_end_in_them() {
+    fn embedded_addresses_are_dotted() {
         for (address, expected) in [
             ("::", "::"),
             ("::1", "::1"),

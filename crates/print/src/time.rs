@@ -1,37 +1,37 @@
-//! When a frame was seen.
+//! Timestamps.
 
 use crate::text::Text;
 
-/// Nanoseconds of a second.
+/// Nanoseconds per second.
 const SECOND: u64 = 1_000_000_000;
 const DAY: u64 = 86_400;
 
-/// How times are written; all are UTC.
+/// Timestamp format; all are UTC.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Time {
-    /// The time of day.
+    /// Time of day.
     #[default]
     Clock,
-    /// Not at all.
+    /// No timestamp.
     None,
     /// Seconds since 1970.
     Epoch,
-    /// The time since the frame before.
+    /// Time since the previous frame.
     Delta,
     /// Date and time of day.
     Date,
-    /// The time since the first frame.
+    /// Time since the first frame.
     First,
 }
 
-/// Times of frames before.
+/// Times of previous frames.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Before {
     times: Option<(u64, u64)>,
 }
 
 impl Before {
-    /// Writes a time, in nanoseconds since 1970, with so many digits of the second.
+    /// Writes a time in nanoseconds since 1970, with `digits` digits of the second.
     pub(crate) fn write(&mut self, form: Time, time: u64, digits: usize, text: &mut Text<'_>) {
         let (first, last) = self.times.unwrap_or((time, time));
         self.times = Some((first, time));
@@ -71,10 +71,10 @@ impl Before {
             }
             Time::Delta | Time::First => {
                 let from = if form == Time::Delta { last } else { first };
-                if time < from {
-                    text.str("-");
-                }
-                let span = time.abs_diff(from);
+                text.str(if time < from { "-" } else { " " });
+                // Like tcpdump, the difference of the printed times.
+                let unit = 10u64.pow(9 - digits as u32);
+                let span = (time / unit).abs_diff(from / unit) * unit;
                 clock(span / SECOND / 3600, span, text);
             }
         }
@@ -82,7 +82,7 @@ impl Before {
     }
 }
 
-/// Year, month and day of a day since 1970: years begin in March, so that a leap day is their last.
+/// Returns year, month and day of a day since 1970: years start in March, so that a leap day is their last.
 pub fn date(days: u64) -> (u64, u64, u64) {
     let days = days + 719_468;
     let (era, day) = (days / 146_097, days % 146_097);
@@ -108,15 +108,15 @@ mod tests {
     }
 
     #[test]
-    fn each_form_is_written_as_it_says() {
+    fn each_format_is_written() {
         let time = 1_709_210_096_123_456_789;
         for (form, expected) in [
             (Time::None, ""),
             (Time::Clock, "12:34:56.123456 "),
             (Time::Epoch, "1709210096.123456 "),
             (Time::Date, "2024-02-29 12:34:56.123456 "),
-            (Time::Delta, "00:00:01.500000 "),
-            (Time::First, "100:00:01.500000 "),
+            (Time::Delta, " 00:00:01.500000 "),
+            (Time::First, " 100:00:01.500000 "),
         ] {
             let first = time - 100 * 3600 * SECOND - 1_500_000_000;
             assert_eq!(written(form, &[first, time - 1_500_000_000, time], 6), expected, "{form:?}");

@@ -1,4 +1,4 @@
-//! The hellos of TLS: version, name of the server, protocols.
+//! TLS hellos: version, server name, ALPN protocols.
 
 use crate::read::{part, take, u16_at};
 use crate::text::{Text, put};
@@ -6,17 +6,17 @@ use crate::text::{Text, put};
 const HANDSHAKE: u8 = 22;
 const CLIENT_HELLO: u8 = 1;
 const SERVER_HELLO: u8 = 2;
-/// Of the record, the message, the version and the random bytes.
+/// Sizes of record header, message header, version and random bytes.
 const RANDOM_END: usize = 5 + 4 + 2 + 32;
 
 const NAME: u16 = 0;
 const PROTOCOLS: u16 = 16;
 const VERSIONS: u16 = 43;
-/// The most bytes of a name, and of each protocol's; the most protocols.
+/// Maximum bytes of a name and of each protocol; maximum number of protocols.
 const LONGEST: usize = 255;
 const MOST: usize = 8;
 
-/// What extensions say.
+/// Values of extensions.
 #[derive(Default)]
 struct Said<'a> {
     version: Option<u16>,
@@ -24,7 +24,7 @@ struct Said<'a> {
     protocols: Option<&'a [u8]>,
 }
 
-/// Writes the hello that a segment begins with; false if it begins with none.
+/// Writes the hello at the start of a segment; returns false without one.
 pub(crate) fn write(text: &mut Text<'_>, payload: &[u8]) -> bool {
     let Some([HANDSHAKE, 3, _, _, _, kind @ (CLIENT_HELLO | SERVER_HELLO), _, _, _, 3, minor]) = part::<11>(payload, 0)
     else {
@@ -57,7 +57,7 @@ pub(crate) fn write(text: &mut Text<'_>, payload: &[u8]) -> bool {
     true
 }
 
-/// Looks through the extensions, as far as they are there.
+/// Parses the extensions, possibly truncated.
 fn extensions<'a>(payload: &'a [u8], is_client: bool, said: &mut Said<'a>) -> Option<()> {
     let mut rest = payload.get(RANDOM_END..)?;
     skip(&mut rest, 1)?; // the session
@@ -75,7 +75,7 @@ fn extensions<'a>(payload: &'a [u8], is_client: bool, said: &mut Said<'a>) -> Op
         take(&mut rest, 4)?;
         let body = take(&mut rest, usize::from(length))?;
         match kind {
-            // A list of one: its length, the kind of name, the length of that.
+            // A list of one name: list length, name type, name length.
             NAME if is_client => said.name = body.get(5..),
             PROTOCOLS => said.protocols = body.get(2..),
             VERSIONS if is_client => {
@@ -93,7 +93,7 @@ fn extensions<'a>(payload: &'a [u8], is_client: bool, said: &mut Said<'a>) -> Op
     Some(())
 }
 
-/// Goes behind a list whose length stands in front of it, in so many bytes.
+/// Skips a list with a length prefix of `bytes` bytes.
 fn skip(rest: &mut &[u8], bytes: usize) -> Option<()> {
     let length = take(rest, bytes)?.iter().fold(0, |length, byte| length << 8 | usize::from(*byte));
     take(rest, length).map(drop)

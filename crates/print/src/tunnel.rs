@@ -1,4 +1,4 @@
-//! What carries packets in packets.
+//! Tunnels.
 
 use crate::read::{part, u32_at};
 use crate::text::{Text, put};
@@ -90,7 +90,7 @@ fn write_esp(text: &mut Text<'_>, spi: u32, sequence: u32, length: usize) {
     put!(text, "ESP(spi={spi:#010x},seq={sequence:#x}), length {length}");
 }
 
-/// What is between the ports of NAT traversal (RFC 3948), of which `bytes` are there.
+/// Writes NAT traversal over UDP (RFC 3948); `bytes` may be truncated.
 pub(crate) fn esp_in_udp(text: &mut Text<'_>, bytes: &[u8], length: usize) -> bool {
     match (bytes, u32_at(bytes, 0), u32_at(bytes, 4)) {
         ([0xff], ..) if length == 1 => text.str("isakmp-nat-keep-alive"),
@@ -107,7 +107,7 @@ pub(crate) fn esp_in_udp(text: &mut Text<'_>, bytes: &[u8], length: usize) -> bo
     true
 }
 
-/// What keys are agreed upon by: the header alone.
+/// Writes the header of a key exchange message.
 pub(crate) fn isakmp(text: &mut Text<'_>, bytes: &[u8], length: usize) -> bool {
     let Some([version, exchange]) = part::<2>(bytes, 17) else { return false };
     let name = match exchange {

@@ -1,4 +1,4 @@
-//! UDP, and what its ports say it carries.
+//! UDP, and payload identified by its ports.
 
 use crate::tcp::pseudo;
 use crate::text::put;
@@ -39,7 +39,7 @@ pub(crate) fn write(walk: &mut Walk<'_, '_>, index: usize, layer: &Layer) {
     }
     let is_fragment = walk.packet.is_some_and(|packet| packet.is_fragment);
     walk.end = walk.end.min((layer.end() as usize).saturating_add(said));
-    // A tunnel follows.
+    // A tunnel header follows.
     if walk.layers.as_slice().len() > index + 1 {
         return;
     }
@@ -61,8 +61,8 @@ pub(crate) fn write(walk: &mut Walk<'_, '_>, index: usize, layer: &Layer) {
     }
 }
 
-/// Says what is carried, if its ports and bytes are those of something known; this packet has `length` bytes of it, captured or not, of
-/// which `payload` is there.
+/// Writes the payload if ports and bytes identify a known protocol; the packet has `length` bytes of it, of which
+/// `payload` was captured.
 fn carried(walk: &mut Walk<'_, '_>, ports: (u16, u16), length: usize, payload: &[u8]) -> bool {
     let is = |port: u16| ports.0 == port || ports.1 == port;
     let is_multicast = is(MDNS);
@@ -90,7 +90,7 @@ fn lite(walk: &mut Walk<'_, '_>, layer: &Layer) {
 mod tests {
     use crate::{Frame, Options, Printer};
 
-    /// As tcpdump says it: the bytes that this packet has, not those of the whole datagram.
+    /// Matches tcpdump: the length of this packet, not of the whole datagram.
     #[test]
     fn the_first_fragment_of_an_answer_has_its_own_length() {
         let packet = [
@@ -107,7 +107,7 @@ mod tests {
 
     /// Lines of tcpdump 4.99.
     #[test]
-    fn a_message_of_dns_without_its_head_is_invalid() {
+    fn dns_messages_without_a_header_are_invalid() {
         for port in [53, 5353] {
             let ports = [port, 0x100].map(u16::to_be_bytes).concat();
             let ip = [0x45, 0, 0, 33, 0, 1, 0, 0, 64, 17, 0, 0, 10, 0, 0, 1, 10, 0, 0, 2];

@@ -1,35 +1,34 @@
-//! From one header of a frame to the next.
+//! Visits the headers of a frame in order.
 
 use crate::connections::Connections;
 use crate::text::Text;
 use crate::{Options, arp, icmp, icmpv6, igmp, ip, link, llc, names, routing, sctp, tcp, tunnel, udp};
 use linerate_wire::{Layer, Layers, Link, Number, Protocol, Stop, dissect};
 
-/// The line of a frame on its way.
+/// Line of a frame in progress.
 pub(crate) struct Walk<'a, 'o> {
     pub text: Text<'o>,
     pub frame: &'a [u8],
     pub options: &'a Options,
     pub layers: &'a Layers,
     pub connections: &'a mut Connections,
-    /// The IP packet that is being looked at.
+    /// Current IP packet.
     pub packet: Option<Packet>,
-    /// Where all ends, by what was captured or not: the frame, the packet.
+    /// End of the frame or packet, captured or not.
     pub end: usize,
-    /// Whether an error quotes this packet.
+    /// True for a packet quoted by an error.
     pub is_quoted: bool,
 }
 
-/// An IP packet.
 #[derive(Clone, Copy)]
 pub(crate) struct Packet {
     pub is_v6: bool,
-    /// IPv4 addresses as IPv6 embeds them.
+    /// IPv4 addresses are mapped to IPv6.
     pub source: [u8; 16],
     pub destination: [u8; 16],
-    /// It has other parts.
+    /// True for a fragment.
     pub is_fragment: bool,
-    /// Ports stand beside the addresses.
+    /// True if ports are written next to the addresses.
     pub has_ports: bool,
 }
 
@@ -70,7 +69,7 @@ impl<'a, 'o> Walk<'a, 'o> {
             Protocol::Mpls => link::mpls(self, layer),
             Protocol::Pppoe => link::pppoe(self, layer),
             Protocol::Sll | Protocol::Sll2 => link::cooked(self, layer),
-            // What they say follows from what is behind them.
+            // Identified by the following header.
             Protocol::Ppp | Protocol::Null | Protocol::Chdlc | Protocol::Pseudowire => {}
             Protocol::Arp => arp::write(self, layer),
             Protocol::Ipv4 => ip::v4(self, index, layer),
@@ -99,13 +98,13 @@ impl<'a, 'o> Walk<'a, 'o> {
         }
     }
 
-    /// What is said where there are no more headers.
+    /// Writes the payload after the last header.
     fn rest(&mut self) {
         match self.layers.stop() {
             Stop::End => {}
             Stop::Unknown(Number::IpProtocol(number)) => routing::write(self, number),
             Stop::Unknown(Number::Sap(_)) => llc::rest(self),
-            // Its header has said it.
+            // The link header line has named it.
             Stop::Unknown(Number::EtherType(_)) if self.layers.as_slice().len() == 1 && !self.is_named() => {}
             Stop::Unknown(number) => {
                 match names::of(number) {
@@ -132,23 +131,23 @@ impl<'a, 'o> Walk<'a, 'o> {
         }
     }
 
-    /// Whether what is behind the last header has a name.
+    /// Returns whether the payload after the last header has a name.
     fn is_named(&self) -> bool {
         matches!(self.layers.stop(), Stop::Unknown(number) if names::of(number).is_some())
     }
 
-    /// Text of ours, and what goes between it and what follows.
+    /// Writes our own text, and sets the following separator.
     pub(crate) fn say(&mut self, text: &str, gap: &'static str) {
         self.text.str(text);
         self.text.gap(gap);
     }
 
-    /// The bytes from a header on, as far as they are there and within its packet.
+    /// Returns the bytes from a header on, within its packet and as captured.
     pub(crate) fn from(&self, layer: &Layer) -> &'a [u8] {
         self.between(layer.offset as usize, self.end)
     }
 
-    /// The bytes behind a header, in the same way.
+    /// Returns the bytes after a header, within its packet and as captured.
     pub(crate) fn behind(&self, layer: &Layer) -> &'a [u8] {
         self.between(layer.end() as usize, self.end)
     }
@@ -157,28 +156,28 @@ impl<'a, 'o> Walk<'a, 'o> {
         self.frame.get(start..end.min(self.frame.len())).unwrap_or_default()
     }
 
-    /// How much there is behind a header, captured or not.
+    /// Returns the length after a header, captured or not.
     pub(crate) fn length_behind(&self, layer: &Layer) -> usize {
         self.end.saturating_sub(layer.end() as usize)
     }
 
-    /// How much there is behind the last header.
+    /// Returns the length after the last header.
     pub(crate) fn length(&self) -> usize {
         self.layers.as_slice().last().map_or(self.end, |layer| self.length_behind(layer))
     }
 
-    /// What is behind the last header, as far as it is there.
+    /// Returns the captured bytes after the last header.
     pub(crate) fn remaining(&self) -> &'a [u8] {
         self.layers.as_slice().last().map_or(self.frame, |layer| self.behind(layer))
     }
 
-    /// Whether all of a message that begins there was captured, in this packet alone.
+    /// Returns whether a message at this offset was captured in full, within this packet.
     pub(crate) fn is_whole(&self, offset: usize) -> bool {
         let is_fragment = self.packet.is_some_and(|packet| packet.is_fragment);
         !is_fragment && self.end <= self.frame.len() && offset <= self.end
     }
 
-    /// The line of a packet that an error quotes.
+    /// Writes the packet that an error quotes.
     pub(crate) fn quote(&mut self, packet: &[u8]) {
         if self.is_quoted {
             return;

@@ -1,4 +1,5 @@
-//! Any bytes give one line of visible ASCII, no longer than a line may be; their bytes follow in lines that begin with a tab.
+//! Any bytes give one line of printable ASCII within the length limit; their dump follows in lines that start with a
+//! tab.
 
 use linerate_print::{Bytes, Frame, MAX_LINE, Options, Printer, Time};
 use linerate_wire::Link;
@@ -12,7 +13,7 @@ fn options() -> impl Strategy<Value = Options> {
     })
 }
 
-/// Bytes that have a fair chance to be headers of what is looked into: a packet behind Ethernet, its ports, what they promise.
+/// Bytes that are likely to be known headers: a packet over Ethernet, with ports and plausible payload.
 fn likely() -> impl Strategy<Value = Vec<u8>> {
     let ports = vec![53u16, 5353, 67, 68, 123, 500, 4500, 443, 4789, 2152, 6081, 80];
     let numbers = vec![1u8, 2, 6, 6, 17, 17, 17, 41, 47, 50, 51, 58, 88, 89, 103, 112, 132, 0, 44, 60];
@@ -56,7 +57,7 @@ fn check(printer: &mut Printer, options: Options, link: u16, wire: u32, interfac
         let visible = &line[usize::from(place > 0)..line.len() - 1];
         assert!(visible.iter().all(|byte| (b' '..=b'~').contains(byte)), "{}", String::from_utf8_lossy(line));
     }
-    assert!(text.len() <= MAX_LINE + 8 * bytes.len() + 2, "so much of so few bytes");
+    assert!(text.len() <= MAX_LINE + 8 * bytes.len() + 2, "output exceeds its bound");
 }
 
 proptest! {
@@ -81,9 +82,9 @@ proptest! {
     }
 }
 
-/// What a line is about ends where the line does, whatever there would be to say.
+/// Output stops at the end of the line, whatever the message contains.
 #[test]
-fn a_message_of_thousands_of_answers_ends_with_the_line() {
+fn messages_with_thousands_of_answers_end_with_the_line() {
     let answer = [&[1, b'\x1b', 0, 0, 16, 0, 1, 0, 0, 0, 0, 0, 200, 199][..], &[0xff; 199]].concat();
     let dns = [&[0, 1, 0x81, 0x80, 0, 0, 1, 44, 0, 0, 0, 0][..], &answer.repeat(300)].concat();
     let length = ((dns.len() + 8) as u16).to_be_bytes();

@@ -1,13 +1,13 @@
-//! The system calls of a run, once everything is set up. Whatever is not here is refused: programs to start, sockets to open,
-//! other processes, namespaces, mounts, modules, keys, other users.
+//! System calls allowed in a run, after setup. All others are refused: starting programs, opening sockets, other processes,
+//! namespaces, mounts, modules, keys, changing users.
 //!
-//! The list is from traces of all verbs; beside these, what C libraries use for memory, threads, times and signals.
+//! The list is from traces of all verbs, plus what C libraries use for memory, threads, times and signals.
 
 use libc::{c_int, c_long};
 use seccompiler::{BackendError, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompRule};
 use std::collections::BTreeMap;
 
-/// Allowed whatever the arguments are.
+/// Allowed with any arguments.
 const ALWAYS: &[c_long] = &[
     // Files.
     libc::SYS_read,
@@ -46,14 +46,14 @@ const ALWAYS: &[c_long] = &[
     libc::SYS_dup3,
     libc::SYS_pipe2,
     libc::SYS_ppoll,
-    // Threads of DPDK wait so, and would end the process if they could not; its ports have events and timers of their own.
+    // DPDK threads wait with these, and abort the process on failure; its ports have their own events and timers.
     libc::SYS_epoll_create1,
     libc::SYS_epoll_ctl,
     libc::SYS_epoll_pwait,
     libc::SYS_eventfd2,
     libc::SYS_timerfd_settime,
     libc::SYS_timerfd_gettime,
-    // Sockets that are open.
+    // Open sockets.
     libc::SYS_sendto,
     libc::SYS_sendmsg,
     libc::SYS_sendmmsg,
@@ -74,9 +74,9 @@ const ALWAYS: &[c_long] = &[
     libc::SYS_madvise,
     libc::SYS_mincore,
     libc::SYS_membarrier,
-    // Whoever decides about frames is watched: it may only be waited for.
+    // To detect the death of an inline engine; the pidfd is only polled.
     libc::SYS_pidfd_open,
-    // A ring has memory for each reader that comes.
+    // Memory of a ring for each new reader.
     libc::SYS_memfd_create,
     libc::SYS_mlock,
     libc::SYS_munlock,
@@ -101,7 +101,7 @@ const ALWAYS: &[c_long] = &[
     libc::SYS_rt_sigprocmask,
     libc::SYS_rt_sigreturn,
     libc::SYS_sigaltstack,
-    // Times, and what a process asks about itself.
+    // Times, and queries of a process about itself.
     libc::SYS_clock_gettime,
     libc::SYS_clock_getres,
     libc::SYS_clock_nanosleep,
@@ -118,7 +118,7 @@ const ALWAYS: &[c_long] = &[
     libc::SYS_getegid,
 ];
 
-/// The same by the names that older processors have for them.
+/// Older variants of these calls on this architecture.
 #[cfg(target_arch = "x86_64")]
 const OLD: &[c_long] = &[
     libc::SYS_open,
@@ -143,19 +143,19 @@ const OLD: &[c_long] = &[libc::SYS_renameat];
 #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
 const OLD: &[c_long] = &[];
 
-/// Requests to devices: sizes of terminals, what an interface is and has counted.
-#[allow(clippy::unnecessary_cast, reason = "not every C library has them as numbers of 64 bits")]
+/// ioctl requests: terminals, queues of sockets and tun interfaces, interface settings and counters.
+#[allow(clippy::unnecessary_cast, reason = "not every C library defines them as 64-bit numbers")]
 const IOCTLS: &[u64] = &[
     libc::TCGETS as u64,
     libc::TIOCGWINSZ as u64,
     libc::FIONREAD as u64,
-    // A live view reads keys as they come, and puts the terminal back.
+    // A live view reads single keys, and restores the terminal.
     libc::TIOCGPGRP as u64,
     TCGETS2,
     TCSETS2,
-    // What a peer has not acknowledged.
+    // Unacknowledged bytes.
     libc::TIOCOUTQ as u64,
-    // The end of what comes from a tun interface.
+    // Stops reception from a tun interface.
     libc::TUNSETFILTEREBPF as u64,
     libc::SIOCGIFNAME as u64,
     libc::SIOCGIFFLAGS as u64,
@@ -169,16 +169,16 @@ const TCSETS2: u64 = 0x402c_542b;
 /// linux/sockios.h.
 const SIOCETHTOOL: u64 = 0x8946;
 
-/// linux/bpf.h: looking into maps, and running a program that is there.
+/// linux/bpf.h: map lookup and update, and test runs of a loaded program.
 const BPF: &[u64] = &[1, 2, 10];
 
-/// linux/prctl.h: what the kernel told at start, names of threads and of memory, and how exactly threads are woken.
+/// linux/prctl.h: names of threads and of memory, timer slack, and the auxiliary vector.
 const PRCTLS: &[u64] = &[libc::PR_SET_NAME as u64, libc::PR_SET_TIMERSLACK as u64, 0x5356_4d41, PR_GET_AUXV];
 
-/// linux/prctl.h; libc does not know it everywhere.
+/// linux/prctl.h; not defined in every libc.
 const PR_GET_AUXV: u64 = 0x4155_5856;
 
-/// Every call, and its rules: none for one that is allowed whatever its arguments are.
+/// Returns the allowed calls with their rules; a call without rules is allowed with any arguments.
 pub(super) fn allowed() -> Result<BTreeMap<i64, Vec<SeccompRule>>, BackendError> {
     let mut rules: BTreeMap<i64, Vec<SeccompRule>> = ALWAYS.iter().chain(OLD).map(|call| (*call, Vec::new())).collect();
     let own = u64::from(std::process::id());
@@ -192,13 +192,13 @@ pub(super) fn allowed() -> Result<BTreeMap<i64, Vec<SeccompRule>>, BackendError>
     rules.insert(libc::SYS_ioctl, is(1, equal(IOCTLS))?);
     rules.insert(libc::SYS_bpf, is(0, equal(BPF))?);
     rules.insert(libc::SYS_prctl, is(0, equal(PRCTLS))?);
-    // A port that connects again when its peer has gone: to sockets of this machine.
+    // Ports that reconnect to a Unix socket after their peer disconnected.
     if linerate_backends::memif::reconnects() {
         rules.insert(libc::SYS_socket, is(0, equal(&[libc::AF_UNIX as u64]))?);
         rules.insert(libc::SYS_connect, Vec::new());
         rules.insert(libc::SYS_eventfd2, Vec::new());
     }
-    // Records to a collector that was away.
+    // Reconnecting to a collector.
     if linerate_records::export::reconnects() {
         let families = [libc::AF_UNIX, libc::AF_INET, libc::AF_INET6].map(|family| family as u64);
         rules.insert(libc::SYS_socket, is(0, equal(&families))?);
@@ -206,12 +206,12 @@ pub(super) fn allowed() -> Result<BTreeMap<i64, Vec<SeccompRule>>, BackendError>
         let blocking = [IOCTLS, &[libc::FIONBIO]].concat();
         rules.insert(libc::SYS_ioctl, is(1, equal(&blocking))?);
     }
-    // Signals to this process alone.
+    // Signals only to this process.
     rules.insert(libc::SYS_tgkill, is(0, equal(&[own]))?);
     rules.insert(libc::SYS_kill, is(0, equal(&[own]))?);
-    // Threads, no processes. The other call for it hides its flags in memory; libraries fall back to this one.
+    // Threads, no processes. The flags of clone3 are in memory, where a filter cannot check them; libraries fall back to clone.
     rules.insert(libc::SYS_clone, is(0, vec![mask(libc::CLONE_THREAD, libc::CLONE_THREAD)])?);
-    // No memory becomes instructions.
+    // No memory becomes executable.
     for call in [libc::SYS_mmap, libc::SYS_mprotect] {
         rules.insert(call, is(2, vec![mask(libc::PROT_EXEC, 0)])?);
     }

@@ -1,7 +1,7 @@
-//! What of the kernel is left to a run: a filter of system calls, and of the files it may make.
+//! Confinement of a run: seccomp for system calls, Landlock for files.
 //!
-//! Whatever takes the program over by the bytes of a frame then finds no program to start, no socket to open, no other
-//! process to look into, and no file to write beside those of the run. Reading files stays as the user may.
+//! Code injected through a packet then cannot start programs, open sockets, access other processes, or write files other than
+//! those of the run. Reading stays limited only by the rights of the user.
 
 use super::calls;
 use anyhow::Context;
@@ -14,30 +14,31 @@ use std::collections::BTreeSet;
 use std::os::fd::OwnedFd;
 use std::path::Path;
 
-/// Lets this thread and those it starts make, replace and remove files beneath `folders` alone, and read them beneath `places`
-/// alone if these are given. Returns what could not be done: nothing usually.
+/// Restricts this thread and those it starts to creating, replacing and removing files below `folders`, and to reading below
+/// `places` if given. Returns a note for each part that failed.
 pub(super) fn confine(folders: &[OwnedFd], places: Option<&[OwnedFd]>) -> Vec<String> {
     let mut lacking = Vec::new();
     match confine_files(folders, places) {
-        // What older ones do not know is cutting files by name, which is no call of the list either.
+        // Older kernels lack only truncation by path, which is not an allowed call either.
         Ok(RulesetStatus::FullyEnforced | RulesetStatus::PartiallyEnforced) => {}
-        Ok(RulesetStatus::NotEnforced) => lacking.push("files: this kernel has no Landlock".to_owned()),
+        Ok(RulesetStatus::NotEnforced) => lacking.push("files: this kernel does not support Landlock".to_owned()),
         Err(error) => lacking.push(format!("files: {error}")),
     }
     if let Err(reason) = confine_calls() {
         lacking.push(format!("system calls: {reason}"));
     }
-    lacking.into_iter().map(|what| format!("not confined in {what}")).collect()
+    lacking.into_iter().map(|what| format!("not confined: {what}")).collect()
 }
 
-/// The folder of the socket that a ring has, which is removed in the end, for [`Assumed::confine`](super::Assumed::confine); none of a ring with a name alone.
+/// Returns the folder of a ring's socket file, which is removed at the end, for [`Assumed::confine`](super::Assumed::confine);
+/// `None` for a ring without a path.
 pub fn socket_folder(ring: &str) -> anyhow::Result<Option<OwnedFd>> {
     let Some(folder) = Path::new(ring).parent().filter(|_| ring.contains('/')) else { return Ok(None) };
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
     openat(CWD, folder, flags, Mode::empty()).map(Some).with_context(|| folder.display().to_string())
 }
 
-/// The folders of these files, and of those that they are links to, for
+/// Returns the folders of these files, and of the targets of links, for
 /// [`Assumed::confine_reading`](super::Assumed::confine_reading).
 pub fn read_places<'a>(files: impl IntoIterator<Item = &'a Path>) -> Vec<OwnedFd> {
     let mut folders = BTreeSet::new();
@@ -53,7 +54,7 @@ pub fn read_places<'a>(files: impl IntoIterator<Item = &'a Path>) -> Vec<OwnedFd
     folders.iter().filter_map(|folder| openat(CWD, folder, flags, Mode::empty()).ok()).collect()
 }
 
-/// Files by which the C library finds the addresses of a host name.
+/// Files that the C library reads to resolve host names.
 const RESOLVER: [&str; 5] = ["/etc/resolv.conf", "/etc/hosts", "/etc/nsswitch.conf", "/etc/host.conf", "/etc/gai.conf"];
 
 fn confine_files(folders: &[OwnedFd], places: Option<&[OwnedFd]>) -> Result<RulesetStatus, RulesetError> {
@@ -63,7 +64,7 @@ fn confine_files(folders: &[OwnedFd], places: Option<&[OwnedFd]>) -> Result<Rule
     let reading: BitFlags<AccessFs> = AccessFs::ReadFile | AccessFs::ReadDir;
     let handled = if places.is_some() { writing | reading } else { writing };
     let mut rules = Ruleset::default().handle_access(handled | AccessFs::Execute)?.create()?;
-    // The threads of the process are reported when it does not stop.
+    // For the report of threads that do not stop.
     let threads = openat(CWD, "/proc/self/task", OFlags::PATH | OFlags::CLOEXEC, Mode::empty()).ok();
     for place in places.into_iter().flat_map(|places| places.iter().chain(&threads)) {
         rules = rules.add_rule(PathBeneath::new(place, reading))?;
@@ -80,7 +81,7 @@ fn confine_files(folders: &[OwnedFd], places: Option<&[OwnedFd]>) -> Result<Rule
             rules = rules.add_rule(PathBeneath::new(file, AccessFs::ReadFile))?;
         }
     }
-    // A spool is read again when its batches are sent.
+    // A spool is read again when its batches are exported.
     let beneath = if places.is_some() { beneath | reading } else { beneath };
     for folder in folders.iter().chain(&sockets).chain(&own) {
         rules = rules.add_rule(PathBeneath::new(folder, beneath))?;
@@ -88,10 +89,10 @@ fn confine_files(folders: &[OwnedFd], places: Option<&[OwnedFd]>) -> Result<Rule
     Ok(rules.restrict_self()?.ruleset)
 }
 
-/// What is not listed looks as in a kernel that does not have it, so that libraries do without.
+/// Unlisted calls fail with ENOSYS, as on a kernel without them, so that libraries use their fallbacks.
 fn confine_calls() -> Result<(), String> {
     if is_costly() {
-        return Err("before Linux 5.16 a filter slows all memory down".to_owned());
+        return Err("a filter slows memory access before Linux 5.16".to_owned());
     }
     let arch = TargetArch::try_from(std::env::consts::ARCH).map_err(|error| error.to_string())?;
     let rules = calls::allowed().map_err(|error| error.to_string())?;
@@ -101,7 +102,7 @@ fn confine_calls() -> Result<(), String> {
     apply_filter_all_threads(&filter).map_err(|error| error.to_string())
 }
 
-/// Older kernels do without speculation in whatever has a filter (`spec_store_bypass_disable=seccomp`).
+/// Returns whether this kernel disables speculation in processes with a filter (`spec_store_bypass_disable=seccomp`).
 fn is_costly() -> bool {
     let release = rustix::system::uname();
     let mut numbers = release.release().to_str().unwrap_or_default().split(['.', '-']).map(str::parse::<u32>);

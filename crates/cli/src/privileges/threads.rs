@@ -1,21 +1,21 @@
-//! Threads that have more rights than the run: libraries start some before the rights are dropped.
+//! Detects threads with more privileges than the run: libraries start some before privileges are dropped.
 
 use rustix::process::geteuid;
 use rustix::thread::CapabilitySet;
 use std::fs::{read_dir, read_to_string};
 
-/// Notes about the threads of this process that run as another user or have capabilities beyond `kept`.
+/// Returns a note about threads of this process that run as another user or have capabilities beyond `kept`.
 pub(super) fn beyond(kept: CapabilitySet) -> Option<String> {
     let tasks = match read_dir("/proc/self/task") {
         Ok(tasks) => tasks,
-        Err(error) => return Some(format!("threads that kept rights: unknown (/proc/self/task: {error})")),
+        Err(error) => return Some(format!("threads that kept privileges: unknown (/proc/self/task: {error})")),
     };
     let texts = tasks.flatten().filter_map(|task| read_to_string(task.path().join("status")).ok());
     let found: Vec<String> = texts.filter_map(|status| excess(&status, geteuid().as_raw(), kept)).collect();
-    (!found.is_empty()).then(|| format!("threads that kept rights: {}", found.join(", ")))
+    (!found.is_empty()).then(|| format!("threads that kept privileges: {}", found.join(", ")))
 }
 
-/// Describes a thread by its status (proc(5)), if it has rights that the run has not.
+/// Describes a thread by its status (proc(5)), if it has privileges beyond those of the run.
 fn excess(status: &str, uid: u32, kept: CapabilitySet) -> Option<String> {
     let field = |name: &str| status.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':')).unwrap_or("");
     let effective = field("Uid").split_whitespace().nth(1).and_then(|number| number.parse::<u32>().ok());
@@ -46,11 +46,11 @@ mod tests {
         ] {
             assert_eq!(excess(&status(uid, capabilities), 65_534, none).as_deref(), Some(text));
         }
-        // What cannot be read is not believed to be without rights.
+        // An unreadable status counts as privileged.
         assert!(excess("", 65_534, none).is_some());
     }
 
-    /// As the threads of DPDK and of a driver: started before, they keep what the process had.
+    /// Threads started before, as those of DPDK, keep the privileges of the process.
     #[test]
     fn a_thread_that_was_started_before_is_found() {
         if !geteuid().is_root() {

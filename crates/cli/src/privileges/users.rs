@@ -1,9 +1,9 @@
-//! Users and groups by name and number, and who called this program as root.
+//! Users and groups by name and number, and the caller of sudo, doas or pkexec.
 
 use anyhow::{Context, bail};
 use std::env::var;
 
-/// A user, and the first of the user's groups.
+/// A user and its primary group.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct User {
     pub uid: u32,
@@ -11,15 +11,15 @@ pub(super) struct User {
     pub name: String,
 }
 
-/// The group of users who are in no group.
+/// Number of the user `nobody` and of its group.
 const NOGROUP: u32 = 65_534;
 
-/// The user of this name or number.
+/// Returns the user of this name or number.
 pub(super) fn named(user: &str) -> anyhow::Result<User> {
-    find(user)?.with_context(|| format!("there is no user {user:?} in /etc/passwd"))
+    find(user)?.with_context(|| format!("no such user {user:?} in /etc/passwd"))
 }
 
-/// Who called sudo, doas or pkexec, if it was not root.
+/// Returns the caller of sudo, doas or pkexec, unless it was root.
 pub(super) fn caller() -> anyhow::Result<Option<User>> {
     let number = |name| var(name).ok().and_then(|value| value.parse::<u32>().ok()).filter(|number| *number != 0);
     if let Some(uid) = number("SUDO_UID") {
@@ -32,7 +32,7 @@ pub(super) fn caller() -> anyhow::Result<Option<User>> {
     number("PKEXEC_UID").map(|uid| numbered(uid, None)).transpose()
 }
 
-/// `linerate` if there is such a user, else `nobody`.
+/// Returns the user `linerate` if it exists, else `nobody`.
 pub(super) fn unprivileged() -> anyhow::Result<User> {
     for name in ["linerate", "nobody"] {
         if let Some(user) = find(name)?.filter(|user| user.uid != 0) {
@@ -42,7 +42,7 @@ pub(super) fn unprivileged() -> anyhow::Result<User> {
     Ok(User { uid: NOGROUP, gid: NOGROUP, name: "nobody".to_owned() })
 }
 
-/// The number of a group, given by name or number.
+/// Returns the number of a group given by name or number.
 pub fn group_number(group: &str) -> anyhow::Result<u32> {
     if let Ok(number) = group.parse() {
         return Ok(number);
@@ -56,7 +56,7 @@ pub fn group_number(group: &str) -> anyhow::Result<u32> {
             return Ok(number.parse()?);
         }
     }
-    bail!("there is no group {group:?} in /etc/group")
+    bail!("no such group {group:?} in /etc/group")
 }
 
 fn numbered(uid: u32, gid: Option<u32>) -> anyhow::Result<User> {
@@ -65,7 +65,7 @@ fn numbered(uid: u32, gid: Option<u32>) -> anyhow::Result<User> {
     Ok(User { uid, gid: gid.or(known.map(|user| user.gid)).unwrap_or(NOGROUP), name })
 }
 
-/// Containers may have no `/etc/passwd`: nobody is in it then.
+/// Finds a user by name or number. A missing `/etc/passwd`, as in containers, counts as empty.
 fn find(user: &str) -> anyhow::Result<Option<User>> {
     let passwd = std::fs::read_to_string("/etc/passwd").unwrap_or_default();
     for line in passwd.lines() {

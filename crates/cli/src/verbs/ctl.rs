@@ -1,4 +1,4 @@
-//! `linerate ctl`: telling a run with `--control` something: streams of `generate`, the rules of a `switch`.
+//! `linerate ctl`: controls a run with `--control`: the streams of `generate`, the rules of `switch`.
 
 use crate::exit::{Exit, usage};
 use crate::signals::read_text;
@@ -15,17 +15,17 @@ use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// How long an answer is waited for.
+/// Timeout for an answer.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// Options of `linerate ctl`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
-  # where frames are sent
-  sudo linerate generate --to eth1 --streams mix.toml -t 600 \\
+  # in one terminal
+  sudo linerate generate --to eth1 --streams mix.toml -T 600 \\
     --control /run/mix
-  # meanwhile, elsewhere
+  # in another one
   sudo linerate ctl /run/mix status
   sudo linerate ctl /run/mix rate 50kpps 'video*'
   sudo linerate ctl /run/mix rate x2
@@ -36,92 +36,90 @@ Examples:
   sudo linerate ctl /run/sw add-flow 'udp,tp_dst=53,actions=drop'
   sudo linerate ctl /run/sw dump-flows udp
 
-STREAMS is a name in which * stands for any characters and ? for one;
-without it all are told. What was told is done when the command returns, at
-one time by all threads: sequence numbers have no gaps, and other streams keep
-their times. A stream that is started again begins with its first frame.
-Rules change between two bursts, all of a command at once; no frame is lost.")]
+The command returns once it has been applied, by all threads at the same time:
+sequence numbers have no gaps, and other streams keep their schedule. Changes
+of rules are applied all at once, without losing a packet.")]
 pub struct Args {
-    /// The socket: the PATH of generate --control, or switch --control
+    /// Socket path, as given to generate --control or switch --control
     #[arg(value_name = "PATH")]
     path: PathBuf,
-    /// What to tell
+    /// Command
     #[command(subcommand)]
     what: What,
-    /// Print the answer as one JSON line (schema linerate/ctl/1)
+    /// Print the answer as one JSON line (schema linerate/ctl/1); streams only
     #[arg(long, global = true)]
     json: bool,
 }
 
-/// What streams, or a switch, are told.
+/// Command to streams, or to a switch.
 #[derive(Debug, clap::Subcommand)]
 pub enum What {
-    /// Show how streams are
+    /// Streams: show state, rate and counters
     Status(Streams),
-    /// Send at another rate: 250kpps, 10gbps, top; or x2, x0.5 of what it is. All told together share a rate as they did
+    /// Streams: set the rate: 250kpps, 10gbps, top (all streams only), or a factor such as x2 or x0.5
     Rate {
-        /// The rate
+        /// Rate of each stream; with no STREAMS, packets of --packet share it
         #[arg(value_name = "RATE")]
         rate: String,
-        /// Who
+        /// Selected streams
         #[command(flatten)]
         streams: Streams,
     },
-    /// Send nothing until resumed
+    /// Streams: pause
     Pause(Streams),
-    /// Go on, if paused
+    /// Streams: resume paused ones
     Resume(Streams),
-    /// Send nothing until started
+    /// Streams: stop
     Stop(Streams),
-    /// Begin anew with the first frame, if stopped or at the end
+    /// Streams: restart stopped or finished ones with the first packet
     Start(Streams),
-    /// A switch: add rules, as ovs-ofctl add-flow has them; each takes the place of one of its priority about the same frames
+    /// Switch: add rules, as in ovs-ofctl add-flow; a rule with the same priority and matches is replaced
     AddFlow {
-        /// The rules
+        /// Rules to add
         #[arg(value_name = "RULE", required = true)]
         rules: Vec<String>,
     },
-    /// A switch: add the rules of a file, one a line
+    /// Switch: add the rules of a file, one per line
     AddFlows {
-        /// The file
+        /// File of rules
         #[arg(value_name = "FILE")]
         file: PathBuf,
     },
-    /// A switch: have the rules of a file and no others; those that were there keep their counters
+    /// Switch: replace all rules with those of a file; unchanged rules keep their counters
     ReplaceFlows {
-        /// The file
+        /// File of rules
         #[arg(value_name = "FILE")]
         file: PathBuf,
     },
-    /// A switch: remove the rules about such frames, or all
+    /// Switch: delete the selected rules, or all
     DelFlows(Matches),
-    /// A switch: show the rules about such frames, or all, with what was counted
+    /// Switch: show the selected rules, or all, with counters
     DumpFlows(Matches),
-    /// A switch: show what went through its ports
+    /// Switch: show port counters
     DumpPorts,
-    /// A switch: show behind which port each MAC is
+    /// Switch: show the MAC table
     Fdb,
-    /// A switch: forget where MACs are
+    /// Switch: flush the MAC table
     FdbFlush,
 }
 
-/// Which rules.
+/// Selection of rules.
 #[derive(Debug, clap::Args)]
 pub struct Matches {
-    /// As a rule says it: udp,tp_dst=53, or priority=9, cookie=1
+    /// Matches of the rules to select, such as udp,tp_dst=53; also priority=9, cookie=1
     #[arg(value_name = "MATCHES", default_value = "")]
     matches: String,
 }
 
-/// Which streams.
+/// Selection of streams.
 #[derive(Debug, clap::Args)]
 pub struct Streams {
-    /// Their names; * stands for any characters, ? for one
+    /// Stream names; * matches any characters, ? a single one
     #[arg(value_name = "STREAMS", default_value = "*")]
     streams: String,
 }
 
-/// Tells, and shows what is said.
+/// Runs `linerate ctl`.
 pub fn run(args: &Args) -> anyhow::Result<Exit> {
     let read = |command: &str, file: &PathBuf| {
         let rules = read_text(file).with_context(|| file.display().to_string());
@@ -156,10 +154,10 @@ pub fn run(args: &Args) -> anyhow::Result<Exit> {
     Ok(Exit::Done)
 }
 
-/// A switch answers in its own text.
+/// Sends a request to a switch, which answers in text.
 fn switch(args: &Args, request: &str) -> anyhow::Result<Exit> {
     if args.json {
-        return Err(usage("--json is of streams: a switch has rules in the text that people can diff"));
+        return Err(usage("--json works with streams only; a switch prints its rules as text"));
     }
     control::ask(&args.path, request)
 }
@@ -168,24 +166,26 @@ fn ask(args: &Args, asked: &Asked) -> anyhow::Result<Answer> {
     check_length(&args.path)?;
     let mut socket = UnixStream::connect(&args.path).map_err(|error| {
         let why = match error.kind() {
-            ErrorKind::PermissionDenied => "whoever started the run may tell it something, and root",
-            _ => "nobody listens here: start it with linerate generate ... --control PATH",
+            ErrorKind::PermissionDenied => "only root and the user who started the run can control it",
+            _ => "no run listens on this socket; start one with linerate generate ... --control PATH",
         };
         anyhow::Error::new(error).context(why)
     })?;
     socket.set_read_timeout(Some(PATIENCE))?;
     socket.set_write_timeout(Some(PATIENCE))?;
     let mut line = serde_json::to_vec(asked)?;
-    anyhow::ensure!(line.len() < MOST_QUESTION, "that is too long");
+    anyhow::ensure!(line.len() < MOST_QUESTION, "the request is too long");
     line.push(b'\n');
     socket.write_all(&line)?;
     socket.shutdown(Shutdown::Write)?;
     let mut answer = Vec::new();
-    socket.take(MOST_ANSWER).read_to_end(&mut answer).context("no answer came")?;
+    socket.take(MOST_ANSWER).read_to_end(&mut answer).context("no answer")?;
     if answer.starts_with(b"error: ") {
-        return Err(anyhow!("a switch listens here: it is told add-flow, del-flows, replace-flows, dump-flows, ..."));
+        return Err(anyhow!(
+            "this is a switch; use add-flow, del-flows, replace-flows, dump-flows, dump-ports, fdb or fdb-flush"
+        ));
     }
-    serde_json::from_slice(&answer).context("the answer is none of linerate's")
+    serde_json::from_slice(&answer).context("invalid answer; is this a socket of linerate?")
 }
 
 fn text(answer: &Answer) -> String {

@@ -1,4 +1,4 @@
-//! Options of a ring whose reader decides about frames: how it is made, and what happens where nobody says anything.
+//! Options of a ring whose reader decides on packets: its memory, and the policy without a verdict.
 
 use super::inputs::span;
 use super::units::size;
@@ -8,60 +8,60 @@ use crate::view::rates::grouped;
 use linerate_engine::{Fail, InlinePolicy, Release, Sharing, SharingOptions};
 use linerate_share::{Access, Error};
 
-/// The same of every verb that has such a ring.
+/// Common options of verbs with such a ring.
 #[derive(Debug, clap::Args)]
 pub(super) struct DecideArgs {
-    /// Memory for frames that wait for the engine or for a port
+    /// Memory for packets that wait for the engine or for a port
     #[arg(long, value_name = "SIZE", default_value = "64MiB")]
     pub share_memory: String,
-    /// Memory of one block: a power of two from 512KiB to 64MiB
+    /// Block size: a power of two from 512KiB to 64MiB
     #[arg(long, value_name = "SIZE", default_value = "1MiB")]
     pub share_block: String,
-    /// Let members of this group attach too, beside root and the user of this program
+    /// Allow members of this group to attach, in addition to root and the user of this process
     #[arg(long, value_name = "GROUP")]
     pub share_group: Option<String>,
-    /// Only an engine with this name may decide (inspect --name NAME) [default: the first that comes]
+    /// Accept only an engine of this name (inspect --name NAME) [default: the first one]
     #[arg(long, value_name = "NAME", default_value = "", hide_default_value = true)]
     engine: String,
-    /// What happens to frames while there is no engine, and to those that it leaves undecided when it goes
+    /// Policy for packets while no engine is attached, and for those undecided when it ends
     #[arg(long, value_name = "HOW", default_value = "closed")]
     on_death: How,
-    /// What happens to frames that the engine does not decide in time, and to those undecided at the end of the run
+    /// Policy for packets that the engine does not decide in time, and for those undecided at the end of the run
     #[arg(long, value_name = "HOW", default_value = "closed")]
     on_overload: How,
-    /// How many milliseconds the engine may keep a frame undecided once it has looked at it
+    /// Maximum time in milliseconds that the engine may hold a packet after reading it
     #[arg(long, value_name = "MS", default_value_t = 1100.0)]
     hold: f64,
-    /// How many milliseconds a frame may wait until the engine looks at it
+    /// Maximum time in milliseconds until the engine reads a packet
     #[arg(long, value_name = "MS", default_value_t = 50.0)]
     budget: f64,
-    /// Which frames wait behind one that the engine keeps undecided
+    /// Packets that wait for a packet which the engine holds
     #[arg(long, value_name = "BY", default_value = "flow")]
     order: By,
-    /// How many frames of its own the engine may have sent in a second, both ways together; none beyond them goes
+    /// Maximum number of packets per second that the engine may inject, in both directions together; others are dropped
     #[arg(long, value_name = "N", default_value_t = 10_000)]
     inject_limit: u32,
 }
 
-/// What becomes of frames without a verdict.
+/// Policy for packets without a verdict.
 #[derive(Clone, Copy, Debug, clap::ValueEnum)]
 enum How {
-    /// They pass
+    /// Pass them (fail-open)
     Open,
-    /// They are dropped
+    /// Drop them (fail-closed)
     Closed,
 }
 
-/// Which frames wait behind one that is held.
+/// Packets that wait for a held one.
 #[derive(Clone, Copy, Debug, clap::ValueEnum)]
 enum By {
-    /// Those of its flow
+    /// Packets of its flow
     Flow,
-    /// All that came later the same way
+    /// All later packets of its direction
     Arrival,
 }
 
-/// What was asked for, as it is told.
+/// Settings, as reported.
 #[derive(serde::Serialize)]
 pub(super) struct Said {
     share: String,
@@ -76,11 +76,11 @@ pub(super) struct Said {
     block: String,
 }
 
-/// Fewest blocks: half for other readers, some for the engine, one to go on with.
+/// Minimum number of blocks: half for other readers, some for the engine, one to fill.
 const LEAST_BLOCKS: u64 = 8;
 
 impl DecideArgs {
-    /// What happens where nobody says anything.
+    /// Returns the policy for packets without a verdict.
     pub(super) fn policy(&self) -> anyhow::Result<InlinePolicy> {
         let fail = |how| match how {
             How::Open => Fail::Open,
@@ -95,12 +95,12 @@ impl DecideArgs {
         Ok(InlinePolicy { on_death, on_overload, hold, budget, release, inject_limit: self.inject_limit })
     }
 
-    /// How the ring is to be.
+    /// Returns the settings of the ring.
     pub(super) fn sharing(&self, name: &str, identity: &Identity) -> anyhow::Result<SharingOptions> {
         let (memory, block) = (size("--share-memory", &self.share_memory)?, size("--share-block", &self.share_block)?);
         if memory / block < LEAST_BLOCKS {
             return Err(usage(format!(
-                "--share-memory {}: {LEAST_BLOCKS} blocks of {} are the least there can be",
+                "--share-memory {}: too small; expected at least {LEAST_BLOCKS} blocks of {}",
                 self.share_memory, self.share_block
             )));
         }
@@ -121,7 +121,7 @@ impl DecideArgs {
         })
     }
 
-    /// What was asked for, as text.
+    /// Returns the settings for JSON.
     pub(super) fn said(&self, share: &str) -> Said {
         let how = |how| match how {
             How::Open => "open",
@@ -144,19 +144,19 @@ impl DecideArgs {
         }
     }
 
-    /// The same for people, a line each.
+    /// Returns the settings as lines of text.
     pub(super) fn lines(&self) -> [String; 3] {
         let Said { engine, on_death, on_overload, order, .. } = self.said("");
-        let engine = engine.map_or("any engine decides".to_owned(), |name| format!("engine {name} decides"));
+        let engine = engine.map_or("any engine".to_owned(), |name| format!("engine {name}"));
         [
-            format!("{engine}; on death {on_death}, on overload {on_overload}"),
-            format!("a frame is looked at within {} ms, held for {} ms; order by {order}", self.budget, self.hold),
-            format!("at most {} frames of its own go in a second", grouped(self.inject_limit.into())),
+            format!("{engine}; fail-{on_death} without an engine, fail-{on_overload} on overload"),
+            format!("read timeout {} ms, hold timeout {} ms, order by {order}", self.budget, self.hold),
+            format!("at most {} injected packets per second", grouped(self.inject_limit.into())),
         ]
     }
 }
 
-/// Makes the ring, before privileges are dropped: readers believe in who began to share.
+/// Creates the ring, before privileges are dropped: readers trust the user that created it.
 pub(super) fn share(identity: &Identity, options: SharingOptions) -> anyhow::Result<(Sharing, Vec<String>)> {
     let name = options.name.clone();
     let (blocks, bytes) = (options.ring.slots, options.ring.slot_bytes);

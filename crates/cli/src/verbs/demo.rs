@@ -1,7 +1,7 @@
-//! `linerate demo`: the main job, on this machine, with no network card.
+//! `linerate demo`: send, capture, merge and compare on this machine, without a network card.
 //!
 //! Two hosts replay the two halves of a capture into a sensor with two ports, which captures both, merges
-//! them by time and writes one file. Then the file is compared, frame by frame, with what was sent.
+//! them by time and writes one file. Then the file is compared with the sent packets, one by one.
 
 mod compare;
 pub mod stage;
@@ -37,23 +37,23 @@ use std::time::{Duration, Instant};
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
-  # all of it, in ten seconds
+  # run the demonstration (about ten seconds)
   linerate demo
-  # without root, or as without it; and keep what was captured
+  # in memory, without network namespaces; keep the capture files
   linerate demo --memory --keep captured
-  # traffic of your own
+  # replay your own capture
   linerate demo --replay trace.pcap")]
 pub struct Args {
-    /// The capture to replay [default: $LINERATE_CORPUS/real-mix.pcap, else one made here]
+    /// Capture file to replay [default: $LINERATE_CORPUS/real-mix.pcap, else generated packets]
     #[arg(long, value_name = "FILE")]
     replay: Option<PathBuf>,
-    /// Keep the files written, in this directory
+    /// Keep the capture files in this directory
     #[arg(long, value_name = "DIRECTORY")]
     keep: Option<PathBuf>,
-    /// Use memory instead of network namespaces, as without root
+    /// Use memory instead of network namespaces [default without root]
     #[arg(long)]
     memory: bool,
-    /// Print every ledger whole
+    /// Print the whole packet accounting of each run
     #[arg(short = 'v', long)]
     verbose: bool,
     /// Print one JSON document (schema linerate/demo/1)
@@ -61,21 +61,21 @@ pub struct Args {
     json: bool,
 }
 
-/// Seconds that the timed replay is to last.
+/// Duration of the timed replay, in seconds.
 const TIMED_SECONDS: f64 = 4.0;
-/// Passes over the recording at top speed.
+/// Passes over the recording at maximum rate.
 const TOP_LOOPS: u64 = 10;
-/// How far behind the sensor's merge may lag, so that no frame is late even on a busy machine.
+/// Lag of the sensor's merge, long enough for a busy machine.
 const LAG: Duration = Duration::from_millis(10);
 
-/// One act of the demonstration.
+/// A replay of the demonstration.
 struct Act {
     name: &'static str,
     pacing: Pacing,
     loops: u64,
 }
 
-/// What came of it.
+/// Result of a replay.
 struct Outcome {
     sent: Vec<ReplayReport>,
     run: Received,
@@ -87,7 +87,7 @@ struct Outcome {
 pub fn run(args: &Args) -> anyhow::Result<Exit> {
     let started = Instant::now();
     let stop = Stop::new();
-    crate::privileges::keep("its frames are its own, in a lab that it makes and removes");
+    crate::privileges::keep("it handles only its own packets, in a temporary lab");
     stop_on_signals(&stop)?;
     let workplace = Workplace::new(args.keep.as_deref())?;
     let made = workplace.file("made.pcap")?;
@@ -100,13 +100,13 @@ pub fn run(args: &Args) -> anyhow::Result<Exit> {
             "{}\nreplaying {}: {}\n\n",
             shown(&stage),
             shown(origin),
-            counted(expected.frames(), "frame")
+            counted(expected.frames(), "packet")
         ));
     }
     let factor = (expected.seconds() / TIMED_SECONDS).max(1.0);
     let acts = [
         Act { name: "timed", pacing: Pacing::Recorded(factor), loops: 1 },
-        Act { name: "top speed", pacing: Pacing::Fixed(Rate::Top), loops: TOP_LOOPS },
+        Act { name: "max rate", pacing: Pacing::Fixed(Rate::Top), loops: TOP_LOOPS },
     ];
     let mut outcomes = Vec::new();
     for act in &acts {
@@ -145,11 +145,11 @@ fn perform(
     let outcome = std::thread::scope(|scope| {
         let sensor = scope.spawn(|| receive.run(&mut [&mut capture]));
         let running: Vec<_> = senders.into_iter().map(|sender| scope.spawn(|| sender.run())).collect();
-        let sent = running.into_iter().map(|thread| thread.join().expect("a sender panicked")).collect();
-        // What was sent last is still on its way to the sensor.
+        let sent = running.into_iter().map(|thread| thread.join().expect("sender panicked")).collect();
+        // The last packets are still in flight to the sensor.
         std::thread::sleep(2 * LAG);
         stop.request();
-        (sent, sensor.join().expect("the sensor panicked"))
+        (sent, sensor.join().expect("sensor panicked"))
     });
     drop(live);
     Ok((outcome.0, outcome.1, capture.done()))
@@ -186,7 +186,7 @@ fn report(
         show_document(&document)?;
         return Ok(if good { Exit::Done } else { Exit::Failed });
     }
-    let mut lines = table(&["replay", "sent", "captured", "equal", "lost", "late", "seconds", "sent at", "L1"], 1);
+    let mut lines = table(&["replay", "sent", "captured", "equal", "lost", "late", "seconds", "rate", "L1"], 1);
     for row in &rows {
         lines.add_row([
             row.act.clone(),
@@ -208,7 +208,7 @@ fn report(
     }
     if let Some(outcome) = outcomes.last().filter(|_| !args.verbose && good) {
         let ledger = ledger::print(&outcome.run.ledger, outcome.run.quiesced, args.verbose);
-        show(format_args!("ledger of the last capture:\n{ledger}"));
+        show(format_args!("packet accounting of the last capture:\n{ledger}"));
     }
     if let Workplace::Kept(path, _) = workplace {
         show(format_args!("\nfiles kept in {}\n", shown(&path.to_string_lossy())));
@@ -218,7 +218,7 @@ fn report(
     let lost: u64 = rows.iter().map(|row| row.lost).sum();
     let relation = if good { "sent = captured" } else { "sent and captured DIFFER" };
     show(format_args!(
-        "\n{relation}, {} lost: {} sent, {} captured, every byte and order compared, in {:.1} s\n",
+        "\n{relation}, {} lost: {} packets sent, {} captured, compared byte by byte in order, {:.1} s\n",
         grouped(lost),
         grouped(sent),
         grouped(captured),
@@ -239,7 +239,7 @@ fn print_details(act: &Act, outcome: &Outcome) {
     show("\n");
 }
 
-/// One line of the table.
+/// A line of the table.
 #[derive(Serialize)]
 struct Row {
     act: String,

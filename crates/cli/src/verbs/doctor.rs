@@ -1,8 +1,9 @@
-//! `linerate doctor`: what decides on this machine whether frames get lost, and what mends it.
+//! `linerate doctor`: checks of this host and of ports for causes of packet loss, with remedies.
 //!
-//! A check is a function and a row in the file of its subject; `SUBJECTS` has all rows. It reads files through a `Tree`,
-//! which tests make, and what a driver says from `Facts`, so that none of them asks the machine by itself.
+//! A check is a function and a row in the file of its subject; `SUBJECTS` has all rows. It reads files through a `Tree`
+//! and driver settings from `Facts`, never directly from the host, so that tests can supply both.
 
+mod apply;
 mod disk;
 mod drops;
 mod finding;
@@ -12,7 +13,6 @@ mod interrupts;
 mod kernel;
 mod link;
 mod memory;
-mod mended;
 mod offloads;
 mod port;
 mod processors;
@@ -28,10 +28,10 @@ mod xdp;
 mod tests;
 
 use self::finding::{Check, Finding, Look, Machine, Severity};
-use self::fix::{Step, Turn};
+use self::fix::{FixLock, Step};
 use self::port::Port;
 use self::report::Found;
-use self::self_test::{Tested, Way};
+use self::self_test::{TestPath, Tested};
 use self::tree::Tree;
 use crate::exit::{Exit, usage};
 use anyhow::ensure;
@@ -43,50 +43,52 @@ use std::process::{Command, Stdio};
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
-  # the machine, and what is wrong with its interfaces
+  # check the host, and all interfaces that are up
   linerate doctor
-  # all that decides over loss at a port, and in the folder for its files
+  # check one port, and the directory for capture files
   linerate doctor eth0 --for .
   linerate doctor 'xdp:eth0?netns=lab-left' --verbose
-  # mend what can be put back, as long as a capture lasts
+  # fix what can be restored while a capture runs
   linerate doctor eth0 --fix -- linerate capture eth0 -w out.pcapng
-  # does every byte arrive? here, and over a cable between two ports
+  # send and compare test packets: on this host, and between two ports
   linerate doctor --self-test
   linerate doctor --self-test --yes eth1 eth2
-  # commands that mend what is bad or worth a warning
+  # print the commands that fix errors and warnings
   linerate doctor eth0 --json |
     jq -r '.findings[]|select(.severity|IN(\"bad\",\"warn\")).mend[]'
-Commands are for bash and zsh, and want to be root's. --fix changes offloads, receive rings, files of /proc/sys and governors, says
-so before, and puts all back when COMMAND ends, or at Ctrl-C, SIGTERM, SIGHUP and SIGQUIT; the status is that of COMMAND then.")]
+Printed commands are for bash and zsh, and need root. --fix changes offloads,
+receive rings, files of /proc/sys and CPU governors; it lists the changes first
+and restores all of them when COMMAND ends, or at Ctrl-C, SIGTERM, SIGHUP and
+SIGQUIT. The exit status is then that of COMMAND.")]
 pub struct Args {
-    /// Ports to look at, such as eth0 or xdp:eth0; where there are none, all interfaces that are up, shortly
+    /// Ports to check, such as eth0 or xdp:eth0 [default: warnings and errors of all interfaces that are up]
     #[arg(value_name = "PORT", value_delimiter = ',')]
     ports: Vec<String>,
-    /// Look also at this folder, to which captures are to be written
+    /// Also check this directory, where captures are written
     #[arg(long = "for", value_name = "DIR")]
     folder: Option<PathBuf>,
-    /// Show also what is as it should be
+    /// Also show passing checks
     #[arg(short = 'v', long, conflicts_with = "json")]
     verbose: bool,
-    /// Mend what can be put back, until COMMAND ends or Ctrl-C comes, and put it back then
+    /// Fix warnings and errors that can be restored; restore them when COMMAND ends or at Ctrl-C
     #[arg(long, conflicts_with_all = ["json", "verbose"])]
     fix: bool,
-    /// Send 20,000 marked frames into the first port, within 2 s, and compare every byte of them where they arrive: at that port or
-    /// the second one; without a port through a pair of interfaces made for it. Status 1 if one does not come, or otherwise
+    /// Send 20,000 test packets into the first port within 2 s and compare every byte at the second port (or the same one);
+    /// without a port, through a temporary veth pair. Exit status 1 if any is lost or changed
     #[arg(long, conflicts_with = "fix")]
     self_test: bool,
-    /// Let --fix change an interface that this machine uses itself, and --self-test send frames that leave this machine
+    /// Let --fix change an interface that this host uses itself, and --self-test send packets that leave this host
     #[arg(long)]
     yes: bool,
     /// Print one JSON document (schema linerate/doctor/1)
     #[arg(long)]
     json: bool,
-    /// With --fix: a command to run meanwhile, and its arguments
+    /// With --fix: command to run while the changes are in effect, and its arguments
     #[arg(last = true, value_name = "COMMAND")]
     command: Vec<String>,
 }
 
-/// All checks, in the order in which they are shown.
+/// All checks, in output order.
 const SUBJECTS: &[&[Check]] = &[
     kernel::CHECKS,
     processors::CHECKS,
@@ -103,18 +105,18 @@ const SUBJECTS: &[&[Check]] = &[
     drops::CHECKS,
 ];
 
-/// Looks, and mends if it is asked to.
+/// Runs the checks, and applies fixes or the self-test if requested.
 pub fn run(args: &Args) -> anyhow::Result<Exit> {
     let specs = args.ports.iter().map(|port| Spec::parse(port)).collect::<Result<Vec<_>, _>>()?;
     if let Some(folder) = &args.folder {
-        ensure!(folder.is_dir(), "--for {}: there is no such folder", folder.display());
+        ensure!(folder.is_dir(), "--for {}: no such directory", folder.display());
     }
     if args.fix && specs.is_empty() {
-        return Err(usage("--fix wants to know for which port, as in linerate doctor eth0 --fix"));
+        return Err(usage("--fix needs a port, as in linerate doctor eth0 --fix"));
     }
-    // Before the look: what another run has mended comes back when that ends.
-    let _turn = args.fix.then(Turn::take).transpose()?;
-    let way = args.self_test.then(|| Way::of(&specs, args.yes)).transpose()?;
+    // Before the checks: another run restores its changes when it ends.
+    let _lock = args.fix.then(FixLock::take).transpose()?;
+    let path = args.self_test.then(|| TestPath::of(&specs, args.yes)).transpose()?;
     let machine = Machine { tree: Tree::at("/"), folder: args.folder.clone(), rules: rules() };
     let ports = if specs.is_empty() { Port::all()? } else { specs.iter().map(Port::look).collect::<Result<_, _>>()? };
     if args.fix && !args.yes {
@@ -122,36 +124,36 @@ pub fn run(args: &Args) -> anyhow::Result<Exit> {
     }
     let found = examine(&machine, &ports);
     if args.json {
-        let tested = way.map(|way| way.test()).transpose()?;
+        let tested = path.map(|path| path.test()).transpose()?;
         report::document(&found, tested.as_ref())?;
         return Ok(exit_of(tested.as_ref()));
     }
-    // Of interfaces that nobody asked about what is wrong is enough.
+    // For interfaces that were not named, show only warnings and errors.
     let least = match (args.verbose, specs.is_empty()) {
         (true, _) => Severity::Ok,
         (false, true) => Severity::Warn,
         (false, false) => Severity::Note,
     };
     report::print(&found, least);
-    if let Some(way) = way {
-        let tested = way.test()?;
+    if let Some(path) = path {
+        let tested = path.test()?;
         tested.print();
         return Ok(exit_of(Some(&tested)));
     }
     if !args.fix {
         return Ok(Exit::Done);
     }
-    mended::run(&machine.tree, steps(&found), &args.command)
+    apply::run(&machine.tree, steps(&found), &args.command)
 }
 
-/// Refuses to change an interface that the host itself uses, be it through a bond, bridge or VLAN above: it may be without a link
-/// for a moment, and somebody sit at the other end of it.
+/// Refuses to change an interface that the host itself uses, directly or through a bond, bridge or VLAN above it: its link may
+/// go down for a moment, and the user may be logged in through it.
 fn check_unused(port: &Port) -> anyhow::Result<()> {
     match &port.facts.uses[..] {
         [] => Ok(()),
         _ if port.netns.is_some() => Ok(()),
         uses => Err(usage(format!(
-            "this machine uses {} ({}): give --yes if it is to be changed, which may interrupt it",
+            "{}: this host uses it ({}), and a change may interrupt its link; confirm with --yes",
             port.facts.found.name,
             uses.join(", ")
         ))),
@@ -160,7 +162,7 @@ fn check_unused(port: &Port) -> anyhow::Result<()> {
 
 /// Returns the firewall's rules with their counters, from the programs that are installed; `None` without any.
 fn rules() -> Option<String> {
-    let said = |words: &[&str]| {
+    let output_of = |words: &[&str]| {
         let run = |folder: &str| {
             let mut command = Command::new(format!("{folder}{}", words[0]));
             command.args(&words[1..]).stdin(Stdio::null()).stderr(Stdio::null()).output()
@@ -168,23 +170,23 @@ fn rules() -> Option<String> {
         let output = ["/usr/sbin/", "/sbin/", "/usr/bin/"].iter().find_map(|folder| run(folder).ok())?;
         output.status.success().then(|| String::from_utf8_lossy(&output.stdout).into_owned())
     };
-    // nft lists the rules of iptables too, but for those of its legacy variant.
-    let nft = said(&["nft", "list", "ruleset"]);
+    // nft also lists the rules of iptables, except those of its legacy variant.
+    let nft = output_of(&["nft", "list", "ruleset"]);
     let tables = if nft.is_some() {
         ["iptables-legacy-save", "ip6tables-legacy-save"]
     } else {
         ["iptables-save", "ip6tables-save"]
     };
-    let tables = tables.into_iter().filter_map(|program| said(&[program, "-c"]));
+    let tables = tables.into_iter().filter_map(|program| output_of(&[program, "-c"]));
     nft.into_iter().chain(tables).reduce(|all, one| all + &one)
 }
 
-/// Findings are no failure; frames that do not arrive are.
+/// Findings do not fail the run; a failed self-test does.
 fn exit_of(tested: Option<&Tested>) -> Exit {
     if tested.is_none_or(|tested| tested.good) { Exit::Done } else { Exit::Failed }
 }
 
-/// Makes all checks: the machine's findings, then each port's, the gravest first.
+/// Runs all checks: findings of the machine, then of each port, most severe first.
 fn examine<'a>(machine: &Machine, ports: &'a [Port]) -> Vec<Found<'a>> {
     let rows = || SUBJECTS.iter().copied().flatten();
     let of_machine = rows().filter_map(|check| match check.look {
@@ -203,7 +205,7 @@ fn examine<'a>(machine: &Machine, ports: &'a [Port]) -> Vec<Found<'a>> {
     found
 }
 
-/// What `--fix` does: all that is worth a warning, or worse.
+/// Returns the changes for `--fix`: those of warnings and errors.
 fn steps<'a>(found: &[Found<'a>]) -> Vec<Step<'a>> {
     let worth = found.iter().filter(|one| one.finding.severity >= Severity::Warn);
     worth

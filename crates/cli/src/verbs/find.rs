@@ -1,4 +1,4 @@
-//! `linerate find`: frames of recorded captures, by time and filter text, reading only where they can be.
+//! `linerate find`: packets of recorded captures by time and filter, reading only the parts that can have matches.
 
 mod files;
 mod index;
@@ -7,10 +7,10 @@ mod report;
 use self::files::{Found, files};
 use self::report::FindJson;
 use super::capture::FileFormat;
-use super::inputs::{check_filter, check_output};
+use super::inputs::{UserArgs, check_filter, check_output};
 use super::units::count;
 use crate::exit::{Exit, usage};
-use crate::privileges::{Identity, READING, read_places};
+use crate::privileges::{READING, read_places};
 use crate::signals::{opening, stop_on_signals};
 use crate::view::terminal::{fail, result, result_document, show, shown, tell};
 use anyhow::Context;
@@ -29,77 +29,76 @@ use std::time::{Instant, SystemTime};
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
-  # record with an index, and look for one connection in it
+  # record with an index, then find a connection
   linerate capture eth0 -w /captures/all.pcapng --index
   linerate find /captures 'host 10.1.2.3 and port 443' -w one.pcapng
-  # the last ten minutes of everything, and one day of DNS, to tshark
-  linerate find /captures --from -10m -w last.pcapng
-  linerate find /captures --from 2026-11-22 --to 2026-11-23 -w - udp port 53 |
-    tshark -r -
-  # a whole folder into one file, ordered by time
+  # the last ten minutes; a day of DNS for tshark
+  linerate find /captures --since -10m -w last.pcapng
+  linerate find /captures --since 2026-11-22 --until 2026-11-23 -w - \\
+    udp port 53 | tshark -r -
+  # all files of a directory as one, in order of time
   linerate export /captures -w all.pcapng.zst
-  # how many there are; indexes for files that were recorded without
+  # the number of packets; indexes for files without one
   linerate find /captures --count net 192.0.2.0/24
   linerate find /captures --make-index
-A folder is searched with all below it: files called .pcap, .pcapng or .cap,
-with or without .gz, .zst or .lz4 after it. Times are UTC: 2026-11-22,
-2026-11-22T10:00:00.5, ...Z, ...+02:00, seconds since 1970, now, or a time ago:
--90s, -10m, -2h, -1d. Nothing found is no error: the status is 0, and --count
-says 0. linerate export is the same verb: a search for everything")]
+Directories are searched with all below: files called .pcap, .pcapng or .cap,
+also with .gz, .zst or .lz4. Times are UTC: 2026-11-22, 2026-11-22T10:00:00.5,
+...Z, ...+02:00, seconds since 1970, now, or a time ago: -90s, -10m, -2h, -1d.
+No match exits with status 0 too; use --count in scripts. linerate export is
+another name of find.")]
 pub struct Args {
-    /// Capture files, and folders of them; then filter text
+    /// Capture files and directories of them; then the filter
     #[arg(value_name = "DIR|FILE|FILTER", required = true)]
     words: Vec<String>,
-    /// Frames of this time and later ones
+    /// Take packets at this time or later, such as 2026-11-22T10:00 or -10m
     #[arg(long, value_name = "T", allow_hyphen_values = true)]
-    from: Option<String>,
-    /// Frames before this time
+    since: Option<String>,
+    /// Take packets before this time
     #[arg(long, value_name = "T", allow_hyphen_values = true)]
-    to: Option<String>,
-    /// Filter text as tcpdump takes it, instead of trailing arguments
+    until: Option<String>,
+    /// Filter text (pcap-filter(7)), instead of trailing arguments
     #[arg(short = 'f', long, value_name = "TEXT")]
     filter: Option<String>,
-    /// Stop after this many frames
+    /// Stop after N packets
     #[arg(short = 'c', long, value_name = "N", value_parser = count)]
-    frames: Option<u64>,
-    /// Write frames to a file (- for standard output): pcap for *.pcap and - (pcapng for several link types), else
+    packets: Option<u64>,
+    /// Write packets to a file (- for standard output): pcap for .pcap and - (pcapng for several link types), else
     /// pcapng; compressed if .gz, .zst or .lz4 follows
     #[arg(short = 'w', long, value_name = "FILE")]
     write: Option<String>,
-    /// The format to write, whatever the file is called
+    /// Format, instead of that of the file name
     #[arg(long, value_name = "FORMAT")]
     format: Option<FileFormat>,
-    /// Print how many frames there are, and nothing else
+    /// Print only the number of packets
     #[arg(long, conflicts_with_all = ["json", "quiet", "write"])]
     count: bool,
-    /// Make the index of each file that has none that fits, and search nothing
+    /// Build missing or outdated indexes and exit
     #[arg(long)]
     make_index: bool,
     /// Print one JSON document at the end (schema linerate/find/1)
     #[arg(long)]
     json: bool,
-    /// Say nothing but errors
+    /// Print errors only
     #[arg(short = 'q', long, conflicts_with = "json")]
     quiet: bool,
-    /// Drop privileges to USER before reading [default: the sudo, doas or pkexec user]
-    #[arg(short = 'Z', long, value_name = "USER")]
-    user: Option<String>,
+    #[command(flatten)]
+    user: UserArgs,
 }
 
-/// What is looked for, checked.
+/// Checked options.
 struct Asked {
     found: Found,
     filter: String,
     from: Nanos,
-    /// The latest time that is looked for.
+    /// Latest time to search.
     last: Nanos,
     format: Format,
 }
 
-/// Searches.
+/// Runs the search.
 pub fn run(args: &Args) -> anyhow::Result<Exit> {
     let asked = args.check()?;
-    let identity = Identity::choose(args.user.as_deref(), false)?;
+    let identity = args.user.identity(false)?;
     let places = read_places(asked.found.files.iter().map(Path::new));
     let assumed = identity.assume_keeping(READING)?;
     if args.make_index {
@@ -111,9 +110,9 @@ pub fn run(args: &Args) -> anyhow::Result<Exit> {
     let lacking = assumed.confine_reading(&folder.into_iter().collect::<Vec<_>>(), &places);
     let stop = Stop::new();
     stop_on_signals(&stop)?;
-    let mut say = report::Notes::new(args.quiet);
-    say.others(&asked.found);
-    lacking.into_iter().for_each(|what| say.line(&what));
+    let mut notes = report::Notes::new(args.quiet);
+    notes.others(&asked.found);
+    lacking.into_iter().for_each(|what| notes.line(&what));
 
     let mut search = Search::new(&asked.filter, asked.from..=asked.last);
     for path in &asked.found.files {
@@ -125,33 +124,33 @@ pub fn run(args: &Args) -> anyhow::Result<Exit> {
     let mut block = Block::new(BLOCK_BYTES, BLOCK_FRAMES);
     let mut failure = None;
     let mut taken = 0;
-    while failure.is_none() && !stop.is_requested() && args.frames.is_none_or(|most| taken < most) {
+    while failure.is_none() && !stop.is_requested() && args.packets.is_none_or(|most| taken < most) {
         block.clear();
-        let most = args.frames.map_or(u64::MAX, |most| most - taken);
+        let most = args.packets.map_or(u64::MAX, |most| most - taken);
         if !search.fill(&mut block, most)? {
             break;
         }
-        say.all(search.notes());
+        notes.all(search.notes());
         taken += block.len() as u64;
         if let Some(writer) = writer.as_mut().filter(|_| !block.is_empty()) {
             failure = writer.accept(block.view(0, search.interfaces())).err();
         }
     }
-    say.all(search.notes());
+    notes.all(search.notes());
     let mut ledger = Ledger::new();
     if let Some(writer) = &mut writer {
-        failure = failure.or(args.finish(writer, &asked, &search, taken == 0 && say.has_failed()).err());
+        failure = failure.or(args.finish(writer, &asked, &search, taken == 0 && notes.has_failed()).err());
         writer.counters(&mut ledger);
     }
-    // Who read it has what was wanted.
+    // A reader that closes the pipe has all it wanted.
     let is_output = args.write.as_deref() == Some("-");
     failure.take_if(|error: &mut SinkError| is_output && error.reason.kind() == ErrorKind::BrokenPipe);
-    let report = FindJson::new(&asked, &search, &say, &ledger, began.elapsed(), stop.is_requested());
+    let report = FindJson::new(&asked, &search, &notes, &ledger, began.elapsed(), stop.is_requested());
     args.conclude(&report, is_output)?;
     if let Some(failure) = &failure {
         fail(failure);
     }
-    Ok(if failure.is_some() || say.has_failed() { Exit::Failed } else { Exit::Done })
+    Ok(if failure.is_some() || notes.has_failed() { Exit::Failed } else { Exit::Done })
 }
 
 impl Args {
@@ -161,11 +160,11 @@ impl Args {
         let (places, words) = self.words.split_at(places);
         if places.is_empty() {
             let word = self.words.first().map_or("", String::as_str);
-            anyhow::bail!("{word}: no such file or folder; files and folders come first, then filter text");
+            anyhow::bail!("{word}: no such file or directory; files and directories come before the filter");
         }
         let filter = match (&self.filter, words) {
             (Some(_), [word, ..]) => {
-                return Err(usage(format!("filter text is given twice: with --filter and as {word:?}")));
+                return Err(usage(format!("filter given twice: with --filter and as {word:?}; leave one out")));
             }
             (Some(text), []) => text.clone(),
             (None, words) => words.join(" "),
@@ -179,30 +178,30 @@ impl Args {
             };
             text.as_ref().map(parse).transpose()
         };
-        let from = time("--from", &self.from)?.unwrap_or(Nanos::ZERO);
-        let last = match time("--to", &self.to)? {
+        let from = time("--since", &self.since)?.unwrap_or(Nanos::ZERO);
+        let last = match time("--until", &self.until)? {
             Some(to) if to <= from => {
-                return Err(usage("--to is not behind --from: nothing is between them"));
+                return Err(usage("--until must be after --since"));
             }
             Some(to) => Nanos(to.0 - 1),
-            // The latest packets that there can be, too.
+            // Includes the latest possible time.
             None => Nanos::MAX,
         };
         let path = self.write.as_deref().unwrap_or("-");
         let format = match self.format {
             Some(format) => format.of(path)?,
-            None => Format::of_path(path).map_err(|error| usage(format!("{error}, or say --format")))?,
+            None => Format::of_path(path).map_err(|error| usage(format!("{error}; use another name or --format")))?,
         };
         let found = files(places)?;
         let specs: Vec<Spec> = found.files.iter().map(|path| Spec::file(path)).collect();
         self.write.iter().try_for_each(|path| check_output(&specs, path))?;
         if self.make_index && !filter.is_empty() {
-            return Err(usage("--make-index searches nothing: leave the filter text out"));
+            return Err(usage("--make-index does not search; leave out the filter"));
         }
         Ok(Asked { found, filter, from, last, format })
     }
 
-    /// What frames go to, and its folder.
+    /// Opens the output. Returns it with its directory.
     fn open_writer(&self, asked: &Asked) -> anyhow::Result<(Option<Writer>, Option<OwnedFd>)> {
         let Some(path) = &self.write else { return Ok((None, None)) };
         let output = opening(path, || Output::open(path)).with_context(|| format!("cannot write {path}"))?;
@@ -211,7 +210,7 @@ impl Args {
         Ok((Some(Writer::new(output, asked.format).or_pcapng(may_change)), folder))
     }
 
-    /// Ends the output; one without a packet has the interfaces of the first file that has some.
+    /// Finishes the output; without packets it has the interfaces of the first file that has some.
     fn finish(&self, writer: &mut Writer, asked: &Asked, search: &Search, is_unused: bool) -> Result<(), SinkError> {
         if search.interfaces().is_empty() {
             let interfaces = |path: &String| {

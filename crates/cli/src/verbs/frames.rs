@@ -1,12 +1,11 @@
-//! `linerate frames`: frames of received streams, from the process that receives them.
+//! `linerate frames`: reads frames of received streams from the memory of the process that receives them.
 
-use super::inputs::span;
+use super::inputs::{UserArgs, span};
 use super::receive::options::GoArgs;
 use super::receive::report::{StreamJson, summary, ticker};
 use super::rings::ring_name;
 use super::show::ShowArgs;
 use crate::exit::Exit;
-use crate::privileges::Identity;
 use crate::signals::{answer_requests, stop_on_signals};
 use crate::view::ledger::{self, RunJson, is_void};
 use crate::view::live::Live;
@@ -25,32 +24,32 @@ use std::time::Instant;
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
-  # where streams are received
+  # receive streams into shared memory
   linerate receive eth1 --tcp 10.0.0.9:5001 --share telescope
-  # in another process: counted, verified, or in files
+  # in another process: count, verify, or write frames
   linerate frames telescope
   linerate frames telescope --check --streams 1
   linerate frames telescope -w frames/
-One process at a time takes frames. They lie where they were received, nothing
-is copied on the way, and each goes back when it was looked at. A slow reader
-makes TCP senders wait; with --udp what finds no room is dropped. Frames of a
-reader that leaves or dies before it gave them back come to the next one.")]
+A frame is a fixed-size part of a stream. One process at a time reads frames,
+without a copy, and releases each after use. A slow reader makes TCP senders
+wait; with --udp, data is dropped when no frame is free. If a reader ends before
+it releases its frames, the next one gets them.")]
 pub struct Args {
-    /// The name that they are shared under: that of receive --share
+    /// Name given to receive --share
     #[arg(value_name = "NAME")]
     name: String,
     #[command(flatten)]
     go: GoArgs,
-    /// Take frames even if neither root nor you share them
+    /// Accept frames shared by a user other than root and you
     #[arg(long)]
     trust: bool,
-    /// Stop after so many streams have ended
+    /// Stop after N streams have ended
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     streams: Option<u64>,
-    /// Stop after this many seconds
-    #[arg(short = 't', long, value_name = "S")]
+    /// Stop after S seconds
+    #[arg(short = 'T', long, value_name = "S")]
     duration: Option<f64>,
-    /// How many streams to show at the end, the longest first
+    /// Number of streams to print at the end, longest first
     #[arg(long, value_name = "N", default_value_t = 10)]
     rows: usize,
     /// Print one JSON document at the end (schema linerate/frames/1)
@@ -58,20 +57,19 @@ pub struct Args {
     json: bool,
     #[command(flatten)]
     show: ShowArgs,
-    /// Go on as this user once frames come; files are written with its rights (default: whoever called sudo, doas or pkexec)
-    #[arg(short = 'Z', long, value_name = "USER")]
-    user: Option<String>,
+    #[command(flatten)]
+    user: UserArgs,
 }
 
-/// Takes frames.
+/// Reads frames.
 pub fn run(args: &Args) -> anyhow::Result<Exit> {
     let duration = args.duration.map(|s| span("--duration", s)).transpose()?;
-    let identity = Identity::choose(args.user.as_deref(), false)?;
+    let identity = args.user.identity(false)?;
     let attach = Attach { name: "linerate frames".into(), trust: args.trust, ..Attach::default() };
     ring_name("frames", &args.name)?;
     let reader = attach.frames(&args.name).map_err(|error| match error {
         Error::Absent { address } => {
-            anyhow!("nobody shares {address}: `linerate receive PORT --tcp A:P --share {}` would; a name is of one network namespace, a path of all", quoted(&address))
+            anyhow!("{address}: not shared; start linerate receive PORT --tcp A:P --share {} (a name is valid in one network namespace, a path in all)", quoted(&address))
         }
         error => error.into(),
     })?;
@@ -82,8 +80,8 @@ pub fn run(args: &Args) -> anyhow::Result<Exit> {
     let stop = Stop::new();
     stop_on_signals(&stop)?;
     if !args.show.quiet && !args.json {
-        let (writer, becomes) = (reader.writer(), args.go.describe("counted (-w DIR writes them)"));
-        tell(format_args!("taking frames of {} (pid {writer})\n", shown(&args.name)));
+        let (writer, becomes) = (reader.writer(), args.go.describe("counted only (use -w DIR to write files)"));
+        tell(format_args!("reading frames of {} (pid {writer})\n", shown(&args.name)));
         tell(format_args!(
             "  {} of {} KiB, {}\n",
             counted(frames as u64, "frame"),
@@ -100,9 +98,9 @@ pub fn run(args: &Args) -> anyhow::Result<Exit> {
         Some(interval) => Live::every(interval, ticker(watch.clone(), None)),
         None => Live::none(),
     };
-    let (asked_for, began, rows) = (watch.clone(), Instant::now(), args.rows);
+    let (shown_watch, started, rows) = (watch.clone(), Instant::now(), args.rows);
     let answers = answer_requests(move || {
-        tell(format_args!("so far {}", summary(&asked_for.so_far(), began.elapsed().as_secs_f64(), rows)));
+        tell(format_args!("so far {}", summary(&shown_watch.so_far(), started.elapsed().as_secs_f64(), rows)));
     })?;
     let name = args.name.clone();
     let took =
@@ -130,15 +128,15 @@ struct TakenJson {
     schema: &'static str,
     name: String,
     seconds: f64,
-    /// Streams of which a frame came.
+    /// Streams with at least one frame.
     streams: usize,
     bytes: u64,
     frames: u64,
-    /// Bytes of frames that did not come.
+    /// Bytes missing in frames.
     missing: u64,
-    /// Frames that another reader had had before.
+    /// Frames that a previous reader got too.
     offered_again: u64,
-    /// Whether whoever shares said that there are no more.
+    /// True if the writer has ended all streams.
     whole: bool,
     by_stream: Vec<StreamJson>,
     #[serde(flatten)]

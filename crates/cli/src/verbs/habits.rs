@@ -1,4 +1,4 @@
-//! Words of tcpdump and other programs: options that change nothing here, and what stands for those that there are not.
+//! Options and commands of tcpdump and other programs: accepted without effect, or refused with a remedy.
 
 use super::command;
 use crate::exit::usage;
@@ -6,10 +6,10 @@ use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{ArgAction, Args};
 use std::error::Error;
 
-/// Verbs that somebody takes for tcpdump.
-const VERBS: &[&str] = &["capture", "count", "flows"];
+/// Verbs that resemble tcpdump.
+const VERBS: &[&str] = &["capture", "print", "count", "flows"];
 
-/// Options of tcpdump that ask for what is always so here.
+/// Options of tcpdump for what linerate always does.
 #[derive(Debug, Args)]
 pub(super) struct Accepted {
     /// No names are looked up
@@ -29,49 +29,54 @@ pub(super) struct Accepted {
     no_checksums: u8,
 }
 
-/// What is typed, and what to type.
+/// Options of tcpdump that the verb lacks, and the remedy.
 const HABITS: &[(&[&str], &str)] = &[
-    (&["-D"], "linerate ports lists interfaces"),
-    (&["-e"], "frames are printed with their link header by linerate capture ... --print=link"),
-    (&["-S"], "frames are printed with absolute numbers by linerate capture ... --print=absolute"),
-    (&["-x", "-xx"], "bytes are printed by linerate capture ... --print --print-bytes hex (or hex,link)"),
-    (&["-X", "-XX"], "bytes are printed by linerate capture ... --print --print-bytes hex,ascii (or hex,ascii,link)"),
-    (&["-A"], "bytes are printed by linerate capture ... --print --print-bytes ascii"),
+    (
+        &["-A", "-AA", "-e", "-S", "-x", "-xx", "-X", "-XX", "-#", "--number", "--print", "-d", "-L", "-D"],
+        "linerate capture has it",
+    ),
+    (&["-t", "-tt", "-ttt", "-tttt", "-ttttt"], "linerate capture has it; -T S stops after S seconds"),
     (&["-B"], "write the port as 'packet:eth0?ring=1GiB'"),
-    (&["-F"], "write -f \"$(cat FILE)\""),
-    (&["-C", "-W"], "it is of capture, where files are written; records of flows are in a folder, -w DIR/ and -G"),
-    (&["-G"], "nothing is written"),
-    (&["-z"], "a file called .gz or .zst is compressed while it is written"),
+    (&["-C", "-W"], "linerate capture has it; flow records go to files by time with -w DIR/ -G S"),
+    (&["-G"], "linerate capture and linerate flows have it"),
+    (&["-z"], "not supported; a file called .gz or .zst is compressed while it is written"),
     (&["-j", "--time-stamp-type"], "write the port as 'packet:eth0?stamp=hardware'"),
-    (&["-J", "-L", "-y", "-I", "-E", "-M", "-T"], "there is nothing like it here"),
-    (&["-d", "-dd", "-ddd"], "tcpdump -d shows the program of a filter; libpcap compiles the same one here"),
-    (&["-O", "-H", "-N", "-a", "-b", "-#", "--number"], "there is nothing like it here"),
+    (&["-a", "-b", "-E", "-H", "-I", "-J", "-M", "-N", "-O", "-y"], "not supported"),
 ];
 
-/// Commands that somebody looks for, and what does their job.
+/// Names of similar commands, and the verb for the same job.
 const COMMANDS: &[(&[&str], &str)] = &[
-    (&["merge", "mergecap", "convert", "editcap", "slice", "dedup", "filter", "dump", "record", "sniff"], "capture"),
-    (&["print", "show", "read", "cat", "tcpdump", "view", "decode"], "capture --print"),
-    (&["replay", "tcpreplay", "transmit", "tx", "traffic", "gen"], "generate"),
+    (&["dump", "dumpcap", "record", "sniff", "tcpdump"], "capture"),
+    (&["show", "read", "cat", "view", "decode", "tshark"], "print"),
+    (&["mergecap"], "merge"),
+    (&["editcap", "slice", "dedup", "filter", "split"], "convert"),
+    (&["tcpreplay", "tcprewrite", "rewrite"], "replay"),
+    (&["transmit", "tx", "traffic", "gen", "trafgen"], "generate"),
+    (&["iperf", "iperf3", "nc"], "send"),
     (&["interfaces", "list", "devices", "ifaces"], "ports"),
-    (&["search", "grep", "query", "extract", "index"], "find"),
+    (&["search", "grep", "extract", "index"], "find"),
     (&["stats", "info", "capinfos", "rates"], "count"),
-    (&["netflow", "ipfix", "meter", "conversations"], "flows"),
-    (&["follow", "tcp", "reassemble"], "streams"),
+    (&["netflow", "ipfix", "meter", "conversations", "argus"], "flows"),
+    (&["nfdump", "ask", "sql", "ra"], "query"),
+    (&["nfcapd", "collector"], "collect"),
+    (&["follow", "tcp", "reassemble", "tcpflow"], "streams"),
     (&["test", "rfc2544", "throughput"], "measure"),
-    (&["check", "diagnose"], "doctor"),
-    (&["bridge", "ovs"], "switch"),
+    (&["diagnose", "debug"], "doctor"),
+    (&["wire", "impair", "netem", "forward", "testpmd"], "bridge"),
+    (&["ovs"], "switch"),
+    (&["iftop", "monitor"], "top"),
     (&["version"], "--version"),
 ];
 
-/// Commands that this program lacks, and the remedy; `serve` and `top` are missing only where it was built without them.
+/// Commands that this program lacks, and the remedy; some are missing only in builds without their feature.
 const ELSEWHERE: &[(&str, &str)] = &[
     ("bench", "now a program of its own, linerate-bench (make bench builds and runs it)"),
+    ("query", "not in this program, built without the feature parquet; make builds all"),
     ("serve", "not in this program, built without the feature serve; make builds all"),
     ("top", "not in this program, built without the feature tui; make builds all"),
 ];
 
-/// What to say instead of what the parser says, where that is no help.
+/// Returns a better error than that of clap, if known.
 pub(super) fn instead(error: &clap::Error, verb: Option<&str>) -> Option<anyhow::Error> {
     let text = |kind| match error.get(kind) {
         Some(ContextValue::String(text)) => Some(text.as_str()),
@@ -84,7 +89,7 @@ pub(super) fn instead(error: &clap::Error, verb: Option<&str>) -> Option<anyhow:
             let option = text(ContextKind::InvalidArg)?;
             let habit = HABITS.iter().find(|(options, _)| is_like_tcpdump && options.contains(&option));
             if let Some((_, advice)) = habit {
-                return Some(usage(format!("{option} is an option of tcpdump: {advice}")));
+                return Some(usage(format!("{option}: {advice}")));
             }
             let verb = verb.filter(|verb| !verb.starts_with('-')).map_or(String::new(), |verb| format!("{verb} "));
             let meant = text(ContextKind::SuggestedArg).map(|near| format!(" (did you mean {near}?)"));
@@ -94,11 +99,6 @@ pub(super) fn instead(error: &clap::Error, verb: Option<&str>) -> Option<anyhow:
         ErrorKind::InvalidSubcommand => Some(no_command(text(ContextKind::InvalidSubcommand)?)),
         ErrorKind::ValueValidation => {
             let (option, value) = (text(ContextKind::InvalidArg)?, text(ContextKind::InvalidValue)?);
-            if is_like_tcpdump && option.starts_with("--duration") && value.bytes().all(|byte| byte == b't') {
-                return Some(usage(format!(
-                    "-t{value} is an option of tcpdump: times are printed as --print-time says"
-                )));
-            }
             let expected = plainly(&error.source()?.to_string())?;
             Some(usage(format!("{option}: invalid value {value:?}; expected {expected}")))
         }
@@ -106,7 +106,7 @@ pub(super) fn instead(error: &clap::Error, verb: Option<&str>) -> Option<anyhow:
     }
 }
 
-/// What was expected, where the standard library says what was wrong.
+/// Returns what was expected, for an error of the standard library.
 fn plainly(reason: &str) -> Option<&'static str> {
     match reason {
         "invalid digit found in string" | "cannot parse integer from empty string" => Some("a whole number"),
@@ -127,7 +127,7 @@ fn no_command(name: &str) -> anyhow::Error {
         let program = command();
         let known: Vec<&str> =
             program.get_subcommands().filter(|verb| !verb.is_hide_set()).map(|verb| verb.get_name()).collect();
-        // Other words of a few letters are near to one by chance.
+        // Short words are similar by chance.
         let near = linerate_generate::nearest(name, &known).filter(|near| near.len() > 4 && name.len() > 3);
         near.map(str::to_owned)
     });
@@ -139,33 +139,10 @@ fn no_command(name: &str) -> anyhow::Error {
 mod tests {
     use super::*;
 
-    fn said(line: &str) -> String {
+    fn error_of(line: &str) -> String {
         let words: Vec<&str> = line.split(' ').collect();
         let error = command().try_get_matches_from(&words).expect_err(line);
         instead(&error, words.get(1).copied()).map(|error| error.to_string()).unwrap_or_default()
-    }
-
-    #[test]
-    fn habits_are_no_options_here() {
-        let mut program = command();
-        program.build();
-        for verb in VERBS {
-            let verb = program.find_subcommand(verb).unwrap();
-            // A capture and records of flows are in files, which follow each other as tcpdump has them.
-            let is_same = |option: &str| match verb.get_name() {
-                "capture" => ["-C", "-G", "-W"].contains(&option),
-                "flows" => option == "-G",
-                _ => false,
-            };
-            for option in HABITS.iter().flat_map(|(options, _)| *options).filter(|option| !is_same(option)) {
-                let is_there = |argument: &clap::Arg| match option.strip_prefix("--") {
-                    Some(long) => argument.get_long() == Some(long),
-                    None => argument.get_short() == option.chars().nth(1),
-                };
-                let is_known = verb.get_arguments().any(is_there);
-                assert_eq!(is_known, (verb.get_name(), *option) == ("capture", "-D"), "{} {option}", verb.get_name());
-            }
-        }
     }
 
     #[test]
@@ -175,7 +152,7 @@ mod tests {
             "x capture -nn -r f",
             "x capture -nni eth0",
             "x capture -lUK --immediate-mode eth0",
-            "x capture -vv eth0",
+            "x capture -vvv -tttt -e -XX eth0",
             "x count -n -l eth0",
             "x flows -n eth0",
         ] {
@@ -186,16 +163,17 @@ mod tests {
     #[test]
     fn errors_name_what_was_meant() {
         for (line, text) in [
-            ("x capture -tttt -r f", "-tttt is an option of tcpdump: times"),
-            ("x capture -y EN10MB eth0", "-y is an option of tcpdump"),
+            ("x count -X eth0", "-X: linerate capture has it"),
+            ("x flows -tttt eth0", "-t: linerate capture has it; -T S stops"),
+            ("x capture -y EN10MB eth0", "-y: not supported"),
             ("x capture --wrte f eth0", "--wrte: no such option (did you mean --write?); linerate capture --help"),
-            ("x merge a", "merge: no such command (did you mean linerate capture?)"),
-            ("x print a", "print: no such command (did you mean linerate capture --print?)"),
+            ("x mergecap a", "mergecap: no such command (did you mean linerate merge?)"),
+            ("x read a", "read: no such command (did you mean linerate print?)"),
             ("x captrue a", "captrue: no such command (did you mean linerate capture?)"),
             ("x bench", "bench: now a program of its own, linerate-bench (make bench builds and runs it)"),
             ("x nosuch", "nosuch: no such command; linerate --help"),
         ] {
-            assert!(said(line).starts_with(text), "{line}: {}", said(line));
+            assert!(error_of(line).starts_with(text), "{line}: {}", error_of(line));
         }
     }
 }

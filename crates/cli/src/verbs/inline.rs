@@ -1,4 +1,4 @@
-//! `linerate inline`: two ports joined while another process decides about each frame.
+//! `linerate inline`: forwards between two ports while another process decides on each packet.
 
 pub(super) mod report;
 
@@ -19,31 +19,31 @@ use linerate_port::Spec;
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
-  # what an engine called ids says becomes of frames; where it dies they pass
+  # an engine named ids decides; fail-open when it ends or dies
   linerate inline eth1 eth2 --share ids --engine ids --on-death open
-  # any engine; frames that it is too slow for pass; without an engine none does
+  # any engine; fail-open on overload, fail-closed without an engine
   linerate inline xdp:eth1 xdp:eth2 --share ids --on-overload open --spin
-  # in another terminal an engine: the one of this program, which blocks DNS
+  # in another terminal: the engine of this program, blocking DNS
   linerate inspect shm:ids --name ids --drop 'udp port 53'
---on-death says what becomes of frames that come while there is no engine, and
-of those under way when it goes. --on-overload says it of frames that the engine
-does not look at within --budget, keeps undecided for longer than --hold, or
-cannot be shown, because it keeps too many; and of those undecided when the run
-ends. Each is counted by name. An engine is any program that reads the ring and
-says what becomes of each frame: in C, Rust or by the format
-(docs/block-ring.md). Super-frames and frames that were cut are dropped and
-counted: hosts at both ends must not make any (there,
-ethtool -K eth0 tso off gso off gro off).")]
+--on-death applies to packets that arrive while no engine is attached, and to
+those undecided when it ends. --on-overload applies to packets that the engine
+does not read within --budget, holds for longer than --hold, or cannot get
+because it holds too many, and to those undecided at the end of the run. Each
+case has its counter. An engine is any program that reads the ring and returns a
+verdict for each packet, in C, Rust or by the format (docs/block-ring.md).
+Packets longer than the MTU (GRO, TSO) and truncated ones are dropped and
+counted: turn offloads off on the hosts at both ends
+(ethtool -K eth0 tso off gso off gro off).")]
 #[command(mut_arg("json", |arg| arg.help("Print one JSON document at the end (schema linerate/inline/1)")))]
 pub struct Args {
-    /// One end
+    /// First port
     #[arg(value_name = "PORT")]
     one: String,
-    /// The other end
+    /// Second port
     #[arg(value_name = "PORT")]
     other: String,
-    /// Share frames under this name (with a / it is the path of a socket): the engine, and others who only look, read
-    /// them as shm:NAME
+    /// Share packets under this name (with a /, the path of a socket): the engine and passive readers
+    /// open them as shm:NAME
     #[arg(long, value_name = "NAME")]
     share: String,
     #[command(flatten)]
@@ -52,7 +52,7 @@ pub struct Args {
     join: JoinArgs,
 }
 
-/// Joins.
+/// Forwards between the ports.
 pub fn run(args: &Args) -> anyhow::Result<Exit> {
     ring_name("--share", &args.share)?;
     let (specs, policy) = (ends(&args.one, &args.other, args.join.yes)?, args.decide.policy()?);
@@ -61,7 +61,7 @@ pub fn run(args: &Args) -> anyhow::Result<Exit> {
     let options = args.decide.sharing(&args.share, &identity)?;
     let [one, other] = &specs;
     let plain = Faults::parse("seed=1").map_err(usage)?;
-    // Both ends receive before one sends: an xdp: queue is sent into by the socket that receives from it.
+    // Open both ports for receiving first: an xdp: queue sends by the socket that receives from it.
     let mut ports = vec![receive_whole(one, &plain, true)?, receive_whole(other, &plain, true)?];
     let to = [send_as(other, one)?, send_as(one, other)?];
     let (sharing, mut notes) = share(&identity, options)?;
@@ -77,7 +77,7 @@ pub fn run(args: &Args) -> anyhow::Result<Exit> {
     }
     let news = args.join.show.news(args.join.json);
     let live = Live::start(&progress, "forwarded", args.join.show.interval(args.join.json)?);
-    let answers = answer(&progress, "sent on", String::new)?;
+    let answers = answer(&progress, "forwarded", String::new)?;
     ports.iter_mut().flat_map(|port| &mut port.queues).for_each(|queue| queue.start());
     let run = Receive { ports, waiting: args.join.waiting(), duration, stop }.run(&mut [&mut inline]);
     drop((live, answers, news));
@@ -85,7 +85,7 @@ pub fn run(args: &Args) -> anyhow::Result<Exit> {
 }
 
 impl Args {
-    /// What was asked for, as text.
+    /// Returns the settings for JSON.
     fn said(&self) -> Said {
         self.decide.said(&self.share)
     }

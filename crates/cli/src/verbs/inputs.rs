@@ -1,107 +1,126 @@
-//! What a run reads, how it receives that, and that it does not write over it.
+//! Input of a run: ports, files, filter, reception.
 
 mod any;
-mod collected;
+mod hints;
+mod instead;
+mod kinds;
 mod opened;
 mod outputs;
-mod told;
 
-pub(super) use self::collected::{Collected, Held};
+pub(super) use self::hints::notes_of;
+use self::kinds::is_port;
+pub(super) use self::kinds::{are_live, is_file, link};
 pub(super) use self::opened::check_take;
 pub(super) use self::outputs::{check_distinct, check_output};
-pub(super) use self::told::notes_of;
 use super::habits::Accepted;
 use super::units::count;
 use crate::exit::{Exit, usage};
 use crate::privileges::Identity;
+use crate::signals::read_text;
 use crate::view::reading::Reading;
 use crate::view::terminal::fail;
 use linerate_backends::REGISTRY;
-use linerate_backends::inventory::is_here;
 use linerate_burst::LinkType;
 use linerate_engine::{Receive, Received, Selection, Stop, Waiting};
 use linerate_filter::Filter;
-use linerate_port::{RxOptions, RxPort, Spec, Target};
-use std::path::Path;
+use linerate_port::{RxOptions, RxPort, Spec};
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// Options that say what a verb reads.
+/// Options of the input.
 #[derive(Debug, clap::Args)]
+#[command(next_help_heading = "Input")]
 pub(super) struct InputArgs {
-    /// Ports (comma or blank between several), unless -i or -r is given; then filter text
-    #[arg(value_name = "PORT|FILTER")]
+    /// Ports, unless given by -i or -r; then the filter (pcap-filter(7))
+    #[arg(value_name = "PORT|FILTER", help_heading = None::<&str>)]
     words: Vec<String>,
-    /// A port to receive from, pcap:FILE among them; may be given several times, or with commas; any is every interface
-    /// that is up
-    #[arg(short = 'i', long = "port", visible_alias = "from", value_name = "PORT", value_delimiter = ',')]
+    /// Port to receive from; repeatable, or several with commas; any is every interface that is up
+    #[arg(short = 'i', long = "port", value_name = "PORT", value_delimiter = ',')]
     ports: Vec<String>,
-    /// A capture file to read instead (- for standard input), also compressed by gzip, zstd or lz4; may be given
-    /// several times
+    /// Capture file to read instead (- for standard input), also .gz, .zst or .lz4; repeatable, or -r *.pcap
     #[arg(short = 'r', long = "read", value_name = "FILE")]
     read: Vec<String>,
-    /// Filter text as tcpdump takes it, instead of trailing arguments
+    /// Filter text, instead of trailing arguments
     #[arg(short = 'f', long, value_name = "TEXT")]
     filter: Option<String>,
-    /// Direction of the packets to take at interfaces: received, sent by this host, or both [default: inout]
+    /// Read the filter text from a file
+    #[arg(short = 'F', long, value_name = "FILE", conflicts_with = "filter")]
+    filter_file: Option<PathBuf>,
+    /// Take packets that interfaces receive, that this host sends, or both [default: inout]
     #[arg(short = 'Q', long, value_name = "DIRECTION", value_parser = ["in", "out", "inout"])]
     direction: Option<String>,
-    /// Stop after this many frames, as in 1000 or 10k; 0 for no limit
+    /// Stop after N packets, such as 1000 or 10k; 0 for no limit
     #[arg(short = 'c', long, value_name = "N", value_parser = count)]
-    frames: Option<u64>,
-    /// Stop after this many seconds, or as in 500ms, 5m, 1h
-    #[arg(short = 't', long = "duration", alias = "seconds", value_name = "S")]
+    packets: Option<u64>,
+    /// Stop after S seconds, or 500ms, 5m, 1h
+    #[arg(short = 'T', long = "duration", value_name = "S")]
     duration: Option<f64>,
     #[command(flatten)]
     _accepted: Accepted,
 }
 
-/// Options that say how a verb receives.
+/// Options of reception.
 #[derive(Debug, clap::Args)]
+#[command(next_help_heading = "Reception")]
 pub(super) struct ReceiveArgs {
-    /// Do not ask interfaces for frames to other hosts
+    /// Do not put interfaces into promiscuous mode
     #[arg(short = 'p', long = "no-promiscuous")]
     no_promiscuous: bool,
-    /// End with status 3 if a frame was lost, or may have been; buffers are chosen as large as that takes
+    /// Exit with status 3 if a packet was or may have been lost; use the largest buffers
     #[arg(long)]
     pub lossless: bool,
-    /// Let xdp: ports take frames away from this host even where it uses the interface itself, and would get them too
+    /// Let xdp: ports take packets away from this host even if it uses the interface
     #[arg(long)]
     take: bool,
-    /// Never sleep while waiting for frames: least delay, a whole core
+    /// Poll without sleeping: lowest latency, one full core
     #[arg(long, conflicts_with = "sleep")]
     spin: bool,
-    /// Always sleep while waiting for frames: least work
+    /// Always sleep between packets: least CPU time
     #[arg(long)]
     sleep: bool,
-    /// Go on as this user once ports are open; files are written with its rights (default: whoever called sudo, doas or
-    /// pkexec; of root at interfaces linerate, or nobody)
-    #[arg(short = 'Z', long, value_name = "USER")]
+    #[command(flatten)]
+    user: UserArgs,
+}
+
+/// Option of the user that a run switches to.
+#[derive(Debug, clap::Args)]
+pub(super) struct UserArgs {
+    /// Drop privileges to USER after opening the ports; files are written as USER [default: the user of sudo, doas or
+    /// pkexec, else linerate or nobody]
+    #[arg(short = 'Z', long, value_name = "USER", help_heading = "Privileges")]
     user: Option<String>,
 }
 
-/// What a verb needs of the frames.
+impl UserArgs {
+    /// Chooses the user; `is_live`: interfaces are opened.
+    pub(super) fn identity(&self, is_live: bool) -> anyhow::Result<Identity> {
+        Identity::choose(self.user.as_deref(), is_live)
+    }
+}
+
+/// Requirements of a verb on the received packets.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Needs {
-    /// How many bytes of each; 0 for all.
+    /// Bytes of each packet; 0 for all.
     pub snap: u32,
-    /// How late they may be.
+    /// Reordering window.
     pub lag: Option<Duration>,
-    /// How many there are, and of which sizes, alone.
+    /// Only counts and sizes are needed.
     pub tally: bool,
-    /// Frames of a test, which the host itself does not send.
+    /// Only test packets from the wire are needed, not those that this host sends.
     pub tests: bool,
-    /// Whether packets of all ports are put in order of time.
+    /// Packets of all ports are merged in order of time.
     pub is_merged: bool,
 }
 
-/// What is read, checked.
+/// Checked input.
 pub(super) struct Inputs {
     pub specs: Vec<Spec>,
     pub filter: String,
-    /// Most frames.
+    /// Maximum number of packets.
     pub frames: Option<u64>,
     pub duration: Option<Duration>,
-    /// Interfaces that `any` does not mean, and why.
+    /// Interfaces that `any` skips, with the reason.
     left_out: Vec<String>,
 }
 
@@ -109,56 +128,92 @@ impl InputArgs {
     /// Finds ports among the words, and mistakes before anything is opened.
     pub(super) fn check(&self) -> anyhow::Result<Inputs> {
         let mut left_out = Vec::new();
-        let (mut specs, filter) =
-            ports_and_filter(&self.words, &self.ports, &self.read, self.filter.as_deref(), &mut left_out)?;
+        let given = self.filter_text()?;
+        let (files, words) = self.words.split_at(self.more_files());
+        let read = [&self.read[..], files].concat();
+        let (mut specs, filter) = ports_and_filter(words, &self.ports, &read, given.as_deref(), &mut left_out)?;
         if let Some(direction) = &self.direction {
             any::set_direction(&mut specs, direction)?;
         }
-        check_filter(&filter, &specs).map_err(|error| told::stray(&self.words, is_port).map_or(error, usage))?;
+        check_filter(&filter, &specs).map_err(|error| hints::misplaced(words, is_port).map_or(error, usage))?;
         let duration = self.duration.map(|s| span("--duration", s)).transpose()?;
-        Ok(Inputs { specs, filter, frames: self.frames.filter(|frames| *frames > 0), duration, left_out })
+        Ok(Inputs { specs, filter, frames: self.packets.filter(|packets| *packets > 0), duration, left_out })
     }
 
-    /// The number that stands where filter text begins, or a port: perhaps it was meant for the option in front of it.
+    /// Reads words without a port as a filter for Ethernet, if neither port nor file is named.
+    pub(super) fn filter_only(&mut self) {
+        let is_named = !self.ports.is_empty() || !self.read.is_empty();
+        if !is_named && self.words.first().is_none_or(|word| !word.split(',').all(is_port)) {
+            self.ports.push("null:filter".to_owned());
+        }
+    }
+
+    /// Reads leading words that are files as capture files.
+    pub(super) fn take_files(&mut self) -> anyhow::Result<()> {
+        let files = self.words.iter().take_while(|word| !is_port(word) && Path::new(word).is_file()).count();
+        self.read.extend(self.words.drain(..files));
+        let is_named = !self.ports.is_empty() || !self.read.is_empty();
+        match self.words.first().filter(|word| !is_named && hints::is_meant_as_file(word)) {
+            Some(word) => Err(usage(format!("{word}: no such file"))),
+            None => Ok(()),
+        }
+    }
+
+    /// Returns the number of leading words that are further capture files after `-r`, as a shell expands `-r *.pcap`.
+    fn more_files(&self) -> usize {
+        let is_file = |word: &&String| hints::is_capture_file(word) && !is_port(word);
+        if self.read.is_empty() { 0 } else { self.words.iter().take_while(is_file).count() }
+    }
+
+    /// Returns the filter text given by an option.
+    fn filter_text(&self) -> anyhow::Result<Option<String>> {
+        let Some(path) = &self.filter_file else { return Ok(self.filter.clone()) };
+        let text = read_text(path).map_err(|error| usage(format!("-F {}: {error}", path.display())))?;
+        // As in tcpdump, lines are joined and `#` starts a comment.
+        let words = text.lines().flat_map(|line| line.split('#').next().unwrap_or_default().split_whitespace());
+        Ok(Some(words.collect::<Vec<_>>().join(" ")))
+    }
+
+    /// Returns a number in place of the filter or a port: perhaps it was meant for the option before it.
     pub(super) fn stray_number(&self) -> Option<&str> {
         let is_number = |word: &str| word.parse::<u64>().is_ok();
         let names_port = self.ports.is_empty() && self.read.is_empty();
         let is_passed = |(at, word): &(usize, &String)| (*at == 0 && names_port && !is_number(word)) || is_port(word);
-        let (_, word) = self.words.iter().enumerate().find(|word| !is_passed(word))?;
+        let (_, word) = self.words.iter().skip(self.more_files()).enumerate().find(|word| !is_passed(word))?;
         is_number(word).then_some(word)
     }
 }
 
 impl Inputs {
-    /// All that is asked for of frames.
+    /// Returns the selection of packets.
     pub(super) fn selection(&self) -> Selection {
         Selection { filter: self.filter.clone(), frames: self.frames, ..Selection::default() }
     }
 
-    /// How much of them is read, where they are files that end.
+    /// Returns the progress of reading, if all inputs are files that end.
     pub(super) fn reading(&self) -> Option<Reading> {
         let files: Option<Vec<String>> = self.specs.iter().map(|spec| REGISTRY.file(spec)).collect();
         Reading::of(&files?)
     }
 
-    /// Whether all frames come from capture files, at their own times.
+    /// Returns whether all packets are from capture files, with the timestamps of these.
     pub(super) fn are_files(&self) -> bool {
         self.specs.iter().all(is_file)
     }
 
-    /// The ports as the user named them.
+    /// Returns the ports as the user named them.
     pub(super) fn names(&self) -> Vec<String> {
         self.specs.iter().map(ToString::to_string).collect()
     }
 }
 
 impl ReceiveArgs {
-    /// Who the run is once ports are open.
+    /// Chooses the user of the run after the ports are open.
     pub(super) fn identity(&self, inputs: &Inputs) -> anyhow::Result<Identity> {
-        Identity::choose(self.user.as_deref(), are_live(&inputs.specs))
+        self.user.identity(are_live(&inputs.specs))
     }
 
-    /// Opens the ports for a verb with these needs; what was chosen, for people.
+    /// Opens the ports for a verb with these needs. Returns them with notes for the user.
     pub(super) fn open(&self, inputs: &Inputs, needs: Needs) -> anyhow::Result<(Vec<RxPort>, Vec<String>)> {
         let Needs { snap, lag, tally, tests, is_merged } = needs;
         let options = RxOptions {
@@ -180,7 +235,7 @@ impl ReceiveArgs {
         Ok((ports, notes))
     }
 
-    /// The run.
+    /// Returns the run.
     pub(super) fn run(&self, inputs: &Inputs, ports: Vec<RxPort>, stop: Stop) -> Receive {
         let waiting = match (self.spin, self.sleep) {
             (true, _) => Waiting::Spin,
@@ -190,7 +245,7 @@ impl ReceiveArgs {
         Receive { ports, waiting, duration: inputs.duration, stop }
     }
 
-    /// How it ended.
+    /// Returns the exit status.
     pub(super) fn conclude(&self, run: &Received) -> Exit {
         if let Some(failure) = &run.failure {
             fail(failure);
@@ -201,11 +256,11 @@ impl ReceiveArgs {
     }
 }
 
-/// Link types that filters differ on: Ethernet, IP without a link header, Linux cooked, 802.11. A text that is
-/// right for none of them is right for no file.
+/// Link types that filters differ on: Ethernet, IP without a link header, Linux cooked, 802.11. A filter invalid for
+/// all of them is invalid for every file.
 const LINK_TYPES: [LinkType; 4] = [LinkType::ETHERNET, LinkType::RAW, LinkType(113), LinkType(105)];
 
-/// Finds mistakes in filter text before anything is opened; which link types files have shows only later.
+/// Finds mistakes in a filter before anything is opened; the link types of files are not known yet.
 pub(super) fn check_filter(filter: &str, specs: &[Spec]) -> anyhow::Result<()> {
     let files_only = specs.iter().all(is_file);
     let links = if files_only { &LINK_TYPES[..] } else { &LINK_TYPES[..1] };
@@ -213,13 +268,15 @@ pub(super) fn check_filter(filter: &str, specs: &[Spec]) -> anyhow::Result<()> {
     if errors.len() < links.len() { Ok(()) } else { Err(usage(errors.swap_remove(0))) }
 }
 
-/// A number of seconds given as an option.
+/// Converts seconds given as an option.
 pub(super) fn span(option: &str, seconds: f64) -> anyhow::Result<Duration> {
-    Duration::try_from_secs_f64(seconds).map_err(|_| usage(format!("{option}: {seconds} is no span of time")))
+    Duration::try_from_secs_f64(seconds).map_err(|_| {
+        usage(format!("{option}: invalid duration {seconds}; expected seconds or a unit, such as 30, 500ms, 5m"))
+    })
 }
 
-/// Ports and filter text, of words that are ports as long as they look like it, ports that were named as such, files, and
-/// filter text that was given as such. What a port called any does not mean goes to `left_out`.
+/// Returns the ports and the filter. Leading words that look like ports are ports, unless ports or files are given by
+/// options. Interfaces that `any` skips are added to `left_out`.
 fn ports_and_filter(
     words: &[String],
     ports: &[String],
@@ -231,8 +288,9 @@ fn ports_and_filter(
     let mut specs: Vec<Spec> = read.iter().map(|path| Spec::file(path)).collect();
     let mut names: Vec<String> = Spec::joined(ports.iter().map(String::as_str));
     if names.is_empty() && specs.is_empty() {
-        let first =
-            words.first().ok_or_else(|| usage("which port? as in eth0 (linerate ports lists them), or -r FILE"))?;
+        let first = words
+            .first()
+            .ok_or_else(|| usage("no port given; expected one such as eth0 (see linerate ports), or -r FILE"))?;
         names = Spec::joined(first.split(','));
         words = &words[1..];
         while let Some((word, rest)) = words.split_first()
@@ -244,9 +302,7 @@ fn ports_and_filter(
     }
     for name in &names {
         if name.is_empty() {
-            return Err(usage(
-                "the name of a port is empty; expected an interface, such as eth0 (linerate ports lists them)",
-            ));
+            return Err(usage("empty port name; expected an interface, such as eth0 (see linerate ports)"));
         }
         let spec = Spec::parse(name).map_err(usage)?;
         if any::is_meant(&spec) {
@@ -254,48 +310,18 @@ fn ports_and_filter(
             continue;
         }
         if !name.contains(':') && !is_port(name) && Path::new(name).is_file() {
-            return Err(usage(told::no_port(name)));
+            return Err(usage(hints::no_port(name)));
         }
         specs.push(spec);
     }
     let filter = match (filter, words) {
         (Some(_), [word, ..]) => {
-            return Err(usage(format!("filter text is given twice: with --filter and as {word:?}")));
+            return Err(usage(format!("filter given twice: with --filter and as {word:?}; leave one out")));
         }
         (Some(text), []) => text.to_owned(),
         (None, words) => words.join(" "),
     };
     Ok((specs, filter))
-}
-
-/// Whether a word is a port, not filter text: it begins with the name of a backend, or is an interface here.
-fn is_port(word: &str) -> bool {
-    let Ok(spec) = Spec::parse(word) else { return false };
-    if word.starts_with(&format!("{}:", spec.scheme)) {
-        return REGISTRY.backends().iter().any(|backend| backend.scheme == spec.scheme);
-    }
-    let Some(at) = REGISTRY.interface(&spec) else { return false };
-    let is_name = !at.target.starts_with('.') && !at.target.contains('/');
-    is_name && is_here(&at.target)
-}
-
-/// Whether frames come from, or go to, interfaces of this machine.
-pub(super) fn are_live<'a>(specs: impl IntoIterator<Item = &'a Spec>) -> bool {
-    let is_tunnel = |spec| REGISTRY.innermost(spec).is_ok_and(|(backend, _)| matches!(backend.target, Target::Tunnel));
-    specs.into_iter().any(|spec| REGISTRY.interface(spec).is_some() || is_tunnel(spec))
-}
-
-/// Whether it is a capture file, behind whatever wrappers. To be written it is opened by whoever the program becomes.
-pub(super) fn is_file(spec: &Spec) -> bool {
-    REGISTRY.file(spec).is_some()
-}
-
-/// What frames of a port begin with.
-pub(super) fn link(spec: &Spec) -> LinkType {
-    let is_tunnel = REGISTRY
-        .innermost(spec)
-        .is_ok_and(|(backend, at)| matches!(backend.target, Target::Tunnel) && at.option("mode") != Some("tap"));
-    if is_tunnel { LinkType::RAW } else { LinkType::ETHERNET }
 }
 
 #[cfg(test)]
@@ -361,9 +387,9 @@ mod tests {
         }
         assert!(is_refused(&format!("pcap:{part}"), &name("c")));
         for written in [name("a.pcap.idx"), name("./a.pcap.idx")] {
-            assert!(is_refused(&format!("pcap:{file}"), &written), "before there is an index");
+            assert!(is_refused(&format!("pcap:{file}"), &written), "no index yet");
             std::fs::write(name("a.pcap.idx"), "index").unwrap();
-            assert!(is_refused(&format!("pcap:{file}"), &written), "beside an index");
+            assert!(is_refused(&format!("pcap:{file}"), &written), "with an index");
         }
         assert!(!is_refused(&format!("pcap:{file}"), &name("b.pcap.idx")));
         assert!(!is_refused(&format!("packet:{file}"), &file));

@@ -1,9 +1,8 @@
-//! `linerate inspect`: an engine that decides about the frames of an inline ring by filter text.
+//! `linerate inspect`: an engine that decides on the packets of an inline ring by filters.
 
-use super::inputs::span;
+use super::inputs::{UserArgs, span};
 use super::show::MetricsArgs;
 use crate::exit::{Exit, usage};
-use crate::privileges::Identity;
 use crate::signals::stop_on_signals;
 use crate::view::rates::{counted, grouped};
 use crate::view::terminal::{fail, show, show_document, shown, tell};
@@ -25,67 +24,66 @@ use std::time::{Duration, Instant};
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
-  # every frame that linerate inline shares as ids passes, but DNS
+  # block DNS in the ring ids of linerate inline; other packets pass
   linerate inspect shm:ids --drop 'udp port 53'
-  # connections to port 23 are cut off: of their later frames nobody is asked
+  # block connections to port 23 without inspecting their later packets
   linerate inspect shm:ids --blacklist 'tcp port 23'
-  # for linerate inline --engine ids; every frame passes
+  # for linerate inline --engine ids; all packets pass
   linerate inspect shm:ids --name ids
-While no engine is there, linerate inline does as its --on-death says.")]
+While no engine is attached, --on-death of linerate inline applies.")]
 pub struct Args {
-    /// The ring, as linerate inline shares it
+    /// Ring of linerate inline --share
     #[arg(value_name = "shm:NAME")]
     ring: String,
-    /// Block frames that match this filter (as of tcpdump); all others pass
+    /// Block packets that match this filter (pcap-filter syntax); all others pass
     #[arg(long, value_name = "TEXT")]
     drop: Option<String>,
-    /// Block frames that match this filter, and all later frames of their flows, which do not come here any more
+    /// Block packets that match this filter and all later packets of their flows, without inspecting these
     #[arg(long, value_name = "TEXT")]
     blacklist: Option<String>,
-    /// The name of this engine, where linerate inline was started with --engine NAME
+    /// Name of this engine, for linerate inline --engine NAME
     #[arg(long, value_name = "NAME", default_value = "linerate")]
     name: String,
-    /// Stop after this many seconds
-    #[arg(short = 't', long, alias = "seconds", value_name = "S")]
+    /// Stop after S seconds
+    #[arg(short = 'T', long, value_name = "S")]
     duration: Option<f64>,
-    /// Never sleep while waiting for frames: least delay, a whole core
+    /// Busy-poll for packets: lowest latency, one full core
     #[arg(long)]
     spin: bool,
-    /// Attach even if neither root nor you share the ring
+    /// Accept a ring shared by a user other than root and you
     #[arg(long)]
     trust: bool,
     /// Print one JSON document at the end (schema linerate/inspect/1)
     #[arg(long)]
     json: bool,
-    /// Say nothing but errors
+    /// Print errors only
     #[arg(short = 'q', long, conflicts_with = "json")]
     quiet: bool,
-    /// Go on as this user once attached (default: whoever called sudo, doas or pkexec)
-    #[arg(short = 'Z', long, value_name = "USER")]
-    user: Option<String>,
+    #[command(flatten)]
+    user: UserArgs,
     #[command(flatten)]
     metrics: MetricsArgs,
 }
 
-/// The longest wait for frames, so that stop requests and time limits are seen.
+/// Maximum wait for packets, after which stop requests and time limits are checked.
 const NAP: Duration = Duration::from_millis(10);
-/// How long to look again before it sleeps.
+/// Busy-polling time before sleeping.
 const SPIN: Duration = Duration::from_micros(50);
 
-/// Filter text for frames of the links that two joined ports can have.
+/// A filter, compiled for the link types of inline ports.
 struct Rules {
     ethernet: Option<Filter>,
     raw: Option<Filter>,
 }
 
-/// What is looked for, in this order.
-struct Asked {
+/// Filters, in the order in which they apply.
+struct Filters {
     blacklist: Rules,
     drop: Rules,
 }
 
-/// What goes into the ledger of those who collect counters, as the run has counted it so far.
-const TOLD: [(Stage, Count); 6] = [
+/// Counters of the run for metrics.
+const METRICS: [(Stage, Count); 6] = [
     (Stage::Receive, Count::Received),
     (Stage::Receive, Count::Delivered),
     (Stage::Receive, Count::Skipped),
@@ -99,33 +97,33 @@ const TOLD: [(Stage, Count); 6] = [
 struct InspectJson {
     schema: &'static str,
     ring: String,
-    /// Frames that were looked at, and what was said of them.
+    /// Packets inspected, and their verdicts.
     looked: u64,
     passed: u64,
     blocked: u64,
-    /// Frames that nobody waited for any more.
+    /// Packets already decided, by timeout or flow.
     settled: u64,
-    /// Frames that were not shown, because this engine was too slow.
+    /// Packets not inspected because this engine was too slow.
     skipped: u64,
     seconds: f64,
-    /// Why no more came.
+    /// Reason for the end.
     end: &'static str,
 }
 
-/// Decides.
+/// Runs the engine.
 pub fn run(args: &Args) -> anyhow::Result<Exit> {
     let spec = Spec::parse(&args.ring).map_err(usage)?;
     if spec.scheme != "shm" || spec.queues.is_some() || !spec.options.is_empty() {
-        return Err(usage(format!("{}: an engine reads a ring, as in shm:ids", args.ring)));
+        return Err(usage(format!("{}: not a ring; expected shm:NAME, such as shm:ids", args.ring)));
     }
     let asked =
-        Asked { blacklist: Rules::compile(args.blacklist.as_deref())?, drop: Rules::compile(args.drop.as_deref())? };
+        Filters { blacklist: Rules::compile(args.blacklist.as_deref())?, drop: Rules::compile(args.drop.as_deref())? };
     let duration = args.duration.map(|s| span("--duration", s)).transpose()?;
-    let identity = Identity::choose(args.user.as_deref(), false)?;
+    let identity = args.user.identity(false)?;
     let attach = Attach { name: args.name.clone(), trust: args.trust, ..Attach::default() };
     let engine = attach.engine(&spec.target).map_err(|error| match error {
         Error::Absent { address } => {
-            anyhow!("nobody shares {address}: `linerate inline PORT PORT --share {}` would; a name is of one network namespace, a path of all", quoted(&address))
+            anyhow!("{address}: not shared; start linerate inline PORT PORT --share {} (a name is valid in one network namespace, a path in all)", quoted(&address))
         }
         error => error.into(),
     })?;
@@ -133,30 +131,30 @@ pub fn run(args: &Args) -> anyhow::Result<Exit> {
     let stop = Stop::new();
     stop_on_signals(&stop)?;
     if !args.quiet && !args.json {
-        let said = |what: &str, text: &Option<String>| text.as_deref().map(|text| format!("{what}: {text}"));
-        let what = [said("blacklisted", &args.blacklist), said("blocked", &args.drop)];
+        let filter = |what: &str, text: &Option<String>| text.as_deref().map(|text| format!("{what}: {text}"));
+        let what = [filter("blacklist", &args.blacklist), filter("drop", &args.drop)];
         let what: Vec<String> = what.into_iter().flatten().collect();
-        let what = if what.is_empty() { "every frame passes".into() } else { what.join("; ") };
-        tell(format_args!("{}\n", shown(&format!("deciding on {spec}: {what}"))));
+        let what = if what.is_empty() { "all packets pass".into() } else { what.join("; ") };
+        tell(format_args!("{}\n", shown(&format!("inspecting {spec}: {what}"))));
         notes.iter().for_each(|note| tell(format_args!("  {}\n", shown(note))));
     }
-    let said = args.decide(engine, &asked, duration, &stop);
-    args.conclude(&said)
+    let report = args.decide(engine, &asked, duration, &stop);
+    args.conclude(&report)
 }
 
 impl Args {
-    fn decide(&self, mut engine: Engine, asked: &Asked, duration: Option<Duration>, stop: &Stop) -> InspectJson {
+    fn decide(&self, mut engine: Engine, asked: &Filters, duration: Option<Duration>, stop: &Stop) -> InspectJson {
         let begun = Instant::now();
         let (mut passed, mut blocked) = (0, 0);
         let mut quiet_since = begun;
-        let (so_far, ring) = (Arc::new([const { AtomicU64::new(0) }; TOLD.len()]), self.ring.clone());
-        let told = Arc::clone(&so_far);
+        let (so_far, ring) = (Arc::new([const { AtomicU64::new(0) }; METRICS.len()]), self.ring.clone());
+        let counts = Arc::clone(&so_far);
         let _source = source(move |ledger| {
-            for ((stage, count), so_far) in TOLD.iter().zip(&*told) {
+            for ((stage, count), so_far) in METRICS.iter().zip(&*counts) {
                 ledger.account(*stage, &ring).add(*count, so_far.load(Ordering::Relaxed));
             }
         });
-        let _told = self.metrics.tell(self.quiet || self.json);
+        let _metrics = self.metrics.tell(self.quiet || self.json);
         while engine.ended().is_none() && !stop.is_requested() && duration.is_none_or(|limit| begun.elapsed() < limit) {
             let looked = engine.look(|seen, _| {
                 let verdict = asked.verdict(seen);
@@ -173,7 +171,7 @@ impl Args {
                 std::hint::spin_loop();
             } else {
                 let mut waits = [PollFd::from_borrowed_fd(engine.wake(), PollFlags::IN)];
-                // An interrupted wait is as good as a finished one.
+                // An interrupted wait counts as finished.
                 let _ = poll(&mut waits, Some(&Timespec { tv_sec: 0, tv_nsec: NAP.subsec_nanos().into() }));
             }
         }
@@ -196,23 +194,23 @@ impl Args {
         }
     }
 
-    fn conclude(&self, said: &InspectJson) -> anyhow::Result<Exit> {
+    fn conclude(&self, report: &InspectJson) -> anyhow::Result<Exit> {
         if self.json {
-            show_document(said)?;
+            show_document(report)?;
         } else if !self.quiet {
-            let InspectJson { looked, passed, blocked, settled, skipped, .. } = said;
-            let looked = counted(*looked, "frame");
+            let InspectJson { looked, passed, blocked, settled, skipped, .. } = report;
+            let looked = counted(*looked, "packet");
             let [passed, blocked, settled, skipped] =
                 [passed, blocked, settled, skipped].map(|frames| grouped(*frames));
             show(format!(
-                "{looked} looked at: {passed} passed, {blocked} blocked, {settled} settled before\n  \
-                 {skipped} not shown, because this engine was too slow\n"
+                "{looked} inspected: {passed} passed, {blocked} blocked, {settled} already decided\n  \
+                 {skipped} skipped because this engine was too slow\n"
             ));
         }
-        let reason = match said.end {
-            "died" => "whoever shared it died",
-            "evicted" => "whoever shares it put this engine out, and says why: a defect of one of the two",
-            "broken" => "whoever shares it broke the format",
+        let reason = match report.end {
+            "died" => "linerate inline died",
+            "evicted" => "this engine was evicted for a protocol error; see the messages of linerate inline",
+            "broken" => "invalid data in the ring",
             _ => return Ok(Exit::Done),
         };
         fail(format!("{}: {reason}", self.ring));
@@ -220,7 +218,7 @@ impl Args {
     }
 }
 
-impl Asked {
+impl Filters {
     fn verdict(&self, seen: &Seen<'_>) -> Verdict {
         match () {
             () if self.blacklist.select(seen) => Verdict::Blacklist,
@@ -231,7 +229,7 @@ impl Asked {
 }
 
 impl Rules {
-    /// Mistakes are found before anything is opened; a text may mean nothing for packets without a link header.
+    /// Reports errors before anything is opened. A filter may be invalid for packets without a link header.
     fn compile(text: Option<&str>) -> anyhow::Result<Rules> {
         let Some(text) = text else { return Ok(Rules { ethernet: None, raw: None }) };
         let ethernet = Filter::compile(text, LinkType::ETHERNET.0).map_err(usage)?;

@@ -15,12 +15,12 @@ use std::path::PathBuf;
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
-  # two hosts, joined; what is sent into one comes to the other
+  # two hosts linked by a veth pair
   linerate lab up --link left:eth0,right:eth0
   linerate capture 'packet:eth0?netns=lab-right'
-  # a command in one of them
+  # run a command in one of them
   linerate lab run left -- ip address
-  # all there are, and away with this one
+  # list all labs, and remove this one
   linerate lab list
   linerate lab down")]
 pub struct Args {
@@ -30,29 +30,29 @@ pub struct Args {
 
 #[derive(Debug, Subcommand)]
 enum Action {
-    /// Make a lab, or mend it; doing so twice changes nothing
+    /// Create a lab, or repair it; an intact lab is left unchanged
     #[command(after_help = "\
 Examples:
-  # two hosts, joined; and with addresses
+  # two linked hosts, without and with addresses
   linerate lab up --link left:eth0,right:eth0
   linerate lab up --link left:eth0=10.0.0.1/24,right:eth0=10.0.0.2/24
   # a sensor between two hosts
   linerate lab up --link a:eth0,sensor:p0,queues=4,mtu=22000 \\
     --link b:eth0,sensor:p1
-  # what a file says
+  # a topology file
   linerate lab up --file topology.toml
-  # a port of one of them
+  # capture at a host of the lab
   linerate capture 'packet:p0?netns=lab-sensor'
 Host HOST of lab LAB is the network namespace LAB-HOST: its ports are
-'packet:eth0?netns=LAB-HOST'. offloads=off makes the frames of both hosts fit a
-wire (linerate wire). An end without =ADDRESS has ARP off, so that nothing is
-sent on it but what you send; before it gets an address by hand, turn ARP on:
+'packet:eth0?netns=LAB-HOST'. offloads=off keeps packets of both hosts within
+the MTU (for linerate bridge). An end without =ADDRESS has ARP off, so that the
+host sends nothing by itself; turn ARP on before you add an address by hand:
   linerate lab run HOST -- ip link set eth0 arp on")]
     Up {
-        /// The lab's name
+        /// Name of the lab
         #[arg(long, default_value = "lab")]
         name: String,
-        /// Two ends, HOST:INTERFACE[=ADDRESS/PREFIX[+...]], with a comma between, then [,queues=N][,mtu=N][,offloads=off]
+        /// Two ends, HOST:INTERFACE[=ADDRESS/PREFIX[+...]], separated by a comma, then [,queues=N][,mtu=N][,offloads=off]
         #[arg(long = "link", value_name = "LINK", required_unless_present = "file")]
         links: Vec<Link>,
         /// Read the lab from a TOML file (name, hosts, links) instead
@@ -61,21 +61,21 @@ sent on it but what you send; before it gets an address by hand, turn ARP on:
     },
     /// Run a command in a host
     Run {
-        /// The lab's name
+        /// Name of the lab
         #[arg(long, default_value = "lab")]
         name: String,
-        /// Which host
+        /// Name of the host
         host: String,
-        /// The command and its arguments
+        /// Command and its arguments
         #[arg(last = true, required = true)]
         command: Vec<String>,
     },
-    /// Take a lab down, whatever a crash has left of it
+    /// Remove a lab, including what a crash left of it
     Down {
-        /// The lab's name
+        /// Name of the lab
         #[arg(long, default_value = "lab", conflicts_with = "all")]
         name: String,
-        /// Every lab there is
+        /// Remove all labs
         #[arg(long)]
         all: bool,
     },
@@ -87,7 +87,7 @@ sent on it but what you send; before it gets an address by hand, turn ARP on:
     },
 }
 
-/// Makes, uses and removes labs.
+/// Creates, uses and removes labs.
 pub fn run(args: &Args) -> anyhow::Result<Exit> {
     match &args.action {
         Action::Up { name, links, file } => up(name, links, file.as_ref()),
@@ -115,15 +115,16 @@ fn up(name: &str, links: &[Link], file: Option<&PathBuf>) -> anyhow::Result<Exit
     }
     let bare = plan.links.iter().flat_map(|link| &link.ends).any(|end| end.addresses.is_empty());
     if bare {
-        show("  without an address ARP is off: before adding one, ip link set IFACE arp on\n");
+        show("  ARP is off on ends without an address: before adding one, ip link set IFACE arp on\n");
     }
     Ok(Exit::Done)
 }
 
 fn run_in(name: &str, host: &str, command: &[String]) -> anyhow::Result<Exit> {
-    let (program, arguments) = command.split_first().ok_or_else(|| usage("which command?"))?;
+    let (program, arguments) =
+        command.split_first().ok_or_else(|| usage("no command given; expected linerate lab run HOST -- COMMAND"))?;
     let mut inside = Lab::open(name)?.exec(host, program)?;
-    // Takes the place of this process, so that signals and the exit status are the command's own.
+    // Replaces this process, so that signals and the exit status are those of the command.
     let error = inside.args(arguments).exec();
     Err(anyhow::Error::new(error).context(format!("cannot run {program} in {host}")))
 }
@@ -132,14 +133,10 @@ fn down(name: &str, all: bool) -> anyhow::Result<Exit> {
     let names = if all { list()?.into_iter().map(|lab| lab.name).collect() } else { vec![name.to_owned()] };
     for name in names {
         let Down { name, occupied } = Lab::down(&name)?;
-        show(format_args!("lab {name} is down\n"));
+        show(format_args!("removed lab {name}\n"));
         for left in occupied {
             let processes: Vec<String> = left.processes.iter().map(ToString::to_string).collect();
-            show(format_args!(
-                "  processes still run in {}: {} (they keep it until they end)\n",
-                left.namespace,
-                processes.join(" ")
-            ));
+            show(format_args!("  namespace {} still in use by pid {}\n", left.namespace, processes.join(" ")));
         }
     }
     Ok(Exit::Done)
@@ -166,9 +163,9 @@ fn print_list(json: bool) -> anyhow::Result<Exit> {
     for lab in labs {
         let state = match (&lab.problem, lab.alive, lab.temporary && !lab.creator_alive) {
             (Some(problem), ..) => problem.clone(),
-            (_, _, true) => "left behind: linerate lab down --name removes it".into(),
+            (_, _, true) => "stale: remove it with lab down --name".into(),
             (_, true, _) => "up".into(),
-            (_, false, _) => "incomplete: lab up mends it, lab down removes it".into(),
+            (_, false, _) => "incomplete: repair it with lab up, or remove it with lab down".into(),
         };
         rows.add_row([lab.name, state, lab.hosts.to_string(), lab.links.to_string()]);
     }

@@ -1,8 +1,8 @@
-//! Which options mean something beside which others.
+//! Rules for options that need other options, or have no effect with them.
 //!
-//! An option that would change nothing is refused, with the reason, before anything is opened. What cannot be given together at all
-//! is said where options are declared (`conflicts_with`); `requires` is not for options that conflict with others: clap leaves
-//! it out where what is required conflicts with what is given.
+//! An option without effect is refused, with the reason, before anything is opened. Options that exclude each other are
+//! declared with `conflicts_with`. `requires` is not used for options with conflicts: clap ignores it if the required
+//! option conflicts with a given one.
 
 use crate::exit::usage;
 use clap::parser::ValueSource;
@@ -11,25 +11,25 @@ use clap::{ArgMatches, Command};
 /// A rule about options of a verb.
 struct Rule {
     verb: &'static str,
-    /// Each of them, by the names of their fields.
+    /// Names of their fields; the rule holds for each.
     options: &'static [&'static str],
-    beside: Beside,
+    condition: Condition,
     reason: &'static str,
 }
 
-/// What they stand beside.
-enum Beside {
-    /// One of these is to be given.
+/// Condition on the other options.
+enum Condition {
+    /// One of these must be given.
     OneOf(&'static [&'static str]),
-    /// One of the second, where one of the first is given.
-    Where(&'static [&'static str], &'static [&'static str]),
-    /// None of these.
-    None(&'static [&'static str]),
+    /// If one of the first is given, one of the second must be given.
+    With(&'static [&'static str], &'static [&'static str]),
+    /// None of these may be given.
+    NoneOf(&'static [&'static str]),
 }
 
-use Beside::{OneOf, Where};
+use Condition::{NoneOf, OneOf, With};
 
-/// Options of how flows are metered.
+/// Options of metering.
 const METER: &[&str] = &[
     "append",
     "ipfix",
@@ -50,9 +50,8 @@ const METER: &[&str] = &[
     "checksums",
 ];
 
-/// All rules, a row each.
 const RULES: &[Rule] = &[
-    rule("capture", METER, OneOf(&["flows"]), "nothing is metered"),
+    rule("capture", METER, OneOf(&["flows"]), "flows are not metered"),
     rule("capture", &["rotate"], OneOf(&["write", "flows"]), "no file is written"),
     rule(
         "capture",
@@ -61,13 +60,8 @@ const RULES: &[Rule] = &[
         "no capture file is written",
     ),
     rule("capture", &["before", "trigger", "trigger_rate"], OneOf(&["write"]), "no capture file is written"),
-    rule(
-        "capture",
-        &["after", "before_memory"],
-        OneOf(&["before", "trigger", "trigger_rate"]),
-        "nothing waits for a trigger",
-    ),
-    rule("capture", &["before_memory"], OneOf(&["before"]), "nothing is kept before a trigger"),
+    rule("capture", &["after", "before_memory"], OneOf(&["before", "trigger", "trigger_rate"]), "no trigger is set"),
+    rule("capture", &["before_memory"], OneOf(&["before"]), "packets before a trigger are not kept"),
     rule(
         "capture",
         &["format", "comments", "compress_threads", "index"],
@@ -77,65 +71,34 @@ const RULES: &[Rule] = &[
     rule(
         "capture",
         &["snap", "slice", "shard", "dedup", "copy_threads"],
-        Where(&["flows", "count"], &["write", "share", "print"]),
-        "flows and counts are of whole frames, and nothing is kept of these",
+        With(&["flows", "stats"], &["write", "share", "print"]),
+        "no packets are kept, and flows and statistics use whole packets",
     ),
-    rule("capture", &["print_time", "print_bytes"], OneOf(&["print"]), "nothing is printed"),
-    rule("capture", &["shard_inner"], OneOf(&["shard", "shard_for"]), "all of the traffic is taken"),
-    rule("capture", &["share_patience"], OneOf(&["lossless_readers"]), "nobody is waited for"),
-    rule("count", &["key", "rows", "max_streams"], OneOf(&["check"]), "no trailers are looked at"),
+    rule("capture", &["shard_inner"], OneOf(&["shard", "shard_for"]), "the traffic is not divided"),
+    rule("capture", &["share_patience"], OneOf(&["lossless_readers"]), "readers never block the capture"),
     rule(
         "generate",
         &["src_mac", "dst_mac", "src_ip", "dst_ip", "src_port", "src_ports", "dst_port"],
         OneOf(&["udp"]),
-        "packets and streams name their addresses themselves, as in 'ip(dst=10.0.0.1)/udp(dport=53)'; --rewrite changes recordings",
+        "packets and streams define their addresses, as in 'ip(dst=10.0.0.1)/udp(dport=53)'",
     ),
-    rule(
-        "generate",
-        &[
-            "loops",
-            "loop_delay",
-            "speed",
-            "preload",
-            "split",
-            "to_server",
-            "rewrite",
-            "rewrite_inner",
-            "shift_ips",
-            "fix_checksums",
-            "pad",
-        ],
-        OneOf(&["replay"]),
-        "no recording is sent",
-    ),
-    rule("generate", &["loop_delay", "shift_ips"], OneOf(&["loops"]), "the recording is sent once"),
-    rule("generate", &["split_by"], OneOf(&["to_server"]), "all goes to one port"),
-    rule("generate", &["rewrite_inner"], OneOf(&["rewrite"]), "nothing is rewritten"),
     rule(
         "generate",
         &["size", "count", "burst", "poisson", "seed", "stamp", "key"],
-        Beside::None(&["streams"]),
-        "the file of streams says it for each of them",
+        NoneOf(&["streams"]),
+        "the file sets it per stream",
     ),
-    rule(
-        "generate",
-        &["size", "count", "burst", "poisson", "seed", "stamp", "key", "check", "keep", "threads", "control"],
-        Beside::None(&["replay"]),
-        "a recording is sent as it is, by one thread",
-    ),
-    rule(
-        "generate",
-        &["answer", "answer_for", "answer_rate", "gateway", "resolve"],
-        Beside::None(&["replay"]),
-        "its frames name their hosts, and nobody is answered",
-    ),
-    rule("measure", &["loss"], OneOf(&["goal", "method"]), "the usual goals have theirs: --goal own"),
-    rule("measure", &["exceed"], OneOf(&["goal"]), "the usual goals have theirs: --goal own"),
-    rule("measure", &["answer_rate"], OneOf(&["answer", "answer_for"]), "nobody is answered"),
+    rule("measure", &["loss"], OneOf(&["goal", "method"]), "the default goals have their own; use --goal own"),
+    rule("measure", &["exceed"], OneOf(&["goal"]), "the default goals have their own; use --goal own"),
+    rule("measure", &["answer_rate"], OneOf(&["answer", "answer_for"]), "no requests are answered"),
+    rule("replay", &["loop_delay", "shift_ips"], OneOf(&["loops"]), "the file is sent once"),
+    rule("replay", &["split_by"], OneOf(&["to_server"]), "all packets go to one port"),
+    rule("replay", &["rewrite_inner"], OneOf(&["rewrite"]), "nothing is rewritten"),
+    rule("replay", &["line"], OneOf(&["rate"]), "no rate is relative to the line rate"),
     rule("generate", &["key"], OneOf(&["stamp", "check"]), "no trailers are sent"),
-    rule("generate", &["line"], OneOf(&["rate", "streams"]), "no rate is a share of it"),
+    rule("generate", &["line"], OneOf(&["rate", "streams"]), "no rate is relative to the line rate"),
     rule("generate", &["take"], OneOf(&["check"]), "nothing is received"),
-    rule("generate", &["answer_rate"], OneOf(&["answer", "answer_for"]), "nobody is answered"),
+    rule("generate", &["answer_rate"], OneOf(&["answer", "answer_for"]), "no requests are answered"),
     rule(
         "generate",
         &[
@@ -151,34 +114,28 @@ const RULES: &[Rule] = &[
             "lossless",
             "json",
             "user",
-            "replay",
         ],
-        Beside::None(&["dry_run"]),
-        "--dry-run sends nothing, and shows frames of packets and streams alone",
+        NoneOf(&["dry_run"]),
+        "--dry-run sends nothing",
     ),
     rule("streams", &["form"], OneOf(&["follow"]), "no conversation is shown"),
     rule("streams", &["gaps", "max_files"], OneOf(&["write"]), "no file is written"),
-    rule("doctor", &["command"], OneOf(&["fix"]), "nothing is mended meanwhile"),
-    rule("doctor", &["yes"], OneOf(&["fix", "self_test"]), "nothing is changed, and nothing sent"),
-    rule("demo", &["verbose"], Beside::None(&["json"]), "the document has no ledgers"),
+    rule("doctor", &["command"], OneOf(&["fix"]), "no fix is applied during the command"),
+    rule("doctor", &["yes"], OneOf(&["fix", "self_test"]), "nothing is changed or sent"),
+    rule("demo", &["verbose"], NoneOf(&["json"]), "the document has no packet accounting"),
     rule("find", &["format"], OneOf(&["write"]), "no capture file is written"),
-    rule("find", &["quiet"], OneOf(&["write", "make_index"]), "what is found is said alone"),
+    rule("find", &["quiet"], OneOf(&["write", "make_index"]), "the result is the only output"),
     rule(
         "find",
-        &["from", "to", "filter", "frames", "write", "format", "count"],
-        Beside::None(&["make_index"]),
-        "--make-index searches nothing",
+        &["since", "until", "filter", "packets", "write", "format", "count"],
+        NoneOf(&["make_index"]),
+        "--make-index does not search",
     ),
-    rule("send", &["count"], OneOf(&["chunk"]), "nothing is sent in chunks"),
+    rule("send", &["chunks"], OneOf(&["chunk"]), "nothing is sent in chunks"),
     rule("send", &["datagram", "rate"], OneOf(&["udp"]), "TCP sends as fast as it is acknowledged"),
-    rule(
-        "send",
-        &["chunk", "count", "congestion", "silence"],
-        Beside::None(&["udp"]),
-        "datagrams are not acknowledged",
-    ),
-    rule("send", &["pattern", "key", "connections"], Beside::None(&["read"]), "the file is sent, once"),
-    rule("send", &["pattern", "key"], OneOf(&["size", "duration", "chunk"]), "standard input is what is sent"),
+    rule("send", &["chunk", "chunks", "congestion", "silence"], NoneOf(&["udp"]), "datagrams are not acknowledged"),
+    rule("send", &["pattern", "key", "connections"], NoneOf(&["read"]), "the file is sent once"),
+    rule("send", &["pattern", "key"], OneOf(&["size", "duration", "chunk"]), "standard input is sent"),
     rule(
         "receive",
         &["mtu", "window", "acks", "max_connections", "idle", "silent"],
@@ -192,13 +149,13 @@ const RULES: &[Rule] = &[
         "no datagrams are received",
     ),
     rule("receive", &["share_group", "share_patience", "share_small_pages"], OneOf(&["share"]), "no frames are shared"),
-    rule("receive", &["route", "convert"], OneOf(&["to"]), "frames stay in memory of this host"),
+    rule("receive", &["route", "convert"], OneOf(&["to"]), "frames stay in the memory of this host"),
     rule("frames", &["per_frame", "direct"], OneOf(&["write"]), "no file is written"),
     rule("frames", &["key"], OneOf(&["check"]), "nothing is verified"),
-    rule("frames", &["rows"], Beside::None(&["quiet", "json"]), "no table is shown"),
+    rule("frames", &["rows"], NoneOf(&["quiet", "json"]), "no table is shown"),
     rule("receive", &["per_frame", "direct"], OneOf(&["write"]), "no file is written"),
     rule("receive", &["key"], OneOf(&["check"]), "nothing is verified"),
-    rule("receive", &["rows"], Beside::None(&["quiet", "json"]), "no table is shown"),
+    rule("receive", &["rows"], NoneOf(&["quiet", "json"]), "no table is shown"),
     rule(
         "switch",
         &[
@@ -214,47 +171,52 @@ const RULES: &[Rule] = &[
             "inject_limit",
         ],
         OneOf(&["inspect"]),
-        "nobody decides about frames",
+        "packets are not inspected",
     ),
-    rule("wire", &["seed"], OneOf(&["faults", "faults_back"]), "nothing is drawn from it"),
+    rule("bridge", &["seed"], OneOf(&["faults", "faults_back"]), "no random fault is set"),
 ];
 
-const fn rule(verb: &'static str, options: &'static [&'static str], beside: Beside, reason: &'static str) -> Rule {
-    Rule { verb, options, beside, reason }
+const fn rule(
+    verb: &'static str,
+    options: &'static [&'static str],
+    condition: Condition,
+    reason: &'static str,
+) -> Rule {
+    Rule { verb, options, condition, reason }
 }
 
-/// Refuses what was given of a verb and means nothing beside the rest.
+/// Refuses options of a verb that have no effect with the others given.
 pub(super) fn check(command: &Command, matches: &ArgMatches) -> anyhow::Result<()> {
     let Some((verb, given)) = matches.subcommand() else { return Ok(()) };
     let Some(command) = command.find_subcommand(verb) else { return Ok(()) };
     let is_given = |option: &&&str| given.value_source(option) == Some(ValueSource::CommandLine);
-    for rule in RULES.iter().filter(|rule| rule.verb == verb) {
+    let rules = if ["print", "convert", "merge"].contains(&verb) { "capture" } else { verb };
+    for rule in RULES.iter().filter(|rule| rule.verb == rules) {
         let Some(option) = rule.options.iter().find(is_given) else { continue };
-        let wrong = match rule.beside {
-            OneOf(others) => (!others.iter().any(|other| is_given(&other))).then(|| without(command, others)),
-            Where(these, others) => match these.iter().find(is_given) {
-                Some(this) if !others.iter().any(|other| is_given(&other)) => {
-                    Some(format!("beside {} {}", name(command, this), without(command, others)))
-                }
-                _ => None,
-            },
-            Beside::None(others) => {
-                others.iter().find(is_given).map(|other| format!("beside {}", name(command, other)))
+        let has_one = |others: &[&str]| others.iter().any(|other| is_given(&other));
+        let problem = match rule.condition {
+            OneOf(others) => (!has_one(others)).then(|| needs(command, others)),
+            With(these, others) => {
+                let this = these.iter().find(is_given).filter(|_| !has_one(others));
+                this.map(|this| format!("{} with {}", needs(command, others), name(command, this)))
+            }
+            NoneOf(others) => {
+                others.iter().find(is_given).map(|other| format!("has no effect with {}", name(command, other)))
             }
         };
-        if let Some(wrong) = wrong {
-            return Err(usage(format!("{} means nothing {wrong}: {}", name(command, option), rule.reason)));
+        if let Some(problem) = problem {
+            return Err(usage(format!("{} {problem}: {}", name(command, option), rule.reason)));
         }
     }
     Ok(())
 }
 
-fn without(command: &Command, options: &[&str]) -> String {
+fn needs(command: &Command, options: &[&str]) -> String {
     let names: Vec<String> = options.iter().map(|option| name(command, option)).collect();
-    format!("without {}", names.join(" or "))
+    format!("needs {}", names.join(" or "))
 }
 
-/// As the user writes it.
+/// Returns an option as the user writes it.
 fn name(command: &Command, option: &str) -> String {
     let argument = command.get_arguments().find(|argument| argument.get_id() == option);
     let long = argument.and_then(clap::Arg::get_long);
@@ -268,13 +230,13 @@ mod tests {
     use clap::CommandFactory;
 
     #[test]
-    fn rules_are_about_options_there_are() {
+    fn rules_name_existing_options() {
         let program = Program::command();
         for rule in RULES {
             let verb = program.find_subcommand(rule.verb).unwrap();
-            let others = match rule.beside {
-                OneOf(others) | Beside::None(others) => others.to_vec(),
-                Where(these, others) => [these, others].concat(),
+            let others = match rule.condition {
+                OneOf(others) | NoneOf(others) => others.to_vec(),
+                With(these, others) => [these, others].concat(),
             };
             for option in rule.options.iter().chain(&others) {
                 assert!(verb.get_arguments().any(|argument| argument.get_id() == option), "{}: {option}", rule.verb);
@@ -283,22 +245,20 @@ mod tests {
     }
 
     #[test]
-    fn what_means_nothing_is_refused_with_the_reason() {
-        let said = |line: &str| {
+    fn options_without_effect_are_refused_with_the_reason() {
+        let error_of = |line: &str| {
             let mut command = Program::command();
             let matches = command.try_get_matches_from_mut(line.split(' ')).unwrap();
             check(&command, &matches).err().map(|error| error.to_string()).unwrap_or_default()
         };
         for (line, text) in [
-            ("x generate --to y -k ip/udp --dst-ip 1.2.3.4", "--dst-ip means nothing without --udp: packets"),
-            ("x generate --to y -k ip/udp --rewrite ttl=5", "--rewrite means nothing without --replay"),
-            ("x generate --to y --replay f --size 64", "--size means nothing beside --replay"),
-            ("x count --protocols y --key 5", "--key means nothing without --check"),
-            ("x capture y --flows f --slice l4", "--slice means nothing beside --flows without --write or --share"),
-            ("x capture y --level tcp", "--level means nothing without --flows"),
-            ("x demo --json -v", "--verbose means nothing beside --json"),
+            ("x generate --to y -k ip/udp --dst-ip 1.2.3.4", "--dst-ip needs --udp: packets"),
+            ("x replay f --to y --split-by port", "--split-by needs --to-server: all packets"),
+            ("x capture y --flows f --slice l4", "--slice needs --write or --share or --print with --flows: no"),
+            ("x capture y --level tcp", "--level needs --flows: flows are not metered"),
+            ("x demo --json -v", "--verbose has no effect with --json: the document"),
         ] {
-            assert!(said(line).starts_with(text), "{line}: {}", said(line));
+            assert!(error_of(line).starts_with(text), "{line}: {}", error_of(line));
         }
         for line in [
             "x capture y --flows f --slice l4 -w g",
@@ -308,9 +268,9 @@ mod tests {
             "x capture y -q --json --interval 2",
             "x count y -q --interval 0",
             "x generate --to y -k udp --interval 0 --dry-run",
-            "x capture y -q --count",
+            "x capture y -q --stats",
         ] {
-            assert_eq!(said(line), "", "{line}");
+            assert_eq!(error_of(line), "", "{line}");
         }
     }
 }

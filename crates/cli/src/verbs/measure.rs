@@ -1,4 +1,4 @@
-//! `linerate measure`: what a device between two ports forwards.
+//! `linerate measure`: benchmarks a device between two ports.
 
 mod account;
 mod bursts;
@@ -28,7 +28,6 @@ use self::reset::Helper;
 use self::traffic::Frames;
 use self::trial::{Bench, Trials};
 use crate::exit::{Exit, usage};
-use crate::privileges::Identity;
 use crate::signals::stop_on_signals;
 use crate::verbs::generate::guard;
 use crate::verbs::inputs::are_live;
@@ -43,16 +42,16 @@ use linerate_measure::{Limits, Verdict};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// The warm-up asks what the tester can do, for so long.
+/// Default duration of the warm-up in seconds, which measures what the tester can send.
 const FIRST: f64 = 1.0;
-/// Of that this much is offered at the most.
+/// Maximum load as a part of what the tester can send.
 const OF_TESTER: f64 = 0.95;
-/// The least load sends so many frames in the shortest trial.
+/// Minimum number of frames in the shortest trial at the minimum load.
 const FEWEST: f64 = 10.0;
-/// Whether to end is looked at so often while nothing happens.
+/// Interval at which the end of the run is polled during pauses.
 const NAP: Duration = Duration::from_millis(20);
 
-/// A measurement that runs.
+/// Running measurement.
 struct Measurement<'a> {
     args: &'a Args,
     plan: Plan,
@@ -65,18 +64,18 @@ struct Measurement<'a> {
     repeated: u32,
 }
 
-/// What is measured for one size.
+/// Parameters of one frame size.
 struct Sized<'a> {
     size: u64,
-    /// One for each direction.
+    /// Streams of each direction.
     sets: &'a [StreamSet],
     limits: Limits,
-    /// Frames a second that the tester sent when it was asked for all it can.
+    /// Maximum rate of the tester in frames per second, measured by the warm-up.
     tester: Option<f64>,
     line: Option<f64>,
 }
 
-/// Measures.
+/// Runs `linerate measure`.
 pub fn run(args: &Args) -> anyhow::Result<Exit> {
     let plan = Plan::new(args)?;
     let directions = trial::directions(args)?;
@@ -89,10 +88,10 @@ pub fn run(args: &Args) -> anyhow::Result<Exit> {
     let sets = sizes.iter().map(|size| sets(args, *size)).collect::<anyhow::Result<Vec<_>>>()?;
     let longest = sets.iter().flatten().flat_map(|set| &set.streams).flat_map(|stream| &stream.variants);
     guard::check_length(found.as_ref(), longest.map(|variant| variant.frame.len()).max().unwrap_or_default())?;
-    let identity = Identity::choose(args.end.user.as_deref(), are_live([to, check]))?;
+    let identity = args.end.user.identity(are_live([to, check]))?;
     let files = Files::create(&args.end.write, &identity)?;
     let resets = args.method.reset_with.as_deref().map(Helper::start).transpose();
-    let resets = resets.context("--reset-with: there is no shell")?.map(Arc::new);
+    let resets = resets.context("--reset-with: cannot start a shell")?.map(Arc::new);
     rights::drop_rights(args, &identity, &directions)?;
     let stop = Stop::new();
     stop_on_signals(&stop)?;
@@ -103,13 +102,13 @@ pub fn run(args: &Args) -> anyhow::Result<Exit> {
     let until = duration.map(|duration| Instant::now() + duration);
     let mut measurement = Measurement { args, plan, bench: &bench, until, report, files, number: 0, repeated: 0 };
     let line = args.line.or(guard::line_of(found.as_ref()));
-    let _told = args.end.tell_counters(&identity)?;
-    measurement.foretell(sizes.len())?;
+    let _metrics = args.end.tell_counters(&identity)?;
+    measurement.print_estimate(sizes.len())?;
     measurement.run(services.as_deref(), &sizes, &sets, line)?;
     measurement.conclude()
 }
 
-/// The frames of each direction.
+/// Returns the streams of each direction.
 fn sets(args: &Args, size: u64) -> anyhow::Result<Vec<StreamSet>> {
     let usual = [if args.ipv6 { traffic::USUAL_IP6 } else { traffic::USUAL }.to_owned()];
     let texts = if args.packet.is_empty() { &usual[..] } else { &args.packet };
@@ -122,7 +121,7 @@ fn sets(args: &Args, size: u64) -> anyhow::Result<Vec<StreamSet>> {
 }
 
 impl Measurement<'_> {
-    /// Measures services, or sizes one after the other; the report is kept up to date.
+    /// Measures services, or all sizes in turn; keeps the report up to date.
     fn run(
         &mut self,
         services: Option<&[services::Tested]>,
@@ -130,14 +129,14 @@ impl Measurement<'_> {
         sets: &[Vec<StreamSet>],
         line: Option<f64>,
     ) -> anyhow::Result<()> {
-        let began = Instant::now();
+        let started = Instant::now();
         if let Some(services) = services {
             let result = self.services(services);
-            self.end(began, result)?;
+            self.end(started, result)?;
         }
         for (size, sets) in sizes.iter().zip(sets) {
             let result = self.size(*size, sets, line);
-            self.end(began, result)?;
+            self.end(started, result)?;
             if self.report.failure.is_some() || self.is_over() {
                 break;
             }
@@ -145,9 +144,9 @@ impl Measurement<'_> {
         Ok(())
     }
 
-    /// Writes down how far it came.
-    fn end(&mut self, began: Instant, result: anyhow::Result<()>) -> anyhow::Result<()> {
-        self.report.seconds = began.elapsed().as_secs_f64();
+    /// Updates the report with the result so far.
+    fn end(&mut self, started: Instant, result: anyhow::Result<()>) -> anyhow::Result<()> {
+        self.report.seconds = started.elapsed().as_secs_f64();
         if let Err(error) = result {
             if self.report.is_empty() {
                 return Err(error);
@@ -159,7 +158,7 @@ impl Measurement<'_> {
         Ok(())
     }
 
-    /// Does all that the method does, with frames of one size.
+    /// Runs the method with frames of one size.
     fn size(&mut self, size: u64, sets: &[StreamSet], line: Option<f64>) -> anyhow::Result<()> {
         let is_counted = sets[0].streams.iter().any(|stream| stream.mark == Mark::Count);
         self.report.sizes.push(SizeReport::new(size, is_counted, line.map(|line| traffic::of_line(line, size))));
@@ -197,7 +196,7 @@ impl Measurement<'_> {
         Ok(())
     }
 
-    /// Between which loads to search: what the tester can do is asked first, by a trial that counts for nothing else. Nothing if that
+    /// Returns the limits of the load, and the maximum rate of the tester as measured by a warm-up trial; `None` if it
     /// was interrupted.
     fn limits(
         &mut self,
@@ -212,7 +211,7 @@ impl Measurement<'_> {
         let warm_up = self.args.warm_up.unwrap_or(if asked.is_some() { 0.0 } else { FIRST });
         let warm_up = seconds("--warm-up", warm_up)?.as_secs_f64();
         if asked.is_none() && warm_up == 0.0 {
-            return Err(usage("--warm-up 0 leaves open what the tester can send: give --max too"));
+            return Err(usage("--warm-up 0 needs --max: without a warm-up the maximum rate of the tester is unknown"));
         }
         let mut sent = None;
         if warm_up > 0.0 {
@@ -225,7 +224,7 @@ impl Measurement<'_> {
             if self.is_over() {
                 return Ok(None);
             }
-            // In each direction.
+            // The slower direction limits both.
             let slowest = account.ways.iter().map(|way| way.counts.sent as f64 / way.seconds.max(1e-3));
             sent = Some(slowest.fold(f64::INFINITY, f64::min)).filter(|_| asked.is_none());
             self.rest();
@@ -241,16 +240,16 @@ impl Measurement<'_> {
         Ok(Some((limits, sent)))
     }
 
-    /// What is known of this size, to be added to.
+    /// Returns the report of the current size.
     fn known(&mut self) -> &mut SizeReport {
         let last = self.report.sizes.len() - 1;
         &mut self.report.sizes[last]
     }
 
-    /// Lets the device come to rest.
+    /// Pauses, so that the device settles.
     fn rest(&self) {
-        let began = Instant::now();
-        while began.elapsed() < self.plan.settle && !self.bench.stop().is_requested() {
+        let started = Instant::now();
+        while started.elapsed() < self.plan.settle && !self.bench.stop().is_requested() {
             std::thread::sleep(NAP.min(self.plan.settle));
         }
     }
@@ -263,8 +262,8 @@ impl Measurement<'_> {
         self.args.end.is_silent()
     }
 
-    /// Says how long all will take, before anything is sent.
-    fn foretell(&mut self, sizes: usize) -> anyhow::Result<()> {
+    /// Prints the estimated duration before anything is sent.
+    fn print_estimate(&mut self, sizes: usize) -> anyhow::Result<()> {
         let of_size = self.plan.estimate(None)?;
         let all: f64 = of_size.iter().map(|(_, seconds)| seconds * sizes as f64).sum();
         let is_soak = self.plan.method == Method::Soak;
@@ -274,8 +273,8 @@ impl Measurement<'_> {
             let span = self
                 .args
                 .duration
-                .map_or_else(|| "until Ctrl-C".to_owned(), |seconds| format!("{} in all", clock(seconds)));
-            tell(format_args!("{span}, at one load\n"));
+                .map_or_else(|| "runs until Ctrl-C".to_owned(), |seconds| format!("runs for {}", clock(seconds)));
+            tell(format_args!("{span} at one load\n"));
         }
         if self.is_silent() || of_size.is_empty() {
             return Ok(());
@@ -283,7 +282,7 @@ impl Measurement<'_> {
         let each: Vec<String> =
             of_size.iter().map(|(test, seconds)| format!("{test} {}", clock(seconds * sizes as f64))).collect();
         let sizes = if sizes == 1 { "1 size".to_owned() } else { format!("{sizes} sizes") };
-        tell(format_args!("about {} in all, for {sizes}: {}\n", clock(all), each.join(", ")));
+        tell(format_args!("estimated duration {} for {sizes}: {}\n", clock(all), each.join(", ")));
         Ok(())
     }
 
@@ -293,13 +292,13 @@ impl Measurement<'_> {
         }
         let Limits { least, greatest } = limits;
         let round = |frames: f64| grouped(frames.round() as u64);
-        let own = tester.map_or_else(String::new, |tester| format!("; the tester sends {} at most", round(tester)));
+        let own = tester.map_or_else(String::new, |tester| format!("; tester maximum {}", round(tester)));
         let all: f64 = estimates.iter().map(|(_, seconds)| seconds).sum();
-        let about = if all > 0.0 { format!(", about {}", clock(all)) } else { String::new() };
+        let about = if all > 0.0 { format!(", estimated {}", clock(all)) } else { String::new() };
         tell(format_args!("{size} bytes: {} to {} frames/s{about}{own}\n{}", round(least), round(greatest), head(),));
     }
 
-    /// How it ended.
+    /// Returns the state for the report.
     fn state(&self) -> &'static str {
         let is_timed_out = self.until.is_some_and(|until| Instant::now() >= until);
         let Measurement { args, report, .. } = self;
@@ -327,18 +326,18 @@ impl Measurement<'_> {
     }
 }
 
-/// A word of a command line as a shell reads it.
+/// Quotes a word of a command line for a shell, if needed.
 fn quoted(word: String) -> String {
     let is_plain = |letter: char| letter.is_ascii_alphanumeric() || "-_./:=,%@+".contains(letter);
     if !word.is_empty() && word.chars().all(is_plain) { word } else { format!("'{}'", word.replace('\'', r"'\''")) }
 }
 
-/// A rate as frames a second.
+/// Converts a rate to frames per second.
 fn frames(option: &str, asked: Asked, line: Option<f64>, size: u64) -> anyhow::Result<f64> {
     match asked.on_line(line) {
         Some(Rate::Frames(frames)) => Ok(frames),
         Some(rate @ Rate::Bits(..)) => Ok(1e9 / rate.exact_nanos(1, size - 4)),
-        Some(Rate::Top) => Err(usage(format!("{option}: say how much, as in 1mpps or 50%"))),
-        None => Err(usage(format!("{option}: a share of the line needs its rate: give --line, as in --line 10gbps"))),
+        Some(Rate::Top) => Err(usage(format!("{option}: expected a rate, such as 1mpps or 50%"))),
+        None => Err(usage(format!("{option}: a percentage needs the line rate; use --line, such as --line 10gbps"))),
     }
 }

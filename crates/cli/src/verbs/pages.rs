@@ -1,4 +1,4 @@
-//! `linerate man`, `linerate completions`: what is installed beside the program, made from the definitions of its options.
+//! `linerate man`, `linerate completions`: man pages and shell completions, generated from the definitions of the options.
 
 use super::Program;
 use crate::exit::Exit;
@@ -15,14 +15,14 @@ use std::path::{Path, PathBuf};
 /// Options of `linerate man`.
 #[derive(Debug, clap::Args)]
 pub struct ManArgs {
-    /// The folder that the pages are written to: linerate.1, linerate-capture.1, ...
+    /// Directory for the pages: linerate.1, linerate-capture.1, ...
     folder: PathBuf,
 }
 
 /// Options of `linerate completions`.
 #[derive(Debug, clap::Args)]
 pub struct CompletionArgs {
-    /// Whose words are completed
+    /// Shell to generate completions for
     shell: Shell,
 }
 
@@ -34,7 +34,7 @@ pub(super) fn man(args: &ManArgs) -> anyhow::Result<Exit> {
     Ok(Exit::Done)
 }
 
-/// Prints what the shell is to read.
+/// Prints the completion script.
 pub(super) fn completions(args: &CompletionArgs) -> Exit {
     let mut script = Vec::new();
     clap_complete::generate(args.shell, &mut Program::command(), "linerate", &mut script);
@@ -46,11 +46,11 @@ fn write_pages(command: &Command, folder: &Path) -> anyhow::Result<()> {
     for verb in command.get_subcommands().filter(|verb| !verb.is_hide_set()) {
         write_pages(verb, folder)?;
     }
-    // An empty date would be left out, and what follows be taken for it.
+    // An empty date would be omitted, and the next field taken as the date.
     let page = Man::new(command.clone()).date(" ").source(concat!("linerate ", env!("CARGO_PKG_VERSION")));
     let path = folder.join(page.get_filename());
-    let text = render(&page, command).context("a page cannot be made")?;
-    // In its place, wherever a link of this name leads.
+    let text = render(&page, command).context("cannot render a man page")?;
+    // Replace the file or link itself, not the target of a link.
     match std::fs::remove_file(&path) {
         Err(error) if error.kind() != ErrorKind::NotFound => {
             return Err(error).with_context(|| path.display().to_string());
@@ -61,11 +61,11 @@ fn write_pages(command: &Command, folder: &Path) -> anyhow::Result<()> {
     file.and_then(|mut file| file.write_all(&text)).with_context(|| path.display().to_string())
 }
 
-/// As the library would render it, but for the words after the options: their lines stay lines, so that commands can be copied.
+/// Renders like the library, but keeps line breaks in the text after the options, so that commands can be copied.
 fn render(page: &Man, command: &Command) -> std::io::Result<Vec<u8>> {
     let mut text = Vec::new();
     page.render_title(&mut text)?;
-    // No word is hyphenated: options could not be copied.
+    // No hyphenation: options could not be copied.
     Roff::new().control("nh", []).control("ad", ["l"]).to_writer(&mut text)?;
     page.render_name_section(&mut text)?;
     page.render_synopsis_section(&mut text)?;
@@ -88,7 +88,7 @@ fn render(page: &Man, command: &Command) -> std::io::Result<Vec<u8>> {
     Ok(text)
 }
 
-/// The options under their headings. The library writes headings in capitals: `-w` would become another option.
+/// Renders the options under their headings. The library capitalizes headings, which would turn `-w` into another option.
 fn options(page: &Man, command: &Command) -> std::io::Result<String> {
     let mut options = Vec::new();
     page.render_options_section(&mut options)?;

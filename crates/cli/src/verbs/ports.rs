@@ -1,4 +1,4 @@
-//! `linerate ports`: interfaces, what they can do, and which backends work on them.
+//! `linerate ports`: interfaces, their features, and the backends that work on them.
 
 use crate::exit::Exit;
 use crate::view::table::table;
@@ -13,14 +13,14 @@ use serde::Serialize;
 #[derive(Debug, Default, clap::Args)]
 #[command(after_help = "\
 Examples:
-  # what is here, which backends work on it, and why not where one does not
+  # interfaces of this host, and the backends that work on them
   linerate ports
-  # what a test host has
+  # interfaces of a test host
   linerate ports --netns lab-left
-  # the names of all that are up
+  # names of all interfaces that are up
   linerate ports --json | jq -r '.interfaces[] | select(.link == \"up\").port'")]
 pub struct Args {
-    /// Look inside this network namespace
+    /// List interfaces of this network namespace
     #[arg(long, value_name = "NAME")]
     netns: Option<String>,
     /// Print one JSON document (schema linerate/ports/1)
@@ -44,7 +44,7 @@ pub fn run(args: &Args) -> anyhow::Result<Exit> {
     Ok(Exit::Done)
 }
 
-/// Offloads that change what a capture sees, by their ethtool names and the letters people know.
+/// Offloads that affect captures: ethtool name and short name.
 const OFFLOADS: [(&str, &str); 6] = [
     ("rx-gro", "gro"),
     ("rx-lro", "lro"),
@@ -73,9 +73,11 @@ fn print(found: &[Found]) {
     for one in found {
         for (scheme, verdict) in REGISTRY.on_interface(one) {
             match verdict {
-                Ok(limit) if limit.is_empty() => show(format_args!("  {scheme}:{}  works\n", shown(&one.name))),
-                Ok(limit) => show(format_args!("  {scheme}:{}  works {}\n", shown(&one.name), shown(&limit))),
-                Err(reason) => show(format_args!("  {scheme}:{}  no: {}\n", shown(&one.name), shown(&reason))),
+                Ok(limit) if limit.is_empty() => show(format_args!("  {scheme}:{}  supported\n", shown(&one.name))),
+                Ok(limit) => show(format_args!("  {scheme}:{}  supported {}\n", shown(&one.name), shown(&limit))),
+                Err(reason) => {
+                    show(format_args!("  {scheme}:{}  not supported: {}\n", shown(&one.name), shown(&reason)))
+                }
             };
         }
     }
@@ -123,7 +125,7 @@ struct InterfaceJson {
 struct BackendJson {
     backend: &'static str,
     works: bool,
-    /// Why it does not, or what limits it.
+    /// Reason if it does not work, or its limits.
     reason: Option<String>,
 }
 

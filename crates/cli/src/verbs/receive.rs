@@ -1,4 +1,4 @@
-//! `linerate receive`: streams received in user space, into frames of memory.
+//! `linerate receive`: receives streams in user space, into frames of memory.
 
 pub mod device;
 pub mod options;
@@ -13,10 +13,9 @@ use self::report::{ReceivedJson, came_singly, summary, ticker};
 use self::sharing::ShareArgs;
 use self::udp::{UdpArgs, locals};
 use super::generate::guard;
-use super::inputs::{are_live, link, span};
+use super::inputs::{UserArgs, are_live, link, span};
 use super::show::ShowArgs;
 use crate::exit::{Exit, usage};
-use crate::privileges::Identity;
 use crate::signals::{answer_requests, stop_on_signals};
 use crate::view::ledger::{self, is_void};
 use crate::view::live::Live;
@@ -45,42 +44,42 @@ use std::time::Instant;
 #[command(group = ArgGroup::new("listen").required(true).args(["tcp", "udp"]))]
 #[command(after_help = "\
 Examples:
-  # on the receiving machine: an address that no host has, on the wire of eth1
+  # on the receiving host, with an unused address of the network of eth1
   linerate receive eth1 --tcp 10.0.0.9:5001 -w frames/
-  # on the sending one
+  # on the sending host
   linerate send 10.0.0.9:5001 --size 8GiB
-  # every byte verified, nothing kept; ends after one stream
+  # verify every byte and discard the data; stop after one stream
   linerate receive eth1 --tcp 10.0.0.9:5001 --check --streams 1
-  # at the limit of the driver, with an XDP program
+  # faster, with an XDP program
   linerate receive xdp:eth1 --tcp '[fd00::9]:5001-5016'
-  # datagrams with a 4-byte packet number, 8,192 bytes behind a header of 16
+  # datagrams: 16-byte header with a 4-byte packet number, 8192 bytes of data
   linerate receive eth1 --udp 10.0.0.9:7148 -w frames/ \\
     --sequence at=4,width=4,counts=packets,size=8192,data=16
-  # frames stay in memory, where another process takes them
+  # share frames in memory with another process
   linerate receive eth1 --tcp 10.0.0.9:5001 --share telescope
   linerate frames telescope -w frames/
-  # frames in memory of a GPU, put into place there
+  # receive into memory of a GPU
   linerate receive eth1 --tcp 10.0.0.9:5001 --to device --check
-  # on this machine, without a card: the kernel sends, this program receives
+  # on one host, without a card: the kernel sends, linerate receives
   linerate receive 'tun:lr0?address=10.9.0.1/24' --tcp 10.9.0.9:5001
-The address is one of your network that no host has (if another host answers
-for it, this program refuses): this program answers ARP, neighbor
-solicitations and pings for it, and speaks TCP for it, while it runs.
-The kernel knows nothing of it, and does not interfere. Streams fill frames of
-memory, each byte at its place once; frames go to files, to another process, or
-nowhere. While all frames are in use the window is closed, and senders wait.")]
+Use an unused address of your network; an address that another host answers for
+is refused. While linerate runs, it answers ARP, neighbor solicitations and
+pings for the address and is its TCP endpoint; the kernel is not involved.
+Streams fill frames (fixed-size buffers) in memory, and frames are written to
+files, read by another process, or discarded. While all frames are in use, the
+receive window is zero and senders wait.")]
 pub struct Args {
-    /// Where to receive
+    /// Port to receive on
     #[arg(value_name = "PORT")]
     port: String,
-    /// Receive TCP streams to this address and port, or ports: 10.0.0.9:5001, [fd00::9]:5001-5016; may be given again
+    /// Receive TCP streams to this address and port or ports: 10.0.0.9:5001, [fd00::9]:5001-5016 (repeatable)
     #[arg(long, value_name = "ADDR:PORT")]
     tcp: Vec<Listen>,
-    /// Receive datagrams with sequence numbers instead
+    /// Receive UDP datagrams with sequence numbers (repeatable)
     #[arg(long, value_name = "ADDR:PORT")]
     udp: Vec<Listen>,
-    /// The MAC address to be at; that of the interface itself where a card or a switch takes no other [default: one made from
-    /// the IP address]
+    /// MAC address of the endpoint; use that of the interface if the card or switch accepts no other [default: derived
+    /// from the IP address]
     #[arg(long, value_name = "MAC")]
     mac: Option<MacAddr>,
     #[command(flatten)]
@@ -93,13 +92,13 @@ pub struct Args {
     tcp_args: TcpArgs,
     #[command(flatten)]
     udp_args: UdpArgs,
-    /// Stop after so many streams have ended
+    /// Stop after N streams have ended
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     streams: Option<u64>,
-    /// Stop after this many seconds
-    #[arg(short = 't', long, value_name = "S")]
+    /// Stop after S seconds
+    #[arg(short = 'T', long, value_name = "S")]
     duration: Option<f64>,
-    /// How many streams to show at the end, the longest first
+    /// Number of streams to print at the end, longest first
     #[arg(long, value_name = "N", default_value_t = 10)]
     rows: usize,
     /// Print one JSON document at the end (schema linerate/receive/1)
@@ -107,31 +106,29 @@ pub struct Args {
     json: bool,
     #[command(flatten)]
     show: ShowArgs,
-    /// Let xdp: ports take frames away from this host even where it uses the interface itself
+    /// Allow xdp: ports to divert packets from this host on an interface that it uses itself
     #[arg(long)]
     take: bool,
-    /// Receive on the interface of the default route too
+    /// Allow the interface of the default route
     #[arg(long)]
     yes: bool,
-    /// Never sleep while waiting for frames: least delay, a whole core
+    /// Busy-poll for packets: lowest latency, one full core
     #[arg(long, conflicts_with = "sleep")]
     spin: bool,
-    /// Always sleep while waiting for frames: least work
+    /// Always sleep while waiting for packets: lowest CPU use
     #[arg(long)]
     sleep: bool,
-    /// Go on as this user once ports are open; files are written with its rights (default: whoever called sudo, doas or
-    /// pkexec; of root at interfaces linerate, or nobody)
-    #[arg(short = 'Z', long, value_name = "USER")]
-    user: Option<String>,
+    #[command(flatten)]
+    user: UserArgs,
 }
 
-/// Of Ethernet.
+/// MTU of Ethernet.
 const USUAL_MTU: u32 = 1500;
-/// What an interface may be set to that IPv6 works on, and what a packet can have.
+/// Minimum MTU of IPv6, and maximum size of a packet.
 const LEAST_MTU: u32 = 1280;
 const MOST_MTU: u32 = 65_535;
 
-/// Receives.
+/// Runs the verb.
 pub fn run(args: &Args) -> anyhow::Result<Exit> {
     let spec = Spec::parse(&args.port).map_err(usage)?;
     let duration = args.duration.map(|s| span("--duration", s)).transpose()?;
@@ -148,8 +145,8 @@ pub fn run(args: &Args) -> anyhow::Result<Exit> {
         args.frames.check_memory()?;
     }
     guard::check_route(&spec, args.yes)?;
-    let identity = Identity::choose(args.user.as_deref(), are_live([&spec]))?;
-    // Memory first: it takes a while, and an open port is one that answers.
+    let identity = args.user.identity(are_live([&spec]))?;
+    // Memory first: allocation takes a while, and an open port must answer.
     let on_device =
         args.device.open(args.frames.config()?, &args.frames.go, mtu(&spec), is_tcp && reads_straight(&spec))?;
     let is_placed_here = on_device.as_ref().is_none_or(|opened| opened.route == Route::Copy);
@@ -173,7 +170,7 @@ pub fn run(args: &Args) -> anyhow::Result<Exit> {
     let to = open_tx(&REGISTRY.for_sending(&spec)?, &TxOptions { link: link(&spec), ..TxOptions::default() })?;
     let mut notes = std::mem::take(&mut from.notes);
     if let Protocol::Tcp { endpoint, .. } = &mut protocol {
-        // By the MTU of an interface that the port has made.
+        // The MTU of an interface that the port created is known only now.
         **endpoint = args.endpoint(&own, &spec)?;
     }
     let folder = args.share.folder()?;
@@ -188,7 +185,7 @@ pub fn run(args: &Args) -> anyhow::Result<Exit> {
     }
     made_in.extend(folder);
     notes.extend(match args.device.is_gpu() {
-        true => assumed.unconfined("the driver of the GPU needs its own"),
+        true => assumed.unconfined("the GPU driver needs its own system calls"),
         false => assumed.confine(&made_in),
     });
     let stop = Stop::new();
@@ -210,14 +207,14 @@ pub fn run(args: &Args) -> anyhow::Result<Exit> {
     if is_apart {
         reception = reception.apart()?;
     }
-    let who = FrameSharingWatch::default();
+    let sharing = FrameSharingWatch::default();
     let is_shared = ring.is_some();
     if let Some(ring) = ring {
-        reception = reception.shared(ring, stop.clone(), who.clone())?;
+        reception = reception.shared(ring, stop.clone(), sharing.clone())?;
     }
     let news = args.show.news(args.json);
     let live = match args.show.interval(args.json)? {
-        Some(interval) => Live::every(interval, ticker(watch.clone(), is_shared.then_some(who))),
+        Some(interval) => Live::every(interval, ticker(watch.clone(), is_shared.then_some(sharing))),
         None => Live::none(),
     };
     let waiting = match (args.spin, args.sleep) {
@@ -257,18 +254,18 @@ impl Args {
         self.listen().iter().map(|listen| listen.ip).collect()
     }
 
-    /// The addresses to be, each once, and where they are.
+    /// Returns the own IP addresses, each once, with their MAC addresses.
     fn own(&self) -> Vec<Own> {
         self.ips().into_iter().map(|ip| Own::one(ip, self.mac.unwrap_or_else(|| station(ip)))).collect()
     }
 
-    /// What is to come in: what is for these addresses, and questions after them.
+    /// Returns a filter for packets to these addresses, ARP and ICMPv6.
     fn filter(&self) -> String {
         let hosts = self.ips().into_iter().map(|ip| format!("dst host {ip}"));
         ["arp".to_owned(), "icmp6".to_owned()].into_iter().chain(hosts).collect::<Vec<_>>().join(" or ")
     }
 
-    /// What is asked for, by name.
+    /// Returns the settings by name.
     fn asked(&self, own: &[Own], mtu: u32) -> BTreeMap<&'static str, String> {
         let listens: Vec<String> = self.listen().iter().map(ToString::to_string).collect();
         let of_protocol = if self.tcp.is_empty() { self.udp_args.asked() } else { self.tcp_args.asked(mtu) };
@@ -287,7 +284,7 @@ impl Args {
         .collect()
     }
 
-    /// The same for people, in lines.
+    /// Returns the settings as lines of text.
     fn describe(&self, own: &[Own], mtu: u32) -> Vec<String> {
         let listens: Vec<String> = self.listen().iter().map(ToString::to_string).collect();
         let protocol = if self.tcp.is_empty() { "udp" } else { "tcp" };
@@ -298,14 +295,14 @@ impl Args {
         let (first, second) = asked.split_at(asked.len() / 2);
         vec![
             format!("{protocol} {}{}", listens.join(", "), self.streams.map_or_else(String::new, until)),
-            format!("at {}", macs.join(", ")),
+            format!("MAC address {}", macs.join(", ")),
             self.frames.describe(self.share.name(), self.device.name()),
             first.join(", "),
             second.join(", "),
         ]
     }
 
-    /// Who takes segments or datagrams, and how bytes come to frames. Of a tunnel that was just made the MTU is known only now.
+    /// Creates the receiver of segments or datagrams, with a text about its copy rates. The MTU of a new tunnel is known only now.
     fn protocol(&self, own: &[Own], spec: &Spec, memory: Option<Memory>) -> anyhow::Result<(Protocol, String)> {
         if self.tcp.is_empty() {
             let (datagrams, copies) = self.udp_args.datagrams(&self.frames, mtu(spec), memory)?;
@@ -320,40 +317,40 @@ impl Args {
         self.tcp_args.endpoint(&self.tcp, own.iter().map(|own| own.mac).collect(), mtu(spec))
     }
 
-    /// Refuses addresses of this host: its kernel would answer too, and reset what it knows nothing of.
+    /// Refuses addresses of this host: its kernel would answer too, and reset the connections.
     fn check_addresses(&self, spec: &Spec) -> anyhow::Result<()> {
         let (_, at) = REGISTRY.innermost(spec)?;
         let binds = |ip: IpAddr| within(at.option("netns"), || UdpSocket::bind((ip, 0))).is_ok();
-        // where no IPv4 address was ever set the kernel lets any be bound, also a reserved one (RFC 1112, section 4)
+        // Without any IPv4 address the kernel allows binding to all, even to a reserved one (RFC 1112, section 4).
         let any = binds(Ipv4Addr::new(240, 0, 0, 1).into());
         match self.ips().into_iter().find(|ip| binds(*ip) && !(any && ip.is_ipv4())) {
             Some(ip) => Err(usage(format!(
-                "{ip}: this host has that address, and its kernel answers there: name one of your network that no host has"
+                "{ip}: in use by this host, whose kernel would answer; use an unused address of your network"
             ))),
             None => Ok(()),
         }
     }
 }
 
-/// Refuses ports on which nobody can be answered.
+/// Refuses ports that cannot send replies.
 fn check_port(spec: &Spec) -> anyhow::Result<()> {
     match REGISTRY.innermost(spec)?.0.target {
         Target::Interface { .. } | Target::Tunnel | Target::Memory => Ok(()),
         Target::File => Err(usage(format!(
-            "{spec} is a file, and nobody can be answered: streams -r FILE rebuilds the streams of recorded traffic"
+            "{spec}: a file cannot be answered; to reassemble recorded streams use linerate streams -r FILE"
         ))),
-        Target::Device | Target::Ring | Target::Port(_) => Err(usage(format!(
-            "{spec}: streams are received on an interface (linerate ports lists them) or on tun:NAME"
-        ))),
+        Target::Device | Target::Ring | Target::Port(_) => {
+            Err(usage(format!("{spec}: not supported; expected an interface (see linerate ports) or tun:NAME")))
+        }
     }
 }
 
-/// Whether a port reads payload straight to its place, where it is one of TCP.
+/// Returns whether the port can read TCP payload directly to its place.
 fn reads_straight(spec: &Spec) -> bool {
     ["packet", "tun"].contains(&spec.scheme.as_str())
 }
 
-/// The MTU of the interface that a port is; the usual one of others.
+/// Returns the MTU of the interface of a port, or the default MTU.
 fn mtu(spec: &Spec) -> u32 {
     let Ok((_, at)) = REGISTRY.innermost(spec) else { return USUAL_MTU };
     let all = interfaces(at.option("netns")).unwrap_or_default();
@@ -364,7 +361,7 @@ fn until(streams: u64) -> String {
     format!(", until {streams} stream{} ended", if streams == 1 { " has" } else { "s have" })
 }
 
-/// A MAC address for an IP address that no card has: one that was not assigned by its maker (IEEE 802 clause 8.4).
+/// Derives a locally administered MAC address (IEEE 802 clause 8.4) from an IP address.
 fn station(ip: IpAddr) -> MacAddr {
     let [a, b, c, d] = match ip {
         IpAddr::V4(ip) => ip.octets(),

@@ -1,4 +1,4 @@
-//! `linerate send`: bytes through the kernel's TCP or UDP, to whoever is to receive them.
+//! `linerate send`: sends bytes by the kernel's TCP or UDP.
 
 mod datagrams;
 mod report;
@@ -31,103 +31,102 @@ use std::time::{Duration, Instant};
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
-  # 10 GB of which the receiver can check every byte
+  # 10 GiB of a pattern that the receiver can verify
   linerate send 10.9.0.2:5001 --size 10GiB
-  # how long chunks take until their last byte is acknowledged, a row each
+  # time per chunk until its last byte is acknowledged, one row per size
   linerate send 10.9.0.2:5001 --chunk 1MiB,2MiB,4MiB,8MiB,16MiB,32MiB,64MiB
-  # ten seconds over four connections, from processors 2 and 3
-  linerate send 10.9.0.2:5001 -t 10 --connections 4 --cpu 2,3
-  # a file, or what another program writes
+  # ten seconds over four connections, pinned to processors 2 and 3
+  linerate send 10.9.0.2:5001 -T 10 --connections 4 --cpu 2,3
+  # a file, or the output of another program
   linerate send 10.9.0.2:5001 -r data.bin
   tar c folder | linerate send 10.9.0.2:5001
-  # datagrams, each with its byte offset in front (8 bytes, big-endian)
+  # datagrams that start with their byte offset (8 bytes, big-endian)
   linerate send 10.9.0.2:5001 --udp --rate 5gbps --size 1GiB
-The connection is the kernel's and goes to whom you name, as that of any
-program: nothing has to be permitted, no --yes is asked for on the default route
-either. Datagrams (--udp) take no care of others on the way as TCP does: where
-it is not yours alone, say a --rate that it bears.
-The kernel stamps the acknowledgement of a chunk's last byte: chunk times are
-exact to about a microsecond, and nothing spins. The next chunk begins when this
-process is awake again, which the rate counts and the chunk's time does not.
-BBR paces what it sends, also where nothing is in the way: compare receivers
-with --congestion cubic. The data is the same for every connection and both
-protocols: the pattern of --key, at its place in the stream.")]
+Connections are ordinary ones of the kernel: no privileges and no --yes are
+needed. Datagrams (--udp) have no congestion control: on a shared network set
+--rate.
+Chunk times end with the kernel's time stamp of the acknowledgement, exact to
+about 1 us, without busy polling. The next chunk starts when this process wakes
+up; that delay is included in the rate, but not in the chunk time.
+BBR paces packets even on an idle path: compare receivers with --congestion
+cubic. All connections and both protocols send the same data: the pattern of
+--key.")]
 pub struct Args {
-    /// Whom to send to, as in 10.9.0.2:5001, [fd00::2]:5001 or host:5001
+    /// Destination, such as 10.9.0.2:5001, [fd00::2]:5001 or host:5001
     #[arg(value_name = "ADDR:PORT")]
     to: String,
-    /// Bytes to send on each connection, of chunks for each of their sizes (as in 64MiB, 10GiB)
+    /// Bytes to send on each connection, or per chunk size, such as 64MiB, 10GiB
     #[arg(long, value_name = "SIZE", value_parser = size)]
     size: Option<u64>,
-    /// Stop after this many seconds, of chunks for each of their sizes
-    #[arg(short = 't', long = "duration", alias = "seconds", value_name = "S")]
+    /// Stop after S seconds, or after S seconds per chunk size
+    #[arg(short = 'T', long = "duration", value_name = "S")]
     duration: Option<f64>,
-    /// Send so many bytes, wait until the last one is acknowledged, then the next; several sizes with commas: one after the
-    /// other, a row each
+    /// Send chunks of this size, waiting for the acknowledgement of each before the next; several sizes (comma-separated)
+    /// run one after the other, one row each
     #[arg(long, value_name = "SIZE", value_delimiter = ',', value_parser = size)]
     chunk: Vec<u64>,
-    /// So many chunks of each size [default: as many as --size or --duration hold, or 1GiB and no fewer than 32]
+    /// Send N chunks of each size [default: limited by --size or --duration, else 1GiB and at least 32]
     #[arg(long, value_name = "N", conflicts_with = "size", value_parser = clap::value_parser!(u64).range(1..))]
-    count: Option<u64>,
-    /// Send a file instead of a pattern (- for standard input, which is also what is sent if nothing else is asked for)
+    chunks: Option<u64>,
+    /// Send a file instead of a pattern; - for standard input [default without --size, --duration and --chunk: -]
     #[arg(short = 'r', long, value_name = "FILE")]
     read: Option<String>,
-    /// What is sent: bytes of which each says where it belongs, or zeros, which cost the sender least
+    /// Data to send
     #[arg(long, value_name = "WHAT", value_enum, default_value = "keyed")]
     pattern: Pattern,
-    /// What the pattern is made from; whoever checks it needs the same
+    /// Key of the pattern; must match at sender and receiver
     #[arg(long, value_name = "N", default_value_t = 0)]
     key: u64,
-    /// So many connections at once, each with a thread and all of the data
+    /// Number of parallel connections, each with a thread and all of the data
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=1024))]
     connections: u16,
-    /// Send datagrams by UDP: each has the byte offset of its payload in front, 8 bytes, big-endian
+    /// Send UDP datagrams that start with the byte offset of their payload (8 bytes, big-endian)
     #[arg(long)]
     udp: bool,
-    /// Bytes of a datagram, those 8 among them [default: what the way takes in one packet, 8,972 at the most]
+    /// Bytes of a datagram, including the offset [default: path MTU, at most 8972]
     #[arg(long, value_name = "BYTES", value_parser = RangedU64ValueParser::<usize>::new().range(9..=65507))]
     datagram: Option<usize>,
-    /// Send datagrams at this rate: 250kpps, 10gbps (layer 2), 10gbpsl1, top; connections share it [default: 1gbps]
+    /// Rate of datagrams, shared by all connections: 250kpps, 10gbps (layer 2), 10gbpsl1, max [default: 1gbps]
     #[arg(long, value_name = "RATE")]
     rate: Option<Asked>,
-    /// Congestion control of the connections, as in cubic [default: the system's]
+    /// Congestion control algorithm, such as cubic [default: that of the system]
     #[arg(long, value_name = "NAME")]
     congestion: Option<String>,
-    /// Send buffer of each connection [default: the kernel's, which grows]
+    /// Send buffer of each connection [default: automatic]
     #[arg(long, value_name = "SIZE", value_parser = size)]
     buffer: Option<u64>,
-    /// Keep the sending threads on these processors, in turn
+    /// Pin sending threads to these processors, round-robin
     #[arg(long, value_name = "N", value_delimiter = ',')]
     cpu: Vec<usize>,
-    /// Send from this address of this machine
+    /// Source address
     #[arg(long, value_name = "ADDR")]
     source: Option<IpAddr>,
-    /// Send from inside this network namespace
+    /// Send from this network namespace
     #[arg(long, value_name = "NAME")]
     netns: Option<String>,
-    /// Give up where nothing is acknowledged for so many seconds [default: 10 to connect, then never]
+    /// Give up after S seconds without an acknowledgement [default: 10 to connect, then never]
     #[arg(long, value_name = "S")]
     silence: Option<f64>,
     /// Print one JSON document at the end (schema linerate/send/1)
     #[arg(long)]
     json: bool,
-    /// Show how far it is every so many seconds; 0 for nothing until the end [default: 1]
+    /// Print progress every S seconds; 0 for none [default: 1]
     #[arg(long, value_name = "S")]
     interval: Option<f64>,
     #[command(flatten)]
     metrics: MetricsArgs,
-    /// Say nothing but errors and what came of it
+    /// Print errors and the final result only
     #[arg(short = 'q', long)]
     quiet: bool,
 }
 
-/// How long to wait for a connection.
+/// Connection timeout.
 const CONNECTING: Duration = Duration::from_secs(10);
-/// What is sent in chunks where nobody says how much.
+/// Default amount of data sent in chunks.
 const USUAL_BYTES: u64 = 1 << 30;
 const USUAL_CHUNKS: u64 = 32;
 
-/// Sends.
+/// Runs the verb.
 pub fn run(args: &Args) -> anyhow::Result<Exit> {
     args.check()?;
     let way = args.way()?;
@@ -146,10 +145,10 @@ pub fn run(args: &Args) -> anyhow::Result<Exit> {
     });
     let mut streams = streams.collect::<anyhow::Result<Vec<_>>>()?;
     args.say(&head.text());
-    // The kernel counts its own part of the memory too: twice what was asked for.
+    // The kernel doubles the requested size for its own overhead.
     if let Some(asked) = args.buffer.filter(|asked| (buffer as u64) < 2 * asked) {
         args.say(&format!(
-            "  the buffer has {} of {} bytes (net.core.wmem_max)",
+            "  send buffer limited to {} of {} bytes by net.core.wmem_max",
             grouped(buffer as u64 / 2),
             grouped(asked)
         ));
@@ -176,11 +175,11 @@ pub fn run(args: &Args) -> anyhow::Result<Exit> {
 impl Args {
     fn check(&self) -> anyhow::Result<()> {
         if self.pattern == Pattern::None && self.key != 0 {
-            return Err(usage("--key means nothing beside --pattern none: zeros have none"));
+            return Err(usage("--key has no effect with --pattern none: zeros have no key"));
         }
-        let is_said = self.size.is_some() || self.duration.is_some() || !self.chunk.is_empty() || self.read.is_some();
-        if !is_said && std::io::stdin().is_terminal() {
-            return Err(usage("what is to be sent? --size, --duration, --chunk, or -r FILE"));
+        let has_data = self.size.is_some() || self.duration.is_some() || !self.chunk.is_empty() || self.read.is_some();
+        if !has_data && std::io::stdin().is_terminal() {
+            return Err(usage("no data to send; expected --size, --duration, --chunk or -r FILE"));
         }
         if !self.is_read() {
             return Ok(());
@@ -188,16 +187,16 @@ impl Args {
         if let Some(path) = self.read.as_deref().filter(|path| *path != "-") {
             let found = std::fs::metadata(path).with_context(|| path.to_owned())?;
             if found.is_dir() {
-                return Err(anyhow!("{path}: it is a directory: name a file"));
+                return Err(anyhow!("{path}: is a directory; expected a file"));
             }
         }
         if self.connections > 1 {
-            return Err(usage("--connections means nothing beside standard input: it is sent, once"));
+            return Err(usage("--connections has no effect with standard input: it can be sent only once"));
         }
         Ok(())
     }
 
-    /// The file that is sent: also standard input, if nothing else was asked for.
+    /// Returns the file to send; standard input if no other data was given.
     fn file(&self) -> Option<&str> {
         let nothing = self.size.is_none() && self.duration.is_none() && self.chunk.is_empty();
         self.read.as_deref().or(nothing.then_some("-"))
@@ -219,20 +218,22 @@ impl Args {
         })
     }
 
-    /// Addresses of whom to send to, of the family of the source.
+    /// Returns the addresses of the destination, of the family of the source.
     fn addresses(&self) -> anyhow::Result<Vec<SocketAddr>> {
         let to = &self.to;
         if !to.rsplit_once(':').is_some_and(|(_, port)| port.parse::<u16>().is_ok_and(|port| port > 0)) {
-            return Err(usage(format!("{to}: say which port, as in 10.9.0.2:5001 or [fd00::2]:5001")));
+            return Err(usage(format!(
+                "{to}: no port; expected ADDRESS:PORT, such as 10.9.0.2:5001 or [fd00::2]:5001"
+            )));
         }
         let all = within(self.netns.as_deref(), || Ok(to.to_socket_addrs()?.collect::<Vec<_>>()));
         let all = all.map_err(|error| anyhow!("{to}: {error}"))?;
         let fits = |address: &SocketAddr| self.source.is_none_or(|source| source.is_ipv4() == address.is_ipv4());
         let some: Vec<SocketAddr> = all.into_iter().filter(fits).collect();
-        if some.is_empty() { Err(anyhow!("{to}: has no address of the family of --source")) } else { Ok(some) }
+        if some.is_empty() { Err(anyhow!("{to}: no address of the family of --source")) } else { Ok(some) }
     }
 
-    /// All connections, to the first address that can be reached.
+    /// Opens all connections, to the first reachable address.
     fn connect(&self, to: &[SocketAddr], way: &Way) -> anyhow::Result<Vec<Connection>> {
         let mut last = None;
         for address in to {
@@ -241,7 +242,7 @@ impl Args {
                 Err(error) => last = Some(anyhow!(explain(&error, *address))),
             }
         }
-        Err(last.unwrap_or_else(|| anyhow!("{}: has no address", self.to)))
+        Err(last.unwrap_or_else(|| anyhow!("{}: no address found", self.to)))
     }
 
     fn confine(&self, identity: &Identity) -> anyhow::Result<()> {
@@ -274,7 +275,7 @@ impl Args {
         let of = |chunk: &u64| {
             let usual = || USUAL_BYTES.div_ceil(*chunk).max(USUAL_CHUNKS);
             let count =
-                self.count.or_else(|| (self.size.is_none() && duration.is_none() && !self.is_read()).then(usual));
+                self.chunks.or_else(|| (self.size.is_none() && duration.is_none() && !self.is_read()).then(usual));
             let bytes = count.map(|count| count.saturating_mul(*chunk)).or(self.size);
             Series { chunk: Some(*chunk), bytes, duration }
         };
@@ -287,7 +288,7 @@ impl Args {
             (Some("-"), _) => "standard input".to_owned(),
             (Some(path), _) => path.to_owned(),
             (None, Pattern::None) => "zeros".to_owned(),
-            (None, Pattern::Keyed) => format!("pattern of key {}", self.key),
+            (None, Pattern::Keyed) => format!("pattern with key {}", self.key),
         };
         let connections = self.connections;
         Head { protocol: "", peer: any, local: any, congestion: None, datagram: None, connections, data }
@@ -300,11 +301,11 @@ impl Args {
     }
 }
 
-/// What goes on beside a run: signals, lines that say how far it is.
+/// Signal handling and progress lines of a run.
 struct Running {
     stop: Stop,
     written: Arc<AtomicU64>,
-    _beside: (Live, crate::signals::Answers, Told),
+    _services: (Live, crate::signals::Answers, Told),
 }
 
 impl Running {
@@ -331,8 +332,8 @@ impl Running {
         })?;
         #[cfg(feature = "serve")]
         crate::view::metrics::watch_sent(&written);
-        let told = args.metrics.tell(args.quiet || args.json);
-        Ok(Running { stop, written, _beside: (live, answers, told) })
+        let metrics = args.metrics.tell(args.quiet || args.json);
+        Ok(Running { stop, written, _services: (live, answers, metrics) })
     }
 
     fn watched<'a>(&'a self, stop: &'a std::sync::atomic::AtomicBool) -> Watched<'a> {
@@ -340,7 +341,9 @@ impl Running {
     }
 }
 
-/// A size of data, such as 64MiB.
+/// Parses a size, such as 64MiB.
 fn size(text: &str) -> Result<u64, String> {
-    parse_size(text).filter(|bytes| *bytes > 0).ok_or_else(|| "write bytes, or as in 512KiB, 64MiB, 10GiB".to_owned())
+    parse_size(text)
+        .filter(|bytes| *bytes > 0)
+        .ok_or_else(|| "expected bytes or a unit, such as 512KiB, 64MiB, 10GiB".to_owned())
 }

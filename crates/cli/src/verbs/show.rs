@@ -1,4 +1,4 @@
-//! What a run shows, and how often: the same options in every verb.
+//! Options of progress, report and metrics, the same in every verb.
 
 use super::inputs::span;
 #[cfg(feature = "serve")]
@@ -8,57 +8,58 @@ use crate::view::live::News;
 use crate::view::metrics::{Metrics, Place, Show};
 use std::time::Duration;
 
-/// Options of what is shown.
+/// Options of progress and report.
 #[derive(Debug, clap::Args)]
+#[command(next_help_heading = "Report")]
 pub(super) struct ShowArgs {
-    /// Show what happens every so many seconds; 0 for nothing until the end [default: 1]
+    /// Print progress every S seconds; 0 for none [default: 1]
     #[arg(long, value_name = "S")]
     interval: Option<f64>,
-    /// Say nothing but errors; what count finds, and flows and streams that are written nowhere, is still shown at the end
+    /// Print errors and the final result only
     #[arg(short = 'q', long)]
     pub quiet: bool,
-    /// The whole ledger at the end, also where nothing was lost
-    #[arg(short = 'v', long, conflicts_with_all = ["quiet", "json"])]
+    /// Print more: the whole packet accounting at the end
+    #[arg(short = 'v', long = "verbose")]
     pub ledger: bool,
     #[command(flatten)]
     metrics: MetricsArgs,
 }
 
-/// Where counters are told: also an option of verbs that show what happens in ways of their own.
+/// Option of metrics, also of verbs with their own progress options.
 #[derive(Debug, clap::Args)]
 pub(super) struct MetricsArgs {
-    /// Answer GET /metrics here while the run lasts, all counters in the text format of Prometheus; and linerate top --from, at
-    /// the path of a socket (for its owner alone) with flows
+    /// Serve all counters during the run at GET /metrics, in the text format of Prometheus, and to linerate top --from;
+    /// flows only at the path of a socket, which is for its owner only
     #[cfg(feature = "serve")]
     #[arg(long, value_name = "ADDRESS:PORT|PATH")]
     metrics: Option<Place>,
 }
 
-/// What goes on beside a run.
-pub(super) struct Beside {
+/// Metrics and news of a run, until dropped.
+pub(super) struct Background {
     _metrics: Told,
     _news: News,
 }
 
-/// Counters are told as long as this is there.
+/// Serves counters until dropped.
 pub(super) struct Told {
     #[cfg(feature = "serve")]
     _metrics: Metrics,
 }
 
 impl MetricsArgs {
-    /// Answers those who collect counters, as long as the result is there, and says where unless that is to be silent. Call it once
-    /// privileges are gone.
+    /// Serves counters until the result is dropped, and prints the address unless `is_silent`. Call it after privileges
+    /// are dropped.
     pub(super) fn tell(&self, is_silent: bool) -> Told {
         #[cfg(not(feature = "serve"))]
         let _ = is_silent;
         Told {
             #[cfg(feature = "serve")]
-            _metrics: Metrics::start(is_silent, shows),
+            _metrics: Metrics::start(is_silent, snapshots),
         }
     }
 
-    /// Whether they are asked for.
+    /// Returns whether an address is given.
     pub(super) fn is_given(&self) -> bool {
         #[cfg(feature = "serve")]
         return self.metrics.is_some();
@@ -68,35 +69,28 @@ impl MetricsArgs {
 }
 
 impl ShowArgs {
-    /// How often to show what happens, if it is to be shown at all.
+    /// Returns the interval of progress lines, if any are printed.
     pub(super) fn interval(&self, is_silent: bool) -> anyhow::Result<Option<Duration>> {
         let interval = span("--interval", self.interval.unwrap_or(1.0))?;
         Ok(Some(interval).filter(|interval| !self.quiet && !is_silent && !interval.is_zero()))
     }
 
-    /// Prints what happens while the run lasts, if it is to be shown at all, and answers those who collect counters, as long as the
-    /// result is there.
-    pub(super) fn news(&self, is_silent: bool) -> Beside {
+    /// Prints news of the run unless it is silent, and serves counters, until the result is dropped.
+    pub(super) fn news(&self, is_silent: bool) -> Background {
         let is_shown = !self.quiet && !is_silent;
-        Beside { _metrics: self.metrics.tell(!is_shown), _news: News::start(is_shown) }
+        Background { _metrics: self.metrics.tell(!is_shown), _news: News::start(is_shown) }
     }
 
-    /// Whether counters are to be told.
-    #[cfg(feature = "parquet")]
-    pub(super) fn has_metrics(&self) -> bool {
-        self.metrics.is_given()
-    }
-
-    /// Whether the user said how often.
+    /// Returns whether the user gave an interval.
     pub(super) fn has_interval(&self) -> bool {
         self.interval.is_some()
     }
 }
 
-/// What a verb shows to those who look on; flows at a path alone.
+/// Returns the source of snapshots of a run; with flows only at a path.
 #[cfg(feature = "serve")]
-fn shows(verb: &str, is_path: bool) -> Show {
-    let reason = "flows are told at the path of a socket alone, not at an address: --metrics PATH";
+fn snapshots(verb: &str, is_path: bool) -> Show {
+    let reason = "flows are served only at the path of a socket, not at an address; use --metrics PATH";
     let gatherer = Gatherer::new(verb, (!is_path).then_some(reason));
     Box::new(move |query| {
         let snapshot = gatherer.snapshot(&Ask::parse(query)?).map_err(|error| error.trim_end().to_owned() + "\n")?;

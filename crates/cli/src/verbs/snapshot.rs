@@ -1,7 +1,7 @@
-//! What a run shows to `linerate top` and to others who look on: a document, `linerate/top/1` (docs/json.md), and the question that
-//! it answers.
+//! Live state of a run for `linerate top` and other clients: the document `linerate/top/1` (docs/json.md), and the query for it.
 //!
-//! Counters and totals are of the run so far: whoever looks twice has rates. Flows are of the interval since somebody looked last.
+//! Counters and totals are those of the run so far; clients compute rates from two snapshots. Flows are those of the interval since
+//! the previous query of any client.
 
 mod gather;
 mod question;
@@ -13,46 +13,46 @@ pub use self::question::check;
 use serde::{Deserialize, Serialize};
 use std::fmt::Write as _;
 
-/// The form of the document.
+/// Schema of the document.
 pub const SCHEMA: &str = "linerate/top/1";
-/// Rows of flows or groups at the most.
+/// Maximum number of rows of flows or groups.
 pub const MOST_ROWS: usize = 1000;
-/// Bytes of a question at the most.
+/// Maximum bytes of a query.
 const MOST_TEXT: usize = 4096;
 
-/// What is asked about flows.
+/// Query about flows.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Ask {
-    /// By which fields they are put together, as `--by` has it; single flows without.
+    /// Fields to group by, as in `--by`; `None` for single flows.
     pub by: Option<String>,
-    /// What they stand in order by.
+    /// Sort order.
     pub sort: Sort,
-    /// Which of them: the filter language of stored records.
+    /// Filter, in the language of stored records.
     pub filter: String,
-    /// How many are told.
+    /// Maximum number of rows.
     pub top: usize,
 }
 
-/// What rows stand in order by, the greatest first.
+/// Sort order of rows, largest first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum Sort {
-    /// Bits a second
+    /// Bits per second
     Bits,
-    /// Packets a second
+    /// Packets per second
     Packets,
-    /// Flows; of single flows the newest first
+    /// Number of flows; single flows: newest first
     Flows,
-    /// Segments of TCP sent again; of single flows alone
+    /// TCP retransmissions (single flows only)
     Again,
-    /// Bytes since the record began; of single flows alone
+    /// Bytes since the start of the flow (single flows only)
     Total,
 }
 
 impl Sort {
-    /// All, in the order of the key.
+    /// All, in the order of the key `s`.
     pub const ALL: [Sort; 5] = [Sort::Bits, Sort::Packets, Sort::Flows, Sort::Again, Sort::Total];
 
-    /// The word for it.
+    /// Returns its name.
     pub fn name(self) -> &'static str {
         match self {
             Sort::Bits => "bits",
@@ -71,7 +71,7 @@ impl Default for Ask {
 }
 
 impl Ask {
-    /// As it stands behind a question mark (RFC 3986, 3.4).
+    /// Returns the query component of a URL (RFC 3986, 3.4).
     pub fn query(&self) -> String {
         let mut text = format!("sort={}&top={}", self.sort.name(), self.top);
         for (name, value) in [("by", self.by.as_deref()), ("filter", Some(&*self.filter))] {
@@ -82,31 +82,32 @@ impl Ask {
         text
     }
 
-    /// Reads one.
+    /// Parses a query component.
     ///
     /// # Errors
-    /// A word is not known, or means nothing.
+    /// A name is unknown, or a value is invalid.
     pub fn parse(query: &str) -> Result<Ask, String> {
         let mut ask = Ask::default();
         for part in query.split('&').filter(|part| !part.is_empty()) {
             let (name, value) = part.split_once('=').unwrap_or((part, ""));
-            let value = decoded(value).ok_or_else(|| format!("{name}: %XX is a byte, and all are UTF-8\n"))?;
+            let value =
+                decoded(value).ok_or_else(|| format!("{name}: invalid encoding; expected UTF-8 with %XX escapes\n"))?;
             match name {
                 "by" => ask.by = Some(value),
                 "filter" => ask.filter = value,
                 "sort" => {
                     let known = Sort::ALL.into_iter().find(|sort| sort.name() == value);
-                    ask.sort = known.ok_or("sort: bits, packets, flows, again or total\n")?;
+                    ask.sort = known.ok_or("sort: invalid value; expected bits, packets, flows, again or total\n")?;
                 }
                 "top" => {
                     let rows = value.parse().ok().filter(|rows| (1..=MOST_ROWS).contains(rows));
-                    ask.top = rows.ok_or_else(|| format!("top: 1 to {MOST_ROWS}\n"))?;
+                    ask.top = rows.ok_or_else(|| format!("top: invalid value; expected 1 to {MOST_ROWS}\n"))?;
                 }
-                _ => return Err("by, filter, sort and top are known\n".to_owned()),
+                _ => return Err(format!("{name}: unknown parameter; expected by, filter, sort or top\n")),
             }
         }
         if ask.filter.len() + ask.by.as_ref().map_or(0, String::len) > MOST_TEXT {
-            return Err(format!("by and filter: at most {MOST_TEXT} bytes\n"));
+            return Err(format!("by and filter: too long; at most {MOST_TEXT} bytes\n"));
         }
         Ok(ask)
     }
@@ -127,14 +128,14 @@ fn encoded(text: &str) -> String {
 fn decoded(text: &str) -> Option<String> {
     let mut bytes = Vec::new();
     let mut rest = text.as_bytes();
-    while let Some((first, behind)) = rest.split_first() {
-        rest = behind;
+    while let Some((first, after)) = rest.split_first() {
+        rest = after;
         bytes.push(match first {
             b'+' => b' ',
             b'%' => {
-                let (digits, behind) = rest.split_at_checked(2)?;
-                rest = behind;
-                // A sign is no digit, though numbers may have one.
+                let (digits, after) = rest.split_at_checked(2)?;
+                rest = after;
+                // The number parser would accept a sign.
                 let digits = std::str::from_utf8(digits).ok().filter(|digits| !digits.contains('+'))?;
                 u8::from_str_radix(digits, 16).ok()?
             }
@@ -144,41 +145,41 @@ fn decoded(text: &str) -> Option<String> {
     String::from_utf8(bytes).ok()
 }
 
-/// What a run shows.
+/// Live state of a run.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Snapshot {
     /// [`SCHEMA`].
     pub schema: String,
-    /// Which verb runs, and which version.
+    /// Verb of the run.
     pub verb: String,
-    /// As above.
+    /// Version of the program.
     pub version: String,
-    /// The process.
+    /// Process ID.
     pub pid: u32,
-    /// Seconds since the run began.
+    /// Seconds since the start of the run.
     pub seconds: f64,
-    /// What was done so far.
+    /// Totals so far.
     pub done: Vec<Done>,
-    /// The ports.
+    /// Ports.
     pub ports: Vec<Port>,
-    /// What frames, or records, were dropped by.
+    /// Causes of dropped packets or records.
     pub drops: Vec<Dropped>,
-    /// Who reads a shared ring.
+    /// Readers of shared rings.
     pub readers: Vec<Reader>,
-    /// Where flows are metered, and told.
+    /// Flows, if metered and available here.
     pub flows: Option<Flows>,
-    /// Why they are not.
+    /// Reason for missing flows.
     pub without_flows: String,
 }
 
-/// What was done to frames.
+/// Total of an action on packets.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Done {
     /// `captured`, `sent`, ...
     pub what: String,
-    /// How many.
+    /// Number of packets.
     pub frames: u64,
     /// Their bytes on the wire, without FCS.
     pub wire_bytes: u64,
@@ -188,29 +189,29 @@ pub struct Done {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Port {
-    /// As the user named it.
+    /// Name as given by the user.
     pub name: String,
-    /// Frames that reached it, lost ones included.
+    /// Packets received, including lost ones.
     pub frames: u64,
-    /// Frames lost there.
+    /// Packets lost at the port.
     pub lost: u64,
-    /// Bytes of them on the wire without FCS, where somebody counts them.
+    /// Their bytes on the wire without FCS, if counted.
     pub wire_bytes: Option<u64>,
 }
 
-/// A cause of drops, and what it has cost so far.
+/// A cause of drops, with its count so far.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Dropped {
-    /// As the ledger has it.
+    /// Stage, as in the accounting.
     pub stage: String,
-    /// As above.
+    /// Name of the counter.
     pub cause: String,
-    /// As above.
+    /// Port, queue or output.
     pub subject: String,
-    /// Whether they should have been delivered; else the user asked for it.
+    /// True for losses; false for drops requested by the user.
     pub is_lost: bool,
-    /// How many.
+    /// Number of packets or records.
     pub frames: u64,
 }
 
@@ -218,15 +219,15 @@ pub struct Dropped {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Reader {
-    /// Its name and process.
+    /// Name and process ID.
     pub name: String,
-    /// Frames committed since it came.
+    /// Packets committed since it attached.
     pub frames: u64,
-    /// Frames in blocks that it has not given back: how far it is behind.
+    /// Lag: packets in blocks that it holds.
     pub behind: u64,
-    /// Frames that it was not shown, because it was too slow.
+    /// Packets skipped because it was too slow.
     pub skipped: u64,
-    /// For how long everybody waited for it, in microseconds.
+    /// Time for which it blocked the writer, in microseconds.
     pub waited_us: u64,
 }
 
@@ -234,25 +235,25 @@ pub struct Reader {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Flows {
-    /// How long the interval was, in seconds; 0 before there is one.
+    /// Length of the interval in seconds; 0 at the first query.
     pub seconds: f64,
-    /// Flows that go on.
+    /// Open flows.
     pub open: u64,
-    /// Flows begun since the run began.
+    /// Flows started since the start of the run.
     pub begun: u64,
-    /// Flows of the interval that had a packet, and how many were left out of it for want of room.
+    /// Flows with a packet in the interval.
     pub active: u64,
-    /// As above.
+    /// Flows not reported for lack of memory.
     pub left_out: u64,
-    /// What all flows of the interval had together: packets, bytes on the wire without FCS, segments sent again.
+    /// Packets of all flows in the interval.
     pub packets: u64,
-    /// As above.
+    /// Their bytes on the wire without FCS.
     pub bytes: u64,
-    /// As above.
+    /// Their TCP retransmissions.
     pub again: u64,
-    /// What the keys of a row are.
+    /// Names of the keys of a row.
     pub heads: Vec<String>,
-    /// Flows or groups of which there was most.
+    /// Top flows or groups.
     pub rows: Vec<Row>,
 }
 
@@ -260,31 +261,31 @@ pub struct Flows {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Row {
-    /// By what it is known.
+    /// Values of the keys.
     pub keys: Vec<String>,
-    /// What it said of itself: a site, say.
+    /// Host name found in its packets.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub name: String,
-    /// In the interval.
+    /// Packets in the interval.
     pub packets: u64,
-    /// As above, on the wire without FCS.
+    /// Bytes in the interval, on the wire without FCS.
     pub bytes: u64,
-    /// Flows that had a packet.
+    /// Flows with a packet in the interval.
     pub flows: u64,
-    /// Of a single flow: segments sent again in the interval, bytes since its record began, and for how many seconds that goes on.
+    /// Details of a single flow.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub flow: Option<OneFlow>,
 }
 
-/// What is told of a single flow.
+/// Details of a single flow.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct OneFlow {
-    /// Segments sent again in the interval.
+    /// TCP retransmissions in the interval.
     pub again: u64,
-    /// Bytes since the record began.
+    /// Bytes since the start of the flow.
     pub total_bytes: u64,
-    /// How long ago that was, in seconds.
+    /// Age of the flow in seconds.
     pub seconds: f64,
 }
 
@@ -293,7 +294,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_question_is_read_as_it_was_written() {
+    fn queries_round_trip() {
         for (by, filter) in
             [(None, ""), (Some("orig_address/24,protocol"), "host 10.0.0.1 and bytes > 1M"), (Some("é&=%+ "), "a%2")]
         {
@@ -311,7 +312,7 @@ mod tests {
     }
 
     #[test]
-    fn a_document_of_another_version_is_read_as_far_as_it_is_known() {
+    fn unknown_fields_of_a_document_are_ignored() {
         let read: Snapshot =
             serde_json::from_str(r#"{"verb":"capture","ports":[{"name":"a","more":1}],"later":[]}"#).unwrap();
         assert_eq!((read.verb.as_str(), read.ports[0].name.as_str(), read.flows), ("capture", "a", None));

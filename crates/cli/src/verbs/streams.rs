@@ -1,4 +1,4 @@
-//! `linerate streams`: the TCP streams of captured traffic, rebuilt.
+//! `linerate streams`: reassembles TCP streams of captured traffic.
 
 mod report;
 
@@ -26,62 +26,61 @@ use std::sync::Arc;
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
-  # which streams there are, those with most bytes first
+  # list streams, largest first
   linerate streams -r trace.pcap
-  # a file for each direction, and an index of them
+  # write one file per direction, and an index
   linerate streams -r trace.pcap -w streams/
-  # one conversation, as text, and the bytes of another
+  # follow one connection as text, and another as raw bytes
   linerate streams -r trace.pcap --follow 3 --form ascii
   linerate streams -r trace.pcap --follow 4 > both
-  # what comes to port 80 for a minute
-  linerate streams eth0 -t 60 -w web/ tcp port 80
-  # all streams to another program, as records
+  # record streams of port 80 for a minute
+  linerate streams eth0 -T 60 -w web/ tcp port 80
+  # pipe all streams to another program as records
   linerate streams -r trace.pcap.zst -w - | ./reads-records
-A stream is one direction of a connection, as its receiver got it. What was not
-captured is a gap, which the index names by offset and length. Nothing is sent,
-and nothing that a receiver got is missing without a word. docs/follow.md says
-what the index and the records hold")]
+A stream is one direction of a connection, as received by its endpoint. Bytes
+that were not captured are gaps, listed in the index with offset and length.
+The index and the records are described in docs/follow.md")]
 pub struct Args {
     #[command(flatten)]
     input: InputArgs,
-    /// Where streams go: a folder that is new or empty, with a file for each and streams.jsonl, or - for all of them
-    /// as records on standard output
+    /// Write one file per stream and streams.jsonl to this new or empty directory, or all streams as records to standard
+    /// output (-)
     #[arg(short = 'w', long, value_name = "DIR/|-")]
     write: Option<String>,
-    /// Write the bytes of one connection to standard output, both directions as they came; they count from 0
+    /// Write both directions of connection N to standard output, in order of arrival; numbers start at 0
     #[arg(long, value_name = "N", conflicts_with = "write")]
     follow: Option<u64>,
-    /// How these are shown
+    /// Format of --follow
     #[arg(long, value_name = "FORM", default_value = "raw")]
     form: FormArg,
-    /// What stands in files for bytes that are missing: as many zero bytes, nothing, or a line that says how many
+    /// Content of files for missing bytes
     #[arg(long, value_name = "WHAT", default_value = "zeros")]
     gaps: GapsArg,
-    /// Which bytes count where two segments differ that both wait for others: those that came first or last, or those
-    /// that such a host takes
+    /// Data to keep where overlapping segments differ: that of the first or last one, or as the given operating system
+    /// does
     #[arg(long, value_name = "POLICY", default_value = "first",
           value_parser = PossibleValuesParser::new(Overlap::NAMES.map(|(name, _)| name)))]
     overlap: String,
-    /// Leave out segments with a wrong checksum; of a capture on the sending host most are unfinished
+    /// Skip segments with a wrong checksum (captures on the sending host may contain unfinished checksums)
     #[arg(long)]
     checksums: bool,
-    /// How long a gap is waited for whose bytes the receiver has acknowledged, seconds
+    /// Seconds to wait for missing bytes that the receiver has acknowledged
     #[arg(long, value_name = "S", default_value = "1")]
     gap_wait: f64,
-    /// After how long without a frame a connection is over, seconds
+    /// Idle timeout of a connection in seconds
     #[arg(long, value_name = "S", default_value = "3600")]
     idle: f64,
-    /// The most memory for bytes that wait for others, of all streams
+    /// Maximum memory for out-of-order data of all streams
     #[arg(long, value_name = "SIZE", default_value = "256MiB")]
     held_memory: String,
-    /// The same of one stream
+    /// Maximum memory for out-of-order data of one stream
     #[arg(long, value_name = "SIZE", default_value = "16MiB")]
     stream_memory: String,
-    /// The most connections at a time: those that have ended give way first, then those without a byte, then those
-    /// that were quiet for longest
+    /// Maximum number of tracked connections; when full, ended ones are evicted first, then those without data, then the
+    /// least recently active
     #[arg(long, value_name = "N", default_value_t = 1 << 18, value_parser = clap::value_parser!(u32).range(1..=1 << 26))]
     max_connections: u32,
-    /// The most files: streams that begin later have none, and the status is 1
+    /// Maximum number of files; later streams are not written, and the exit status is 1
     #[arg(long, value_name = "N", default_value_t = 1_000_000, value_parser = count)]
     max_files: u64,
     /// Print the summary as one JSON document (schema linerate/streams/1)
@@ -93,32 +92,32 @@ pub struct Args {
     receive: ReceiveArgs,
 }
 
-/// Forms of a conversation.
+/// Formats of a followed connection.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 enum FormArg {
-    /// The bytes as they are
+    /// Raw bytes
     Raw,
-    /// Offset, bytes in hexadecimal numbers, and text; the direction that answers is indented
+    /// Hex dump with offsets and text; the responder is indented
     Hex,
-    /// Text, with a dot for each byte that is none
+    /// Text, with a dot for each non-printable byte
     Ascii,
 }
 
-/// What stands for bytes that are missing.
+/// Content of files for missing bytes.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 enum GapsArg {
-    /// As many zero bytes, which take no room on most file systems
+    /// Zero bytes, sparse on most file systems
     Zeros,
     /// Nothing
     Skip,
-    /// A line
+    /// A line with the number of bytes
     Mark,
 }
 
-/// Files that are open at a time: as many as any limit of a process allows.
+/// Maximum number of open files, within the usual limit of a process.
 const OPEN: usize = 256;
 
-/// Follows.
+/// Runs the verb.
 pub fn run(args: &Args) -> anyhow::Result<Exit> {
     let inputs = args.input.check()?;
     let config = args.config()?;
@@ -131,16 +130,12 @@ pub fn run(args: &Args) -> anyhow::Result<Exit> {
     let stop = Stop::new();
     stop_on_signals(&stop)?;
 
-    // Streams on standard output are not to be mixed with a summary.
+    // A summary must not be mixed with streams on standard output.
     let is_nowhere = args.write.is_none() && args.follow.is_none();
     let is_mixed = args.follow.is_some() || args.write.as_deref() == Some("-");
     let is_silent = args.show.quiet || args.json || is_mixed;
     if !is_silent {
-        tell(format_args!(
-            "following the streams of {}: {}\n",
-            shown(&inputs.names().join(", ")),
-            args.bounds(&config)
-        ));
+        tell(format_args!("reassembling streams of {}: {}\n", shown(&inputs.names().join(", ")), args.bounds(&config)));
         notes.iter().for_each(|note| tell(format_args!("  {}\n", shown(note))));
     }
     let progress = Progress::new();
@@ -165,7 +160,7 @@ impl Args {
         let overlap = Overlap::NAMES.into_iter().find(|(name, _)| *name == self.overlap);
         let is_folder = self.write.as_deref().is_some_and(|target| target != "-");
         if self.write.is_some() && !is_folder && (!matches!(self.gaps, GapsArg::Zeros)) {
-            return Err(usage("--gaps means nothing here: records say themselves what is missing"));
+            return Err(usage("--gaps has no effect with -w -: records contain the gaps"));
         }
         Ok(Config {
             overlap: overlap.map(|(_, overlap)| overlap).unwrap_or_default(),
@@ -178,7 +173,7 @@ impl Args {
         })
     }
 
-    /// What streams go to, and its folder.
+    /// Opens the output; returns it with its folder.
     fn outlet(&self, identity: &Identity) -> anyhow::Result<(Box<dyn Outlet>, Option<OwnedFd>)> {
         if let Some(number) = self.follow {
             let form = match self.form {
@@ -205,10 +200,10 @@ impl Args {
         }
     }
 
-    /// What it may take.
+    /// Returns the limits as text.
     fn bounds(&self, config: &Config) -> String {
         format!(
-            "at most {} connections ({} MiB), {} MiB for bytes that wait",
+            "at most {} connections ({} MiB), {} MiB for out-of-order data",
             config.connections,
             config.table_bytes() >> 20,
             config.memory >> 20
@@ -218,5 +213,5 @@ impl Args {
 
 fn size(option: &str, text: &str) -> anyhow::Result<usize> {
     let size = parse_size(text).filter(|size| *size > 0).and_then(|size| usize::try_from(size).ok());
-    size.ok_or_else(|| usage(format!("{option} {text}: not a size (as in 512KiB, 64MiB)")))
+    size.ok_or_else(|| usage(format!("{option} {text}: invalid size; expected bytes or a unit, such as 512KiB, 64MiB")))
 }

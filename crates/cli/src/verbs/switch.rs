@@ -1,4 +1,4 @@
-//! `linerate switch`: many ports joined by rules, or as a bridge that learns.
+//! `linerate switch`: forwards between many ports by rules, or as a learning bridge.
 
 pub(crate) mod control;
 mod open;
@@ -29,27 +29,27 @@ use std::time::{Duration, SystemTime};
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
-  # a bridge that learns which MAC is where
+  # a learning bridge
   linerate switch eth1 eth2 eth3
-  # web traffic by eth2, all else by eth3, and back
+  # web traffic to eth2, everything else to eth3, replies to eth1
   linerate switch eth1 eth2 eth3 \\
     --rule 'tcp,in_port=eth1,tp_dst=80,actions=eth2' \\
     --rule 'priority=1,in_port=eth1,actions=eth3' \\
     --rule 'priority=0,actions=eth1'
-  # VLANs: hosts at eth2 and eth3, both of them at eth1
+  # VLANs: a trunk at eth1, access ports at eth2 and eth3
   linerate switch eth1 eth2 eth3 --vlan eth1:trunk=10,20 \\
     --vlan eth2:access=10 --vlan eth3:access=20
-  # what rules make of capture files; out/1.pcap is what leaves by port 1
+  # rules applied to capture files; out/1.pcap has the packets sent to port 1
   linerate switch pcap:a.pcap pcap:b.pcap --rules rules.txt --out out
-  # web traffic by an engine, which is another process; all else past it
+  # TCP through an engine (another process); everything else directly
   linerate switch eth1 eth2 --inspect ids --on-death open \\
     --rule 'tcp,actions=inspect:ids,normal' \\
     --rule 'priority=1,actions=normal'
-  # look at a switch at work, and change it; no frame is lost over that
+  # show and change the rules of a running switch, without losing a packet
   linerate switch eth1 eth2 --control /run/switch.sock
   linerate ctl /run/switch.sock dump-flows
   linerate ctl /run/switch.sock add-flow 'ip,actions=dec_ttl,normal'
-Rules are those of ovs-ofctl add-flow, of one table: MATCHES,actions=ACTIONS
+Rules as in ovs-ofctl add-flow, in one table: MATCHES,actions=ACTIONS
   priority=N cookie=N idle_timeout=S hard_timeout=S
   in_port dl_src dl_dst dl_type dl_vlan dl_vlan_pcp vlan_tci nw_src nw_dst
   nw_proto nw_tos nw_ecn nw_ttl nw_frag tp_src tp_dst tcp_flags icmp_type
@@ -59,70 +59,70 @@ Rules are those of ovs-ofctl add-flow, of one table: MATCHES,actions=ACTIONS
   drop mod_dl_src mod_dl_dst mod_vlan_vid mod_vlan_pcp strip_vlan push_vlan
   mod_nw_src mod_nw_dst mod_nw_tos mod_nw_ttl dec_ttl mod_tp_src mod_tp_dst
   set_field:V->F
-  inspect:NAME (what stands behind it is done if that ring's reader says so)
-  sample:1/N (what stands behind it is done to one frame in N)
-Ports are 1, 2, .. as they are given, or their names; NAME=PORT names one.
-A port shm:NAME gets frames alone: a mirror that other processes read.
-Hosts must make frames that fit a wire, as they do by
-  ethtool -K eth0 tso off gso off gro off")]
+  inspect:NAME  continue with the next action if the reader of ring NAME passes
+  sample:1/N    continue with the next action for one packet in N
+Rules name ports by number (1, 2, ..) or name; NAME=PORT gives a port a name.
+A port shm:NAME only sends: a mirror that other processes read.
+Hosts must send packets that fit the link: turn off offloads there
+(ethtool -K eth0 tso off gso off gro off).")]
 #[command(mut_arg("json", |arg| arg.help("Print one JSON document at the end (schema linerate/switch/1)")))]
 pub struct Args {
-    /// Ports, from port 1 on
+    /// Ports, numbered from 1
     #[arg(value_name = "PORT", required = true)]
     ports: Vec<String>,
-    /// A rule; without any there is one: actions=normal
+    /// Rule; repeatable [default: actions=normal]
     #[arg(long, value_name = "RULE")]
     rule: Vec<String>,
-    /// A file with a rule a line; # begins a comment
+    /// File of rules, one per line; # starts a comment
     #[arg(long, value_name = "FILE")]
     rules: Option<String>,
-    /// The VLANs of a port, for normal: PORT:access=10, PORT:trunk=10,20-30, PORT:trunk=10,native=5
+    /// VLANs of a port for action normal: PORT:access=10, PORT:trunk=10,20-30 or PORT:trunk=10,native=5
     #[arg(long, value_name = "PORT:VLANS")]
     vlan: Vec<String>,
-    /// How many MACs are remembered, for normal
+    /// Size of the MAC table of action normal
     #[arg(long, value_name = "N", default_value_t = 8192, value_parser = entries)]
     mac_entries: usize,
-    /// After how many seconds without a frame a MAC is forgotten
+    /// Aging time of the MAC table in seconds
     #[arg(long, value_name = "S", default_value_t = 300.0)]
     mac_age: f64,
-    /// Let normal forward frames for the next bridge alone (spanning tree and the like) too
+    /// Forward link-local frames (spanning tree and the like) with action normal
     #[arg(long)]
     forward_reserved: bool,
-    /// Where frames go that leave by a port that is a file: DIR/PORT.pcap
+    /// Directory for the output of ports that are files: DIR/PORT.pcap
     #[arg(long, value_name = "DIR")]
     out: Option<String>,
-    /// What happens to frames for a port that is full [default: wait where all that is read are files, else drop]
+    /// Policy for a full output port [default: wait if all inputs are files, else drop]
     #[arg(long, value_name = "HOW")]
     on_full: Option<OnFull>,
-    /// Make a ring of this name (with a / it is the path of a socket), whose reader decides about frames of rules with
-    /// inspect:NAME, as it does of inline: linerate inspect shm:NAME, or another engine. May be given several times
+    /// Create ring NAME (with a /: a socket path) for an engine, such as linerate inspect shm:NAME, that decides about
+    /// packets of rules with inspect:NAME; repeatable
     #[arg(long, value_name = "NAME")]
     inspect: Vec<String>,
     #[command(flatten)]
     decide: DecideArgs,
-    /// Listen at this path for who looks at the switch and changes it: linerate ctl PATH
+    /// Accept commands of linerate ctl PATH during the run (socket for its owner only)
     #[arg(long, value_name = "PATH")]
     control: Option<String>,
     #[command(flatten)]
     join: JoinArgs,
 }
 
-/// What happens to frames for a port that is full.
+/// Policy for a full output port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 enum OnFull {
-    /// They are dropped and counted; other ports go on
+    /// Drop and count the packets
     Drop,
-    /// All ports wait for it
+    /// Pause all ports until there is room
     Wait,
 }
 
-/// Switches.
+/// Runs `linerate switch`.
 pub fn run(args: &Args) -> anyhow::Result<Exit> {
     let joined = Joined::parse(&args.ports, args.out.as_deref(), args.join.yes)?;
     let duration = args.join.duration()?;
     let switch = args.switch(&joined)?;
     let identity = args.join.identity(joined.specs())?;
-    // All receive before one sends: an xdp: queue is sent into by the socket that receives from it.
+    // All ports receive before one sends: an xdp: queue sends through the socket that receives from it.
     let (mut from, numbers) = joined.open_rx()?;
     let live = joined.open_tx(false)?;
     let control = args.control.as_deref().map(Control::listen).transpose()?;
@@ -130,7 +130,7 @@ pub fn run(args: &Args) -> anyhow::Result<Exit> {
     let assumed = identity.assume()?;
     let to = joined.add_files(live)?;
     notes.extend(from.iter().flat_map(notes_of));
-    notes.extend(args.control.iter().map(|path| format!("asked and changed by linerate ctl {path}")));
+    notes.extend(args.control.iter().map(|path| format!("controlled by linerate ctl {path}")));
     let mut folders: Vec<_> = control.as_ref().and_then(Control::folder).into_iter().collect();
     for ring in &args.inspect {
         folders.extend(socket_folder(ring)?);
@@ -157,11 +157,11 @@ pub fn run(args: &Args) -> anyhow::Result<Exit> {
 }
 
 impl Args {
-    /// The switch that is asked for.
+    /// Creates the switch.
     fn switch(&self, joined: &Joined) -> anyhow::Result<Switch> {
         let age = span("--mac-age", self.mac_age)?;
         if self.mac_entries == 0 || self.mac_entries > 1 << 24 || age < Duration::from_secs(1) {
-            return Err(usage("--mac-entries is 1 to 16777216, --mac-age a second or more"));
+            return Err(usage("--mac-entries must be 1 to 16777216, --mac-age at least 1 second"));
         }
         let mut options = Options { ports: joined.vlans(), ..Options::new(joined.len()) };
         let started = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
@@ -172,8 +172,8 @@ impl Args {
         for text in &self.vlan {
             let (port, vlans) = text
                 .rsplit_once(':')
-                .ok_or_else(|| usage(format!("--vlan {text}: it is PORT:VLANS, as 1:access=10")))?;
-            let port = joined.number(port).ok_or_else(|| usage(format!("--vlan {text}: there is no port {port}")))?;
+                .ok_or_else(|| usage(format!("--vlan {text}: expected PORT:VLANS, such as 1:access=10")))?;
+            let port = joined.number(port).ok_or_else(|| usage(format!("--vlan {text}: no such port {port}")))?;
             let vlans = PortVlans::parse(vlans).map_err(|error| usage(format!("--vlan {text}: {error}")))?;
             options.ports[usize::from(port) - 1] = vlans;
         }
@@ -188,15 +188,14 @@ impl Args {
         for (place, text) in in_file.chain(given) {
             let Some(text) = line_of(text) else { continue };
             let rule = parse_rule(text, &names).map_err(|error| usage(format!("{place}: {error}")))?;
-            // Of thousands, to look for two such would take longer than all the rest.
+            // With thousands of rules the search for ambiguous ones would dominate the start.
             if switch.count() >= 1000 {
                 many.push(rule);
                 continue;
             }
             if let Some(other) = self.join.is_told().then(|| switch.ambiguous(&rule)).flatten() {
                 let (one, other) = (text, show_match(&other.rule.matches));
-                let line =
-                    format!("{one}: of frames of {other} too, with the same priority: the older rule goes first");
+                let line = format!("{one}: overlaps {other} with the same priority; the older rule is applied first");
                 tell(format_args!("{}\n", shown(&line)));
             }
             switch.add(rule, now);
@@ -207,12 +206,12 @@ impl Args {
         }
         let is_normal = |rule: &&Installed| rule.rule.actions.contains(&Action::Normal);
         if !self.vlan.is_empty() && self.control.is_none() && !switch.rules().iter().any(is_normal) {
-            return Err(usage("--vlan means nothing here: it is of the action normal, and no rule has that"));
+            return Err(usage("--vlan needs a rule with the action normal"));
         }
         Ok(switch)
     }
 
-    /// Makes the rings whose readers decide.
+    /// Creates the rings of `--inspect`.
     fn rings(&self, identity: &Identity) -> anyhow::Result<(Vec<EngineRing>, Vec<String>)> {
         let (policy, mut notes) = (self.decide.policy()?, Vec::new());
         let mut rings = Vec::new();
@@ -222,11 +221,11 @@ impl Args {
                 !name.is_empty() && !name.contains(|letter: char| ",() ".contains(letter) || letter.is_control());
             if !is_word || self.inspect[..at].contains(name) {
                 return Err(usage(format!(
-                    "--inspect {name:?}: a ring has a name of its own, without commas and blanks"
+                    "--inspect {name:?}: invalid or duplicate name; expected one without commas and blanks"
                 )));
             }
-            let (sharing, said) = share(identity, self.decide.sharing(name, identity)?)?;
-            notes.extend(said);
+            let (sharing, ring_notes) = share(identity, self.decide.sharing(name, identity)?)?;
+            notes.extend(ring_notes);
             rings.push(EngineRing { name: name.clone(), sharing, policy });
         }
         if !rings.is_empty() {
@@ -241,27 +240,27 @@ impl Args {
             tell(format_args!("{}\n", shown(&format!("port {number}: {port}, {vlans}"))));
         }
         let rules = switch.rules();
-        let said = match &rules[..] {
-            [one] if one.rule == Rule::normal() => "no rules: a bridge that learns".to_owned(),
+        let summary = match &rules[..] {
+            [one] if one.rule == Rule::normal() => "no rules: learning bridge".to_owned(),
             [one] => {
                 let matches = show_match(&one.rule.matches);
-                format!("one rule: {matches} actions={}", show_actions(&one.rule.actions, &self.inspect))
+                format!("1 rule: {matches} actions={}", show_actions(&one.rule.actions, &self.inspect))
             }
             rules => format!("{} rules", rules.len()),
         };
-        for line in std::iter::once(&said).chain(notes) {
+        for line in std::iter::once(&summary).chain(notes) {
             tell(format_args!("  {}\n", shown(line)));
         }
     }
 }
 
-/// The rule of a line, if there is one.
+/// Returns the rule of a line without its comment, if any.
 fn line_of(text: &str) -> Option<&str> {
     let text = text.split('#').next().unwrap_or_default().trim();
     (!text.is_empty()).then_some(text)
 }
 
-/// How ports and rings are called.
+/// Names of ports and rings.
 #[derive(Clone, Debug)]
 pub(super) struct Names {
     ports: Vec<Vec<String>>,
@@ -269,7 +268,7 @@ pub(super) struct Names {
 }
 
 impl PortNames for Names {
-    /// The number of a port by its number or a name of it.
+    /// Finds a port by its number or one of its names.
     fn number(&self, text: &str) -> Option<PortNo> {
         let by_name = self.ports.iter().position(|names| names.iter().any(|name| name == text));
         let by_number = text.parse().ok().filter(|port| (1..=self.ports.len()).contains(port));

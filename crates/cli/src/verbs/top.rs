@@ -1,13 +1,12 @@
-//! `linerate top`: what goes on at ports, or in another run of this program, in the terminal.
+//! `linerate top`: shows live traffic of ports, or of another run, in the terminal.
 //!
-//! There is one way to look into a run that goes on: what it answers at `--metrics`, which any run has that shows what it does. At an
-//! address it tells counters: ports, drops, readers. At the path of a socket, whose file lets its owner alone ask, flows too, where the
-//! run meters some: `linerate flows eth0 --metrics ./run.sock`, `linerate top --from ./run.sock`. So one option serves collectors and
-//! people, nothing more is open than was asked for, and what a browser or another user reaches says nothing of who talks to whom.
-//! Without a run to look into, `linerate top eth0` is one itself: it opens ports as `flows` does, takes nothing away from the host,
-//! writes nothing, and looks at itself in the same way.
+//! Another run is queried at its `--metrics`. At an address it reports counters: ports, drops, readers. At the path of a socket, which
+//! only its owner can open, it reports flows too, if the run meters them: `linerate flows eth0 --metrics ./run.sock`,
+//! `linerate top --from ./run.sock`. So one option serves collectors and people, nothing else listens, and browsers and other users
+//! do not see who talks to whom. Without `--from`, `linerate top eth0` is a run itself: it opens ports as `flows` does, diverts no
+//! packets from the host, writes nothing, and queries itself in the same way.
 //!
-//! - `source`: asking; `model`: what is shown, and keys; `draw`: lines; the document is in `verbs/snapshot`.
+//! - `source`: queries; `model`: state and keys; `draw`: lines; the document is in `verbs/snapshot`.
 
 mod draw;
 mod model;
@@ -33,91 +32,88 @@ use std::time::{Duration, Instant};
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
-  # what goes on at eth0: rates, flows, hosts, drops; ? lists the keys
+  # rates, flows, hosts and drops of eth0; press ? for keys
   linerate top eth0
-  # hosts by packets, of TCP alone, with the sites behind the addresses
+  # hosts by packets, only TCP, with server names
   linerate top eth0 --by address --sort packets --names all tcp
-  # a run of this program: it answers at its --metrics
+  # attach to another run at its --metrics
   linerate flows eth0 -w flows/ --metrics ./run.sock
   linerate top --from ./run.sock
   linerate top --from ./run.sock 'net 10.0.0.0/8 and port 443'
-  # ports, drops and readers of one that answers at an address
+  # ports, drops and readers of a run at an address
   linerate top --from 127.0.0.1:9464
-  # a table for a script, a JSON line a second for a program
+  # one table for a script, one JSON line per second for a program
   linerate top eth0 --once --by resp_port
   linerate top --from ./run.sock --json
-Where standard output is no terminal, one table is printed, as with --once.
-Flows and groups are of the last interval, their rates at layer 2 without FCS.")]
-// A capture file is refused: nothing goes on there.
+If standard output is not a terminal, one table is printed, as with --once.
+Flows and groups are those of the last interval; rates are layer 2 without FCS.")]
+// Capture files are refused: they have no live traffic.
 #[command(mut_arg("read", |read| read.hide(true)))]
-#[command(mut_arg("words", |words| words.help("Ports (comma or blank between several), unless -i or --from is given; then \
-filter text. A run of this program is named by --from")))]
-#[command(mut_arg("ports", |ports| ports.help("A port to receive from; may be given several times, or with commas; any is \
-every interface that is up. With --from also one run to look at: IP:PORT, or its socket [alias: --from]")))]
 pub struct Args {
     #[command(flatten)]
     input: InputArgs,
-    /// Put flows together by these fields, as in address, or orig_address/24,protocol; address and port are those of either end
+    /// Show another run, at its --metrics: IP:PORT or the path of its socket
+    #[arg(long, value_name = "IP:PORT|PATH")]
+    from: Option<String>,
+    /// Group flows by these fields, such as address or orig_address/24,protocol; address and port match either end
     #[arg(long, value_name = "FIELD[/LEN],...")]
     by: Option<String>,
-    /// What they stand in order by
+    /// Sort rows by this value
     #[arg(long, value_enum, default_value_t = Sort::Bits)]
     sort: Sort,
-    /// How many are printed; a screen shows what it has room for [default: 10]
+    /// Number of rows to print; on a screen, as many as fit [default: 10]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1000))]
     top: Option<u16>,
-    /// Look every so many seconds, 0.2 at the least
+    /// Update interval in seconds, at least 0.2
     #[arg(long, value_name = "S", default_value_t = 1.0)]
     interval: f64,
-    /// Print one table, after one interval, and end
+    /// Print one table after one interval, and exit
     #[arg(long)]
     once: bool,
-    /// Print a JSON line an interval (schema linerate/top/1)
+    /// Print one JSON line per interval (schema linerate/top/1)
     #[arg(long)]
     json: bool,
-    /// Show what conversations say of themselves in the clear, such as the site of a TLS hello: of all protocols, or of those
-    /// named, of tls, quic, dns, http, ssh
+    /// Show host names found in cleartext, such as the SNI of a TLS hello: all, or a list of tls, quic, dns, http,
+    /// ssh
     #[arg(long, value_name = "none|all|PROTOCOL,...", default_value_t = Protocols::NONE)]
     names: Protocols,
-    /// The most flows at a time; beyond them the quietest give way [default: 262144]
+    /// Maximum number of flows; when full, the least recently active are evicted [default: 262144]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     max_flows: Option<u32>,
     #[command(flatten)]
     receive: ReceiveArgs,
 }
 
-/// Flows at a time without a number: 60 MiB.
+/// Default maximum number of flows: 60 MiB.
 const USUAL_FLOWS: u32 = 262_144;
-/// What is shown without a number.
+/// Default number of rows.
 const USUAL: u16 = 10;
-/// Columns of what is printed, and lines at the most.
+/// Columns of printed output, and maximum number of lines.
 const WIDTH: usize = 80;
 const HEIGHT: usize = 2000;
-/// The shortest interval.
+/// Minimum interval.
 const SHORTEST: Duration = Duration::from_millis(200);
 
-/// Shows.
+/// Runs the verb.
 pub fn run(args: &Args) -> anyhow::Result<Exit> {
     let interval = span("--interval", args.interval)?;
     if interval < SHORTEST {
         return Err(usage(format!("--interval {}: at least 0.2 seconds", args.interval)));
     }
-    match args.input.attached()? {
-        Some((from, filter, duration)) => args.attach(&from, &filter, duration, interval),
+    match &args.from {
+        Some(from) => {
+            let (filter, duration) = args.input.attached()?;
+            args.attach(from, &filter, duration, interval)
+        }
         None => args.receive(interval),
     }
-}
-
-/// Whether a name is that of another run, or was meant so, and no port.
-pub(super) fn is_place(name: &str) -> bool {
-    Source::parse(name).is_some() || Source::is_meant_as_address(name)
 }
 
 impl Args {
     fn ask(&self, filter: &str) -> anyhow::Result<Ask> {
         if let (Some(_), Sort::Again | Sort::Total) = (&self.by, self.sort) {
             return Err(usage(format!(
-                "--sort {} means nothing with --by: it is an order of single flows",
+                "--sort {} has no effect with --by: it sorts only single flows",
                 self.sort.name()
             )));
         }
@@ -126,7 +122,7 @@ impl Args {
         Ok(ask)
     }
 
-    /// Looks at another process.
+    /// Attaches to another process.
     fn attach(&self, from: &str, filter: &str, duration: Option<Duration>, interval: Duration) -> anyhow::Result<Exit> {
         let given = [
             ("--names", !self.names.is_empty()),
@@ -135,20 +131,20 @@ impl Args {
         ];
         let given = given.into_iter().find_map(|(option, is_given)| is_given.then_some(option));
         if let Some(option) = given.or(self.receive.of_ports()) {
-            return Err(usage(format!("{option} means nothing here: another run receives, and is looked at")));
+            return Err(usage(format!("{option} has no effect with --from: the other run receives the packets")));
         }
         let source = Source::parse(from)
             .ok_or_else(|| usage(format!("--from {from}: invalid address; expected IP:PORT, such as 127.0.0.1:9464, or a socket, such as ./run.sock")))?;
         let ask = self.ask(filter)?;
         let stop = Stop::new();
-        crate::privileges::keep("the socket of a run is its user's, and is opened for each look");
+        crate::privileges::keep("the socket of a run belongs to its user, and is opened for each query");
         stop_on_signals(&stop)?;
         let until = duration.map(|duration| Instant::now() + duration);
         let is_over = || stop.is_requested() || until.is_some_and(|until| Instant::now() >= until);
         self.show(from, source, ask, interval, &is_over)
     }
 
-    /// Shows until it is over.
+    /// Shows until `is_over`.
     fn show(
         &self,
         from: &str,
@@ -179,17 +175,17 @@ impl Args {
         loop {
             let began = Instant::now();
             match if is_first { begun(source, &ask, is_over) } else { source.look(&ask) } {
-                // Of the first look there are no rates.
+                // Rates need a second snapshot.
                 Seen::Snapshot(_) if is_first && self.once => {}
                 Seen::Snapshot(snapshot) => {
                     if !show_line(&*snapshot)? || self.once {
                         return Ok(Exit::Done);
                     }
                 }
-                Seen::Wrong(why) => return Err(usage(why)),
-                Seen::Away(_) if is_over() => {}
-                Seen::Away(why) => {
-                    fail(format_args!("nobody answers: {why}"));
+                Seen::Invalid(why) => return Err(usage(why)),
+                Seen::Unreachable(_) if is_over() => {}
+                Seen::Unreachable(why) => {
+                    fail(format_args!("no answer: {why}"));
                     if self.once {
                         return Ok(Exit::Failed);
                     }
@@ -202,7 +198,7 @@ impl Args {
         }
     }
 
-    /// One table: what the screen would show.
+    /// Prints the screen once as a table.
     fn print(
         &self,
         from: &str,
@@ -217,29 +213,34 @@ impl Args {
                 break;
             }
             match if look == 0 { begun(source, &model.ask, is_over) } else { source.look(&model.ask) } {
-                Seen::Wrong(why) => return Err(usage(why)),
-                Seen::Away(_) if is_over() => return Ok(Exit::Done),
-                Seen::Away(why) => {
-                    fail(format_args!("{from}: nobody answers: {why}"));
+                Seen::Invalid(why) => return Err(usage(why)),
+                Seen::Unreachable(_) if is_over() => return Ok(Exit::Done),
+                Seen::Unreachable(why) => {
+                    fail(format_args!("{from}: no answer: {why}"));
                     return Ok(Exit::Failed);
                 }
                 seen => model.see(seen),
             }
         }
         let lines = model.lines(WIDTH, HEIGHT);
-        // Without the line of keys, and what is empty.
+        // Without the line of keys and empty lines.
         let last = lines[..lines.len() - 1].iter().rposition(|line| !line.text.is_empty()).map_or(0, |last| last + 1);
-        // Nobody reads what follows once that fails.
+        // Stop at the first failure.
         let _ = lines[..last].iter().all(|line| show(format_args!("{}\n", shown(&line.text).trim())));
         Ok(Exit::Done)
     }
 
-    /// Opens ports and meters what comes.
+    /// Opens ports and meters their packets.
     fn receive(&self, interval: Duration) -> anyhow::Result<Exit> {
+        if let Some(run) =
+            self.input.first_name().filter(|name| name.starts_with("http://") || Source::parse(name).is_some())
+        {
+            return Err(usage(format!("{run}: the socket or address of a run, not a port; use --from {run}")));
+        }
         let inputs = self.input.check()?;
         if let Some(file) = inputs.specs.iter().find(|spec| is_file(spec)) {
             return Err(usage(format!(
-                "{file}: top shows what goes on; linerate flows and linerate count tell of a file"
+                "{file}: top shows live traffic; for a file use linerate flows or linerate count"
             )));
         }
         let ask = self.ask("")?;
@@ -252,7 +253,7 @@ impl Args {
             if self.names.is_empty() && inputs.filter.is_empty() { linerate_meter::Spread::HEADERS as u32 } else { 0 };
         let (ports, mut notes) = self.receive.open(&inputs, Needs { snap, ..Needs::default() })?;
         notes.extend(identity.assume()?.confine(&[]));
-        // They stand on the screen that comes back.
+        // They are visible on the restored screen.
         if !self.once && !self.json {
             notes.iter().for_each(|note| tell(format_args!("{}\n", shown(note))));
         }
@@ -267,7 +268,7 @@ impl Args {
         let (seen, run) = std::thread::scope(|scope| {
             let (from, over, stopping) = (inputs.names().join(", "), &over, stop.clone());
             let view = std::thread::Builder::new().name("linerate-view".into()).spawn_scoped(scope, move || {
-                // Whatever ends the view ends the run.
+                // The end of the view ends the run.
                 let _stopping = Stopping(&stopping);
                 let is_over = || over.is_requested() || stopping.is_requested();
                 self.show(&from, Source::Own(Box::new(gatherer)), ask, interval, &is_over)
@@ -277,7 +278,8 @@ impl Args {
             }
             let run = receive.run(&mut [&mut metering, &mut counting]);
             over.request();
-            let seen = view.map(|view| view.join().unwrap_or_else(|_| Err(anyhow::anyhow!("the view died: a bug"))));
+            let seen =
+                view.map(|view| view.join().unwrap_or_else(|_| Err(anyhow::anyhow!("the view panicked (a bug)"))));
             (seen, run)
         });
         let exit = self.receive.conclude(&run);
@@ -298,7 +300,7 @@ impl Args {
     }
 }
 
-/// The first look, at a run that has begun.
+/// Takes the first snapshot, after the run has started.
 fn begun(source: &Source, ask: &Ask, is_over: &dyn Fn() -> bool) -> Seen {
     loop {
         match source.look(ask) {
@@ -319,7 +321,7 @@ impl Drop for Stopping<'_> {
     }
 }
 
-/// Waits so long; false if it is over before.
+/// Waits for the interval; returns false if `is_over` ends the wait.
 fn wait(interval: Duration, is_over: &dyn Fn() -> bool) -> bool {
     let until = Instant::now() + interval;
     while Instant::now() < until {

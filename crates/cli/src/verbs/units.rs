@@ -19,7 +19,7 @@ const SPANS: [(&str, f64); 9] = [
     ("w", 604_800.0),
 ];
 
-/// What a unit of counts stands for.
+/// Factors of the units of counts.
 const COUNTS: [(&str, u64); 7] = [
     ("", 1),
     ("k", 1_000),
@@ -30,8 +30,8 @@ const COUNTS: [(&str, u64); 7] = [
     ("g", 1_000_000_000),
 ];
 
-/// Gives every option of seconds or milliseconds the same parser, and lets flags be repeated. An option is one of time by its
-/// value's name, `S` or `MS`.
+/// Gives every option of seconds or milliseconds the same parser, and lets flags be repeated. Options of time have the
+/// value name `S` or `MS`.
 pub(super) fn accept(verb: Command) -> Command {
     verb.mut_subcommands(accept).mut_args(|option| {
         let is_number = option.get_value_parser().type_id() == TypeId::of::<f64>();
@@ -52,32 +52,32 @@ fn take(option: Arg, parser: fn(&str) -> Result<f64, String>) -> Arg {
     option.value_parser(parser)
 }
 
-/// A duration in seconds: `30`, `1.5`, `500ms`, `5m`, `1h`.
+/// Parses a duration in seconds: `30`, `1.5`, `500ms`, `5m`, `1h`.
 pub(super) fn seconds(text: &str) -> Result<f64, String> {
     duration(text, "s", "seconds or a unit, such as 30, 500ms, 5m, 1h")
 }
 
-/// A duration in milliseconds: `30`, `1.5s`, `250us`.
+/// Parses a duration in milliseconds: `30`, `1.5s`, `250us`.
 fn milliseconds(text: &str) -> Result<f64, String> {
     duration(text, "ms", "milliseconds or a unit, such as 30, 250us, 2s").map(|seconds| seconds * 1e3)
 }
 
-/// Seconds, where a number without a unit is in `usual`.
+/// Parses a duration; a number without a unit is in `usual`. Returns seconds.
 fn duration(text: &str, usual: &str, expected: &str) -> Result<f64, String> {
     let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
     let unit = Some(&text[digits.len()..]).filter(|unit| !unit.is_empty()).unwrap_or(usual);
     let scale = SPANS.iter().find(|(name, _)| *name == unit).map(|(_, scale)| *scale);
-    // Exactly what is written, where no unit has to be converted.
+    // 1e-3 and the like are not exact, their inverses are.
     let number = digits.parse::<f64>().ok().zip(scale).map(|(number, scale)| match scale < 1.0 {
         true => number / (1.0 / scale).round(),
         false => number * scale,
     });
     number
         .filter(|seconds| Duration::try_from_secs_f64(*seconds).is_ok())
-        .ok_or_else(|| format!("it is no span of time; expected {expected}"))
+        .ok_or_else(|| format!("invalid duration; expected {expected}"))
 }
 
-/// A number of packets or the like: `1000`, `1,000`, `10k`, `2.5M`.
+/// Parses a number of packets or similar: `1000`, `1,000`, `10k`, `2.5M`.
 pub(super) fn count(text: &str) -> Result<u64, String> {
     let wrong = || "invalid number; expected digits or a unit, such as 1000, 10k, 5M".to_owned();
     let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
@@ -88,22 +88,22 @@ pub(super) fn count(text: &str) -> Result<u64, String> {
     let parts =
         format!("{whole}{fraction}").parse::<u64>().ok().filter(|_| !whole.starts_with('+')).ok_or_else(wrong)?;
     let parts = u128::from(parts) * u128::from(*scale);
-    // Half a packet is none.
+    // Fractions of a packet are refused.
     (parts % u128::from(power) == 0).then(|| u64::try_from(parts / u128::from(power)).ok()).flatten().ok_or_else(wrong)
 }
 
-/// The same for what is kept in memory.
+/// Parses a number of items in memory.
 pub(super) fn entries(text: &str) -> Result<usize, String> {
-    count(text)?.try_into().map_err(|_| "more than fits in memory".to_owned())
+    count(text)?.try_into().map_err(|_| "too large for memory".to_owned())
 }
 
-/// The least size that means something: of a file, a header and some frames.
+/// Minimum size of a file: a header and some packets.
 const LEAST_SIZE: u64 = 1 << 10;
 
-/// A number of bytes given as an option, whose unit is to be said: tcpdump counts millions of bytes.
+/// Parses a number of bytes given as an option. The unit is required, since tcpdump counts millions of bytes.
 pub(super) fn size(option: &str, text: &str) -> anyhow::Result<u64> {
     if text.parse::<u64>().is_ok() {
-        return Err(usage(format!("{option} {text}: say {text}MiB, or which unit is meant (KiB, MiB, GiB)")));
+        return Err(usage(format!("{option} {text}: missing unit; write {text}MiB (or KiB, GiB)")));
     }
     match parse_size(text) {
         Some(bytes) if bytes >= LEAST_SIZE => Ok(bytes),

@@ -1,4 +1,4 @@
-//! The ledger, for people and as JSON.
+//! Packet accounting as text and JSON.
 
 use crate::view::live::was_printed;
 use crate::view::rates::{counted, grouped};
@@ -9,7 +9,7 @@ use linerate_engine::Received;
 use serde::Serialize;
 use std::collections::BTreeMap;
 
-/// What the one line leaves out: a summary has it anyway, or it is what a limit was asked for.
+/// Counters omitted in the short form: the summary has them, or they follow from a requested limit.
 const OMITTED: [Count; 7] = [
     Count::Late,
     Count::PastLimit,
@@ -20,20 +20,20 @@ const OMITTED: [Count; 7] = [
     Count::FilesRemoved,
 ];
 
-/// The ledger as JSON; every count is in frames unless its name, or its stage, says otherwise.
+/// The accounting as JSON; counts are in packets unless their name or stage has another unit.
 #[derive(Debug, Serialize)]
 pub struct LedgerJson {
-    /// Frames lost, over all stages.
+    /// Packets lost in all stages.
     pub lost: u64,
-    /// Every reason for which frames were not delivered, with the frames; zeros are left out.
+    /// Packets not delivered, by reason; zeros are omitted.
     pub drops: BTreeMap<String, u64>,
-    /// Whether every packet that was counted is accounted for.
+    /// True if every counted packet is accounted for.
     pub balanced: bool,
-    /// Where it is not.
+    /// Accounts that do not balance.
     pub imbalances: Vec<String>,
-    /// Each stage of each port, queue and output, in the order of the data path.
+    /// Accounts of each stage of each port, queue and output, in the order of the data path.
     pub accounts: Vec<AccountJson>,
-    /// Counters of the drivers, under their own names, that grew.
+    /// Driver counters that increased, under their own names.
     pub driver: Vec<DriverJson>,
 }
 
@@ -41,7 +41,7 @@ pub struct LedgerJson {
 #[derive(Debug, Serialize)]
 pub struct AccountJson {
     stage: &'static str,
-    /// Which of several consumers it belongs to.
+    /// Consumer, if there are several.
     #[serde(skip_serializing_if = "String::is_empty")]
     consumer: String,
     subject: String,
@@ -61,7 +61,7 @@ pub struct DriverJson {
     value: u64,
 }
 
-/// How a run that received has ended, as JSON.
+/// Result of a receiving run as JSON.
 #[derive(Debug, Serialize)]
 pub struct RunJson {
     quiesced: bool,
@@ -72,7 +72,7 @@ pub struct RunJson {
 }
 
 impl RunJson {
-    /// All of it.
+    /// Creates it from a run.
     pub fn new(run: &Received) -> Self {
         RunJson {
             quiesced: run.quiesced,
@@ -83,13 +83,13 @@ impl RunJson {
     }
 }
 
-/// How a run that received has ended, for people, around what came of it.
+/// Returns the report of a receiving run: events, `body`, and accounting.
 pub fn run(run: &Received, body: &str, is_whole: bool) -> String {
     events(&run.events, run.failure.as_ref()) + body + &print(&run.ledger, run.quiesced, is_whole)
 }
 
 impl LedgerJson {
-    /// The ledger of a run that has ended.
+    /// Creates it from the accounting of a finished run.
     pub fn new(ledger: &Ledger) -> Self {
         let mut drops = BTreeMap::new();
         for account in ledger.accounts().iter().filter(|account| account.stage.unit() == Unit::Frames) {
@@ -117,33 +117,32 @@ impl LedgerJson {
     }
 }
 
-/// Events, one line each, without those that were printed when they happened, and without the failure: it has a line of its own
-/// after all others.
+/// Returns events, one line each, without those that were already printed, and without the failure, which is printed last.
 pub fn events(events: &[String], failure: Option<&impl ToString>) -> String {
     let failure = failure.map(ToString::to_string);
     let left = events.iter().filter(|event| Some(*event) != failure.as_ref() && !was_printed(event));
     left.map(|event| format!("  {}\n", shown(event))).collect()
 }
 
-/// Whether the run failed before there was a frame: then why says it all.
+/// Returns whether the run failed before the first packet: then only the reason is printed.
 pub fn is_void(ledger: &Ledger, failure: Option<&impl ToString>) -> bool {
     failure.is_some() && ledger.accounts().iter().all(|account| account.sum(Kind::Received) == 0)
 }
 
-/// The ledger as lines for people: whole if that is asked for, or something was lost; else a line of it.
+/// Returns the accounting as text: the whole table if requested or if packets were lost, else one line.
 pub fn print(ledger: &Ledger, quiesced: bool, is_whole: bool) -> String {
     let is_even = quiesced && ledger.lost() == 0 && ledger.imbalances().is_empty();
     if is_even && !is_whole { line(ledger) } else { whole(ledger, quiesced) }
 }
 
-/// How many packets there were, what was filtered of them and what else there is to report, by name.
+/// Returns the number of packets, and counters of filtered packets and notes by name.
 fn line(ledger: &Ledger) -> String {
-    // Cards count all that passes through them.
+    // Cards count all packets that pass through them.
     let accounts = || ledger.accounts().iter().filter(|account| account.stage != Stage::Nic);
     let sum = |stage, kind| accounts().filter(|one| one.stage == stage).map(|one| one.sum(kind)).sum::<u64>();
     let first = accounts().next().map(|account| account.stage);
     let number = match (accounts().find(|account| account.stage == Stage::Select), first) {
-        // Several consumers select from the same packets; the first one is what the run is for.
+        // Several consumers select from the same packets; the first one is the main one.
         (Some(select), _) => format!("{} captured", counted(select.sum(Kind::Delivered), "packet")),
         (None, Some(stage @ Stage::Send)) => format!("{} sent", counted(sum(stage, Kind::Delivered), "packet")),
         (None, Some(stage)) => {
@@ -172,12 +171,12 @@ fn line(ledger: &Ledger) -> String {
     format!("  {number}, 0 lost{remarks}\n")
 }
 
-/// What no counter includes.
+/// Returns a note about packets that no counter includes.
 fn uncounted(ledger: &Ledger) -> Option<&'static str> {
     (ledger.total(Count::FilterUncounted) > 0).then_some("filtered in the kernel, not counted")
 }
 
-/// A table, then what explains it.
+/// Returns the whole table, with explanations.
 fn whole(ledger: &Ledger, quiesced: bool) -> String {
     let mut rows = table(&["stage", "of", "received", "delivered", "refused", "lost", ""], 2);
     for account in ledger.accounts() {
@@ -202,7 +201,7 @@ fn whole(ledger: &Ledger, quiesced: bool) -> String {
     text + &verdict(ledger, quiesced)
 }
 
-/// Whose account it is: a port, a file, or one of several consumers of the same frames.
+/// Returns the subject of an account: a port, a file, or one of several consumers of the same packets.
 fn subject(account: &Account) -> String {
     [account.branch.as_str(), account.subject.as_str()]
         .iter()
@@ -218,7 +217,7 @@ fn verdict(ledger: &Ledger, quiesced: bool) -> String {
         let uncounted = uncounted(ledger).map_or_else(String::new, |what| format!("; {what}"));
         return format!("  received = delivered + refused + lost at each stage{uncounted}\n");
     }
-    let cause = if quiesced { "this is a bug" } else { "frames were still in flight when the run ended" };
+    let cause = if quiesced { "this is a bug" } else { "packets were still in flight at the end of the run" };
     let lines =
         imbalances.iter().map(|imbalance| format!("  NOT BALANCED ({cause}): {}\n", shown(&imbalance.to_string())));
     lines.collect()
@@ -236,7 +235,7 @@ fn number(account: &Account, kind: Kind, missing: Option<&str>) -> String {
     }
 }
 
-/// Drops by name, and notes, as far as they are not zero.
+/// Returns non-zero drops and notes by name.
 fn remarks(account: &Account) -> String {
     let named = account
         .counts()

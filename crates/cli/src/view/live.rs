@@ -1,4 +1,4 @@
-//! What is shown while a run lasts, from a thread of its own: a slow screen cannot slow the run.
+//! Progress output from a separate thread, so that a slow terminal cannot slow the run.
 
 use crate::signals::{Answers, answer_requests};
 use crate::view::rates::{Rates, grouped, totals};
@@ -12,10 +12,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// What runs of this process do, and what they do to frames.
+/// Runs of this process: action on packets, and progress.
 static WATCHED: Mutex<Vec<(&str, Arc<Progress>)>> = Mutex::new(Vec::new());
 
-/// Events that were printed when they happened.
+/// Events already printed.
 static PRINTED: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
 
 /// Prints lines to standard error until it is dropped.
@@ -25,12 +25,12 @@ pub struct Live {
 }
 
 impl Live {
-    /// Starts printing a line an interval, if there is one. `verb` is what happens to frames: `captured`, `sent`.
+    /// Starts printing a line per interval, if given. `verb` is the action on packets: `captured`, `sent`.
     pub fn start(progress: &Arc<Progress>, verb: &'static str, interval: Option<Duration>) -> Live {
         Live::start_reading(progress, verb, interval, None)
     }
 
-    /// The same of a run that reads files alone: how much of them is read, and how long it will take, instead of a rate of bits.
+    /// Like [`Live::start`] for a run that reads only files: prints the part read and the time left instead of a bit rate.
     pub fn start_reading(
         progress: &Arc<Progress>,
         verb: &'static str,
@@ -61,13 +61,13 @@ impl Live {
     }
 }
 
-/// Prints what happens while a run lasts (a peer that came, an engine that died), each as it is said, until it is dropped.
+/// Prints events of a run (peer connected, engine died) when they occur, until it is dropped.
 pub struct News {
     thread: Option<JoinHandle<()>>,
 }
 
 impl News {
-    /// Prints them from now on, with the seconds since then, unless nothing `is_wanted`.
+    /// Starts printing events with the elapsed seconds, if `is_wanted`.
     pub fn start(is_wanted: bool) -> News {
         let thread = is_wanted.then(|| {
             let (news, started) = (linerate_port::news::listen(), Instant::now());
@@ -82,7 +82,7 @@ fn print_event(event: String, started: Instant) {
     PRINTED.lock().unwrap_or_else(PoisonError::into_inner).insert(event);
 }
 
-/// Returns whether an event was printed when it happened: the report for people does not repeat it. Ask after [`News`] is
+/// Returns whether an event was already printed, so that the report does not repeat it. Call it after [`News`] is
 /// dropped, which prints the last ones.
 pub fn was_printed(event: &str) -> bool {
     PRINTED.lock().unwrap_or_else(PoisonError::into_inner).contains(event)
@@ -97,7 +97,7 @@ impl Drop for News {
     }
 }
 
-/// Says to whoever asks (SIGUSR1) what was done so far, as the summary will, and what `more` knows; to those who collect counters too.
+/// Prints totals so far and the text of `more` on SIGUSR1, and makes the totals available to metrics.
 pub fn answer(
     progress: &Arc<Progress>,
     what: &'static str,
@@ -114,19 +114,19 @@ pub fn answer(
     })
 }
 
-/// What a run has done can be seen by those who look on, or collect counters; `what` is what happens to its frames.
+/// Makes the progress of a run available to `top` and metrics; `what` is the action on its packets.
 pub fn watch(progress: &Arc<Progress>, what: &'static str) {
     #[cfg(feature = "serve")]
     crate::view::metrics::watch(progress, what);
     WATCHED.lock().unwrap_or_else(PoisonError::into_inner).push((what, Arc::clone(progress)));
 }
 
-/// All that can be seen so.
+/// Returns all watched runs.
 pub fn watched() -> Vec<(&'static str, Arc<Progress>)> {
     WATCHED.lock().unwrap_or_else(PoisonError::into_inner).clone()
 }
 
-/// Says what became of outputs that were completed and begun anew (SIGHUP), unless nothing is to be said.
+/// Returns a function that reports reopened outputs (SIGHUP), unless `is_quiet`.
 pub fn reopened(is_quiet: bool) -> fn(String) {
     if is_quiet { drop } else { |text| tell(format_args!("{}\n", shown(&text))) }
 }
@@ -159,7 +159,7 @@ fn print_line(
     };
     let share = reading.and_then(Reading::share);
     let how = match share {
-        Some(share) => reading::told(share, started.elapsed()),
+        Some(share) => reading::progress_text(share, started.elapsed()),
         None => format!("{:>11} L1  {} lost", rates.l1(), grouped(read(&progress.lost))),
     };
     tell(format_args!(

@@ -1,9 +1,9 @@
-//! Counters for whoever collects them (`--metrics`): a page in the text format of Prometheus, made from the one table of counters. And
-//! for `linerate top`, a document beside it.
+//! Metrics (`--metrics`): counters in the text format of Prometheus, made from the table of counters, and a document for
+//! `linerate top`.
 //!
-//! An address is bound when options are read, while there are rights to; the path of a socket once the program is who it is to be, whose
-//! file that is then. Pages are served by a thread of their own while a run lasts. Between whom flows are is told at a path alone:
-//! anybody on the machine reaches an address, and a file says who may.
+//! An address is bound when options are parsed, before privileges are dropped; the path of a socket afterwards, so that the file
+//! belongs to the new user. A separate thread serves requests during the run. Flows are reported only at a path: an address is
+//! reachable by every user of the host, while a file has permissions.
 
 use crate::verbs::listen_at;
 use crate::view::terminal::{shown, tell};
@@ -25,31 +25,31 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{Builder, JoinHandle};
 use std::time::{Duration, SystemTime};
 
-/// How long a run may take to answer; it looks ten times a second.
+/// Timeout for a run, which checks for requests ten times per second.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// What is to be served once a run begins, and of which verb.
+/// Listener to serve when a run starts, and its verb.
 static BOUND: Mutex<Option<(Bound, String)>> = Mutex::new(None);
-/// What runs show beside their counters.
+/// Figures of runs in addition to their counters.
 static WATCHED: Mutex<Vec<Figure>> = Mutex::new(Vec::new());
 
-/// A figure that is read when somebody asks.
+/// A figure that is read on request.
 struct Figure {
-    /// Without the common beginning.
+    /// Name without the common prefix.
     name: &'static str,
     kind: &'static str,
     help: &'static str,
-    /// What becomes of what is counted: `captured`, `sent`; nothing where the name says it.
+    /// Label of the action: `captured`, `sent`; empty if the name includes it.
     done: &'static str,
     read: Box<dyn Fn() -> u64 + Send>,
 }
 
-/// Where counters are asked for.
+/// Address or path at which counters are served.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Place {
-    /// An address and a port, for whoever reaches them.
+    /// An address and a port, reachable by all users.
     Address(SocketAddr),
-    /// The path of a socket, for its owner alone.
+    /// The path of a socket, only for its owner.
     Path(PathBuf),
 }
 
@@ -61,28 +61,29 @@ impl FromStr for Place {
             Ok(address) => Ok(Place::Address(address)),
             Err(_) if text.contains('/') => Ok(Place::Path(text.into())),
             Err(_) => {
-                Err("write ADDRESS:PORT, as in 127.0.0.1:9464, or the path of a socket, as in ./run.sock".to_owned())
+                Err("expected ADDRESS:PORT, such as 127.0.0.1:9464, or the path of a socket, such as ./run.sock"
+                    .to_owned())
             }
         }
     }
 }
 
-/// As far as it is open.
+/// A listener, or the path of a future one.
 enum Bound {
     Address(TcpListener),
-    /// Not yet.
+    /// Not bound yet.
     Path(PathBuf),
     Socket(std::os::unix::net::UnixListener, SocketFile, PathBuf),
 }
 
-/// Listens for those who will ask what this run of a verb counts; at a path later ([`bind_path`]).
+/// Binds an address for the metrics of this run; a path is bound later ([`bind_path`]).
 pub fn bind(verb: &str, place: Place) -> anyhow::Result<()> {
     let bound = match place {
         Place::Path(path) => Bound::Path(path),
         Place::Address(address) => {
-            let listening = || format!("--metrics {address}: cannot listen there; another program may");
+            let listening = || format!("--metrics {address}: cannot listen");
             let listener = TcpListener::bind(address).with_context(listening)?;
-            // The call for it is not left to a run.
+            // This system call is not allowed in a run.
             listener.set_nonblocking(true).with_context(listening)?;
             Bound::Address(listener)
         }
@@ -95,7 +96,7 @@ pub fn bind(verb: &str, place: Place) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Listens at a path, with the rights that the program has by now.
+/// Binds the path, with the current privileges.
 pub fn bind_path() -> anyhow::Result<()> {
     if let Some((bound, _)) = &mut *lock(&BOUND)
         && let Bound::Path(path) = bound
@@ -106,25 +107,25 @@ pub fn bind_path() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Takes away what was bound for a run that did not begin.
+/// Closes the listener of a run that did not start.
 pub fn unbind() {
     drop(lock(&BOUND).take());
 }
 
-/// The folder of that socket, which is removed in the end.
+/// Returns the folder of the socket, which is removed at the end.
 pub fn folder() -> Option<OwnedFd> {
     let bound = lock(&BOUND);
     let Some((Bound::Socket(_, _, path), _)) = &*bound else { return None };
     crate::privileges::socket_folder(&std::path::Path::new(".").join(path).to_string_lossy()).ok()?
 }
 
-/// What a run has done is on the page as well; `done` is what happens to its frames: `captured`, `sent`.
+/// Adds the progress of a run; `done` is the action on its packets: `captured`, `sent`.
 pub fn watch(progress: &Arc<Progress>, done: &'static str) {
     type Read = fn(&Progress) -> &AtomicU64;
     let read: [(_, _, Read); 3] = [
-        ("frames_total", "Frames that the run has done with.", |all| &all.frames),
-        ("bytes_total", "Captured bytes of those frames.", |all| &all.bytes),
-        ("wire_bytes_total", "Bytes that those frames had on the wire, without FCS.", |all| &all.wire_bytes),
+        ("frames_total", "Packets processed.", |all| &all.frames),
+        ("bytes_total", "Captured bytes of those packets.", |all| &all.bytes),
+        ("wire_bytes_total", "Bytes of those packets on the wire, without FCS.", |all| &all.wire_bytes),
     ];
     for (name, help, read) in read {
         let progress = Arc::clone(progress);
@@ -133,22 +134,22 @@ pub fn watch(progress: &Arc<Progress>, done: &'static str) {
     }
 }
 
-/// What a sender of streams has sent is as well.
+/// Adds the sent bytes of a stream sender.
 pub fn watch_sent(bytes: &Arc<AtomicU64>) {
     let bytes = Arc::clone(bytes);
-    let help = "Bytes of payload that the kernel has taken to send them.";
+    let help = "Payload bytes accepted by the kernel for sending.";
     let read = Box::new(move || bytes.load(Ordering::Relaxed));
     lock(&WATCHED).push(Figure { name: "sent_bytes_total", kind: "counter", help, done: "", read });
 }
 
-/// The streams of a reception are as well.
+/// Adds the streams of a reception.
 pub fn watch_streams(watch: &ReceptionWatch) {
     type Read = fn(&Totals) -> u64;
     let read: [(_, _, _, Read); 4] = [
-        ("streams_total", "counter", "Streams that began.", |all| all.streams),
-        ("streams_open", "gauge", "Streams that are open.", |all| all.open),
-        ("stream_bytes_total", "counter", "Bytes of streams, up to their edges.", |all| all.bytes),
-        ("stream_missing_bytes_total", "counter", "Bytes between these that did not come.", |all| all.missing),
+        ("streams_total", "counter", "Streams started.", |all| all.streams),
+        ("streams_open", "gauge", "Open streams.", |all| all.open),
+        ("stream_bytes_total", "counter", "Bytes received in order.", |all| all.bytes),
+        ("stream_missing_bytes_total", "counter", "Bytes missing in gaps.", |all| all.missing),
     ];
     for (name, kind, help, read) in read {
         let watch = watch.clone();
@@ -157,21 +158,18 @@ pub fn watch_streams(watch: &ReceptionWatch) {
     }
 }
 
-/// How far behind those are who get records by way of a spool is as well; the sum of all.
+/// Adds the lag of spooled exports, summed over all destinations.
 pub fn watch_lag(lag: Box<dyn Fn() -> Lag + Send>) {
     type Read = fn(&Lag) -> u64;
     let read: [(_, _, _, Read); 6] = [
-        ("spool_batches", "gauge", "Batches of flow records that wait in the spool.", |lag| lag.batches),
-        ("spool_records", "gauge", "Flow records in them.", |lag| lag.records),
-        ("spool_bytes", "gauge", "Bytes of them.", |lag| lag.bytes),
-        ("spool_age_seconds", "gauge", "How long the oldest of them waits.", |lag| lag.age.as_secs()),
-        ("shipped_records_total", "counter", "Flow records that the other side has acknowledged.", |lag| lag.delivered),
-        (
-            "shipping_lost_records_total",
-            "counter",
-            "Flow records that gave way in the spool, were refused or damaged.",
-            |lag| lag.lost,
-        ),
+        ("spool_batches", "gauge", "Batches of flow records waiting in the spool.", |lag| lag.batches),
+        ("spool_records", "gauge", "Flow records waiting in the spool.", |lag| lag.records),
+        ("spool_bytes", "gauge", "Bytes waiting in the spool.", |lag| lag.bytes),
+        ("spool_age_seconds", "gauge", "Age of the oldest batch in the spool.", |lag| lag.age.as_secs()),
+        ("shipped_records_total", "counter", "Flow records acknowledged by the destination.", |lag| lag.delivered),
+        ("shipping_lost_records_total", "counter", "Flow records evicted from the spool, refused or damaged.", |lag| {
+            lag.lost
+        }),
     ];
     let lag: Arc<Mutex<Box<dyn Fn() -> Lag + Send>>> = Arc::new(Mutex::new(lag));
     for (name, kind, help, read) in read {
@@ -181,10 +179,10 @@ pub fn watch_lag(lag: Box<dyn Fn() -> Lag + Send>) {
     }
 }
 
-/// What else a run shows: a document for a question, or why that is none.
+/// Returns the document for a query, or the reason why the query is invalid.
 pub type Show = Box<dyn Fn(&str) -> Result<String, String> + Send + Sync>;
 
-/// Serves the pages until it is dropped.
+/// Serves requests until it is dropped.
 pub struct Metrics {
     stop: Stop,
     thread: Option<JoinHandle<()>>,
@@ -192,8 +190,8 @@ pub struct Metrics {
 }
 
 impl Metrics {
-    /// Begins to, if somebody wants that; `show` makes what else the verb shows, at an address or (true) a path. A thread of its own is
-    /// started: call it once privileges are gone.
+    /// Starts a thread that serves requests, if `--metrics` was given; `show` makes the document of the verb, at an address or
+    /// (true) a path. Call it after privileges are dropped.
     pub fn start(is_quiet: bool, show: impl FnOnce(&str, bool) -> Show) -> Metrics {
         let stop = Stop::new();
         let (mut file, mut thread) = (None, None);
@@ -210,16 +208,16 @@ impl Metrics {
                 Bound::Path(path) => (None, path.display().to_string()),
             };
             if !is_quiet {
-                tell(format_args!("  counters at {}\n", shown(&place)));
+                tell(format_args!("  metrics at {}\n", shown(&place)));
             }
             let show = show(&verb, matches!(door, Some(Door::Path(_))));
             let (stop, began) = (stop.clone(), SystemTime::now());
             let pages = move |path: &str, query: &str| match path {
                 "/metrics" => Reply::Figures(text(&verb, began, &metrics::ask(PATIENCE), &lock(&WATCHED))),
                 "/top" => show(query).map_or_else(Reply::Wrong, Reply::Document),
-                _ => Reply::Elsewhere("figures are at /metrics, and at /top what goes on\n"),
+                _ => Reply::Elsewhere("not found; expected /metrics or /top\n"),
             };
-            // Where there can be no more threads nobody is answered, and the run goes on.
+            // Without a thread requests are not answered, and the run continues.
             let serve = move || door.map_or((), |door| drop(linerate_serve::scrape(door, &stop, pages)));
             thread = Builder::new().name("linerate-metrics".into()).spawn(serve).ok();
         }
@@ -236,12 +234,12 @@ impl Drop for Metrics {
     }
 }
 
-/// The page: <https://prometheus.io/docs/instrumenting/exposition_formats>.
+/// Returns the page: <https://prometheus.io/docs/instrumenting/exposition_formats>.
 fn text(verb: &str, began: SystemTime, ledger: &Ledger, watched: &[Figure]) -> String {
     let mut page = Page::default();
-    page.family("linerate_info", "gauge", "Which verb of which version runs.");
+    page.family("linerate_info", "gauge", "Verb and version of the run.");
     page.sample("linerate_info", &[("verb", verb), ("version", env!("CARGO_PKG_VERSION"))], 1);
-    page.family("linerate_start_time_seconds", "gauge", "When the run began, in seconds since 1970.");
+    page.family("linerate_start_time_seconds", "gauge", "Start of the run, in seconds since 1970.");
     let began = began.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     page.sample("linerate_start_time_seconds", &[], began.as_secs());
     let mut sums = BTreeMap::new();
@@ -260,8 +258,7 @@ fn text(verb: &str, began: SystemTime, ledger: &Ledger, watched: &[Figure]) -> S
     let lost = || Count::ALL.iter().filter(|count| count.kind() == Kind::Lost);
     let name = "linerate_lost_total";
     if lost().any(|count| of(*count).next().is_some()) {
-        let help =
-            "Frames, or flow records, that were lost, by stage and cause; each cause is a counter of its own too.";
+        let help = "Packets or flow records lost, by stage and cause; each cause is also a separate counter.";
         page.family(name, "counter", help);
     }
     for count in lost() {
@@ -284,7 +281,7 @@ fn text(verb: &str, began: SystemTime, ledger: &Ledger, watched: &[Figure]) -> S
     page.0
 }
 
-/// What a counter is called there.
+/// Returns the metric name of a counter.
 fn name_of(count: Count) -> String {
     format!("linerate_{}_{}_total", count.stage().name(), count.name())
 }
@@ -322,7 +319,7 @@ mod tests {
     use std::collections::HashSet;
 
     #[test]
-    fn names_are_those_that_prometheus_takes_and_no_two_are_the_same() {
+    fn names_are_valid_and_unique() {
         let mut names = HashSet::new();
         for count in Count::ALL {
             let name = name_of(*count);
@@ -335,7 +332,7 @@ mod tests {
     }
 
     #[test]
-    fn a_page_has_each_family_once_and_escapes_what_others_have_named() {
+    fn a_page_has_each_family_once_and_escapes_labels() {
         let mut ledger = Ledger::new();
         for subject in ["packet:eth0@0", "pcap:a\"b\\c\nd"] {
             let account = ledger.account(linerate_burst::Stage::Receive, subject);

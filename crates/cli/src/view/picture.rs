@@ -1,10 +1,10 @@
-//! Pictures of a report, or alone: SVG, no script.
+//! Charts as SVG, in a report or as files, without scripts.
 
 use std::fmt::Write as _;
 
 const WIDTH: f64 = 720.0;
 const HEIGHT: f64 = 280.0;
-/// Around the axes: left, right, top, bottom.
+/// Margins around the axes: left, right, top, bottom.
 const MARGIN: (f64, f64, f64, f64) = (78.0, 16.0, 14.0, 40.0);
 
 /// An axis.
@@ -16,7 +16,7 @@ pub(crate) struct Axis {
     pub is_logarithmic: bool,
 }
 
-/// How a series is drawn.
+/// Drawing style of a series.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Draw {
     Line,
@@ -25,23 +25,23 @@ pub(crate) enum Draw {
     Crosses,
 }
 
-/// Points of one kind.
+/// Points of one series.
 pub(crate) struct Series {
     pub name: String,
     pub draw: Draw,
-    /// Which of the colours.
+    /// Number of the colour.
     pub colour: usize,
     pub points: Vec<(f64, f64)>,
 }
 
 impl Axis {
-    /// From 0.
+    /// Returns an axis from 0.
     pub(crate) fn linear(name: &'static str, values: impl Iterator<Item = f64>) -> Self {
         let greatest = values.filter(|value| value.is_finite()).fold(0.0, f64::max);
         Axis { name, least: 0.0, greatest: if greatest > 0.0 { greatest * 1.05 } else { 1.0 }, is_logarithmic: false }
     }
 
-    /// Whole decades around values above 0.
+    /// Returns an axis of whole decades around the positive values.
     pub(crate) fn logarithmic(name: &'static str, values: impl Iterator<Item = f64>) -> Self {
         let sound = values.filter(|value| value.is_finite() && *value > 0.0);
         let (least, greatest) =
@@ -54,7 +54,7 @@ impl Axis {
         Axis { name, least, greatest, is_logarithmic: true }
     }
 
-    /// Where a value lies, from 0 to 1.
+    /// Returns the position of a value, from 0 to 1.
     fn place(&self, value: f64) -> f64 {
         let Axis { least, greatest, .. } = *self;
         let place = match self.is_logarithmic {
@@ -64,7 +64,7 @@ impl Axis {
         if place.is_finite() { place.clamp(0.0, 1.0) } else { 0.0 }
     }
 
-    /// Values that are written beside it.
+    /// Returns the values of the tick labels.
     fn ticks(&self) -> Vec<f64> {
         if self.is_logarithmic {
             let decades = (self.greatest / self.least).log10().round() as i32;
@@ -79,7 +79,7 @@ impl Axis {
     }
 }
 
-/// A picture of series over two axes, with a legend below, within a page that has its colours.
+/// Returns a chart with a legend below, for a page that defines the colours.
 pub(crate) fn picture(title: &str, across: Axis, up: Axis, series: &[Series]) -> String {
     let begin = format!("<svg viewBox=\"0 0 {WIDTH} {HEIGHT}\" role=\"img\" aria-label=\"{}\">", plain_html(title));
     let mut text = format!("<figure>{begin}{}</svg><figcaption>", drawing(across, up, series));
@@ -96,7 +96,7 @@ pub(crate) fn picture(title: &str, across: Axis, up: Axis, series: &[Series]) ->
     text + "</figcaption></figure>\n"
 }
 
-/// The same as a file of its own, with the names of series beside their colours.
+/// Returns the chart as a separate file, with a legend.
 pub(crate) fn svg(title: &str, across: Axis, up: Axis, series: &[Series]) -> String {
     const COLOURS: [&str; 6] = ["#1f5fa8", "#b3541e", "#2e7d4f", "#7b4fa3", "#a8324a", "#5f6b76"];
     const LINE: f64 = 18.0;
@@ -122,7 +122,7 @@ pub(crate) fn svg(title: &str, across: Axis, up: Axis, series: &[Series]) -> Str
     text + "\n</svg>\n"
 }
 
-/// Text as it stands in HTML and SVG.
+/// Escapes text for HTML and SVG.
 pub(crate) fn plain_html(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }
@@ -206,7 +206,7 @@ fn draw(text: &mut String, series: &Series, x: impl Fn(f64) -> f64, y: impl Fn(f
     }
 }
 
-/// A number as short as it can be read.
+/// Formats a number in short form.
 fn short(value: f64) -> String {
     let digits = |value: f64| {
         let text = format!("{value:.3}");
@@ -227,7 +227,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn values_lie_within_their_picture_whatever_they_are() {
+    fn all_values_are_within_the_chart() {
         let values = [0.0, 1e-9, 3.0, 1e12, f64::NAN, f64::INFINITY];
         for across in [Axis::linear("x", values.into_iter()), Axis::logarithmic("x", values.into_iter())] {
             for value in values {

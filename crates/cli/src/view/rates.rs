@@ -1,13 +1,12 @@
-//! Frames and bytes over time, in the units of the field.
+//! Rates and counts as text.
 
 use linerate_generate::rate::{FCS, L1_OVERHEAD};
 use serde::Serialize;
 
-/// Rates of a run, decimal units. Layer 2 counts the FCS, layer 1 also preamble and gap, of frames as
-/// long as they were on the wire.
+/// Rates of a run, in decimal units, by frame lengths on the wire. Layer 2 includes the FCS, layer 1 also preamble and gap.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Rates {
-    /// Millions of frames per second; `None` where no time passed, as in a file with one frame.
+    /// Millions of frames per second; `None` if no time passed, as in a file with one packet.
     pub mpps: Option<f64>,
     /// Gb/s with preamble, FCS and gap.
     pub gbps_l1: Option<f64>,
@@ -16,7 +15,7 @@ pub struct Rates {
 }
 
 impl Rates {
-    /// From frames, their bytes on the wire without FCS, and seconds.
+    /// Computes rates from frames, their bytes on the wire without FCS, and seconds.
     pub fn new(frames: u64, wire_bytes: u64, seconds: f64) -> Self {
         if seconds <= 0.0 {
             return Rates::default();
@@ -26,23 +25,23 @@ impl Rates {
         Rates { mpps: Some(mpps), gbps_l1: Some(gbps(L1_OVERHEAD)), gbps_l2: Some(gbps(FCS)) }
     }
 
-    /// The rate of frames as text; empty where there is none.
+    /// Returns the frame rate as text; empty without one.
     pub fn frames(&self) -> String {
         self.mpps.map_or_else(String::new, frames_per_second)
     }
 
-    /// The rate of bits at layer 1 as text.
+    /// Returns the bit rate at layer 1 as text.
     pub fn l1(&self) -> String {
         self.gbps_l1.map_or_else(String::new, bits_per_second)
     }
 
-    /// The rate of bits at layer 2 as text.
+    /// Returns the bit rate at layer 2 as text.
     pub fn l2(&self) -> String {
         self.gbps_l2.map_or_else(String::new, bits_per_second)
     }
 }
 
-/// A number with commas between thousands.
+/// Formats a number with thousands separators.
 pub fn grouped(number: u64) -> String {
     let digits = number.to_string();
     let mut text = String::with_capacity(digits.len() + digits.len() / 3);
@@ -55,7 +54,7 @@ pub fn grouped(number: u64) -> String {
     text
 }
 
-/// A number of things: `1 frame`, `2 frames`, `1 reply`, `1,000 replies`.
+/// Formats a number with a noun: `1 packet`, `2 packets`, `1 reply`, `1,000 replies`.
 pub fn counted(number: u64, thing: &str) -> String {
     let things = match (number, thing.strip_suffix('y')) {
         (1, _) => thing.to_owned(),
@@ -65,8 +64,8 @@ pub fn counted(number: u64, thing: &str) -> String {
     format!("{} {things}", grouped(number))
 }
 
-/// A number and what is true of it, given in the plural: `1 frame is not IP`, `2 frames are not IP`. The noun is one of the first two
-/// words; a verb after it agrees with it.
+/// Formats a number with a statement given in the plural: `1 frame is not IP`, `2 frames are not IP`. The noun is one of the first
+/// two words, and a verb after it agrees with it.
 pub fn stated(number: u64, plural: &str) -> String {
     let mut words: Vec<&str> = plural.split(' ').collect();
     let is_noun = |word: &&str| word.len() > 3 && word.ends_with('s') && !word.contains('_');
@@ -81,20 +80,20 @@ pub fn stated(number: u64, plural: &str) -> String {
     format!("{} {}", grouped(number), words.join(" "))
 }
 
-/// A rate of frames, in the unit that keeps it readable.
+/// Formats a frame rate in a readable unit.
 pub fn frames_per_second(mpps: f64) -> String {
     if mpps >= 1.0 {
-        format!("{mpps:.2} M frames/s")
+        format!("{mpps:.2} M packets/s")
     } else if mpps >= 1e-3 {
-        format!("{:.1} k frames/s", mpps * 1e3)
+        format!("{:.1} k packets/s", mpps * 1e3)
     } else {
-        format!("{:.0} frames/s", mpps * 1e6)
+        format!("{:.0} packets/s", mpps * 1e6)
     }
 }
 
-/// Bits per second, from Gb/s, in the unit that keeps them readable.
+/// Formats a bit rate, given in Gb/s, in a readable unit.
 pub fn bits_per_second(gbps: f64) -> String {
-    // So that what is rounded has no more digits than its unit has.
+    // Limits before rounding, so that 999.96 does not print as 1000.0.
     if gbps >= 0.9995 {
         format!("{gbps:.3} Gb/s")
     } else if gbps >= 0.999_5e-3 {
@@ -104,23 +103,22 @@ pub fn bits_per_second(gbps: f64) -> String {
     }
 }
 
-/// Counts that are not zero, to stand behind others in a line.
+/// Formats non-zero counts, to append to a line.
 pub fn remarkable(counts: &[(u64, &str)]) -> String {
     let some = counts.iter().filter(|(count, _)| *count > 0);
     some.map(|(count, what)| format!("  {} {what}", grouped(*count))).collect()
 }
 
-/// How much was done in so many seconds, and how fast: how every summary begins, also one of what was done so far.
+/// Formats totals and rates of a number of seconds, the first line of every summary.
 pub fn totals(what: &str, frames: u64, bytes: u64, wire_bytes: u64, seconds: f64) -> String {
     let rates = rates_of(Rates::new(frames, wire_bytes, seconds));
-    format!("{}, {} {what} in {seconds:.3} s{rates}", counted(frames, "frame"), counted(bytes, "byte"))
+    format!("{}, {} {what} in {seconds:.3} s{rates}", counted(frames, "packet"), counted(bytes, "byte"))
 }
 
-/// The same of what was read from files: their frames came over `span` seconds, if there is a first and a last, and were read in
-/// others.
+/// Formats totals of files: packets with time stamps over `span` seconds, read in `seconds`.
 pub fn totals_read(what: &str, frames: u64, bytes: u64, wire_bytes: u64, (span, seconds): (f64, f64)) -> String {
     let rates = rates_of(Rates::new(frames, wire_bytes, span));
-    let read = format!("{}, {} {what} in {seconds:.3} s", counted(frames, "frame"), counted(bytes, "byte"));
+    let read = format!("{}, {} {what} in {seconds:.3} s", counted(frames, "packet"), counted(bytes, "byte"));
     if rates.is_empty() { read } else { format!("{read}; {span:.3} s of traffic{rates}") }
 }
 
@@ -133,7 +131,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn bits_have_the_unit_that_fits() {
+    fn bit_rates_have_a_readable_unit() {
         for (gbps, text) in [
             (0.0, "0.0 kb/s"),
             (0.000_1, "100.0 kb/s"),
@@ -145,12 +143,12 @@ mod tests {
         }
         assert_eq!(
             totals("sent", 1000, 60_000, 60_000, 0.5),
-            "1,000 frames, 60,000 bytes sent in 0.500 s: 2.0 k frames/s, 1.3 Mb/s L1"
+            "1,000 packets, 60,000 bytes sent in 0.500 s: 2.0 k packets/s, 1.3 Mb/s L1"
         );
     }
 
     #[test]
-    fn rates_count_what_their_layer_has() {
+    fn rates_include_the_overhead_of_their_layer() {
         let rates = Rates::new(14_880_952, 14_880_952 * 60, 1.0);
         let [l1, l2] = [rates.gbps_l1, rates.gbps_l2].map(Option::unwrap);
         assert!((l1 - 10.0).abs() < 1e-6 && (l2 - 7.619).abs() < 1e-3, "{rates:?}");
@@ -181,18 +179,18 @@ mod tests {
     }
 
     #[test]
-    fn no_time_is_no_rate() {
-        assert_eq!(totals("sent", 1, 60, 60, 0.0), "1 frame, 60 bytes sent in 0.000 s");
-        assert_eq!(totals_read("captured", 1, 60, 60, (0.0, 0.5)), "1 frame, 60 bytes captured in 0.500 s");
+    fn no_rate_without_time() {
+        assert_eq!(totals("sent", 1, 60, 60, 0.0), "1 packet, 60 bytes sent in 0.000 s");
+        assert_eq!(totals_read("captured", 1, 60, 60, (0.0, 0.5)), "1 packet, 60 bytes captured in 0.500 s");
         let read = totals_read("captured", 1000, 60_000, 60_000, (0.5, 0.001));
         assert_eq!(
             read,
-            "1,000 frames, 60,000 bytes captured in 0.001 s; 0.500 s of traffic: 2.0 k frames/s, 1.3 Mb/s L1"
+            "1,000 packets, 60,000 bytes captured in 0.001 s; 0.500 s of traffic: 2.0 k packets/s, 1.3 Mb/s L1"
         );
     }
 
     #[test]
-    fn thousands_are_set_apart() {
+    fn thousands_are_separated() {
         for (number, text) in [(0, "0"), (999, "999"), (1000, "1,000"), (1234567, "1,234,567")] {
             assert_eq!(grouped(number), text);
         }

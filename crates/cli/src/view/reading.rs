@@ -1,10 +1,10 @@
-//! How much of files that are read is read, as the kernel knows it: by the places of this process's own descriptors.
+//! Progress of reading files, by the offsets of this process's file descriptors.
 
 use std::fs::{Metadata, metadata, read_dir, read_to_string};
 use std::os::unix::fs::MetadataExt;
 use std::time::Duration;
 
-/// Files that a run reads from begin to end.
+/// Files that a run reads from start to end.
 #[derive(Debug)]
 pub struct Reading {
     files: Vec<File>,
@@ -14,12 +14,12 @@ pub struct Reading {
 struct File {
     identity: (u64, u64),
     bytes: u64,
-    /// How far it was read when it was last seen open; it is closed behind its end.
+    /// Offset when it was last open; a file is closed after its end.
     read: Option<u64>,
 }
 
 impl Reading {
-    /// Of these paths; `None` if one is no regular file, so that nobody knows how much it has.
+    /// Watches these paths; `None` if one is not a regular file, whose size is unknown.
     pub fn of(paths: &[String]) -> Option<Self> {
         let file = |path: &String| {
             let data = metadata(path).ok().filter(|data| data.is_file() && data.len() > 0)?;
@@ -29,7 +29,7 @@ impl Reading {
         (!files.is_empty()).then_some(Reading { files })
     }
 
-    /// Which part of all is read by now.
+    /// Returns the fraction read so far.
     pub fn share(&mut self) -> Option<f64> {
         let open: Vec<_> = read_dir("/proc/self/fd").ok()?.flatten().map(|entry| entry.path()).collect();
         let mut places = Vec::new();
@@ -42,7 +42,7 @@ impl Reading {
         for file in &mut self.files {
             let place = places.iter().find(|(identity, _)| *identity == file.identity);
             let read = place.and_then(|(_, info)| place_in(&read_to_string(info).ok()?));
-            // What was open and is not any more has been read.
+            // A file that was open and is closed has been read.
             let closed = file.read.map(|_| file.bytes);
             file.read = read.or(closed);
         }
@@ -52,8 +52,8 @@ impl Reading {
     }
 }
 
-/// The share, and how much longer it takes if it goes on like that.
-pub fn told(share: f64, so_far: Duration) -> String {
+/// Formats the fraction read, and the estimated time left.
+pub fn progress_text(share: f64, so_far: Duration) -> String {
     let percent = format!("{:>3.0} %", (share * 100.0).floor());
     if share <= 0.0 || share >= 1.0 {
         return percent;
@@ -71,7 +71,7 @@ fn identity(data: &Metadata) -> (u64, u64) {
     (data.dev(), data.ino())
 }
 
-/// `pos` of proc(5), fdinfo.
+/// Returns `pos` of fdinfo (proc(5)).
 fn place_in(info: &str) -> Option<u64> {
     info.lines().find_map(|line| line.strip_prefix("pos:")?.trim().parse().ok())
 }
@@ -82,7 +82,7 @@ mod tests {
     use std::io::{Read, Write};
 
     #[test]
-    fn the_part_of_all_files_that_is_read() {
+    fn the_fraction_of_all_files_is_reported() {
         let folder = std::env::temp_dir().join(format!("linerate-reading-{}", std::process::id()));
         std::fs::create_dir_all(&folder).unwrap();
         let paths: Vec<String> = ["a", "b"].map(|name| folder.join(name).to_str().unwrap().to_owned()).into();
@@ -104,12 +104,12 @@ mod tests {
     }
 
     #[test]
-    fn what_is_left_is_told_in_the_unit_that_fits() {
-        let told = |share, seconds| told(share, Duration::from_secs(seconds));
-        assert_eq!(told(0.0, 5), "  0 %");
-        assert_eq!(told(0.5, 7), " 50 %, 7 s left");
-        assert_eq!(told(0.1, 60), " 10 %, 9:00 min left");
-        assert_eq!(told(0.01, 100), "  1 %, 2:45 h left");
-        assert_eq!(told(1.0, 5), "100 %");
+    fn the_time_left_has_a_readable_unit() {
+        let text = |share, seconds| progress_text(share, Duration::from_secs(seconds));
+        assert_eq!(text(0.0, 5), "  0 %");
+        assert_eq!(text(0.5, 7), " 50 %, 7 s left");
+        assert_eq!(text(0.1, 60), " 10 %, 9:00 min left");
+        assert_eq!(text(0.01, 100), "  1 %, 2:45 h left");
+        assert_eq!(text(1.0, 5), "100 %");
     }
 }

@@ -1,13 +1,13 @@
-//! A terminal as a whole: live views that are drawn anew, and keys as they are pressed.
+//! Full-screen terminal views, and keys.
 //!
-//! Drawing is ratatui's: it keeps what is on the screen and writes what has changed. Of its crates `ratatui-core` does: a view here is
-//! lines of text. What it writes to a terminal, and how keys are read, is a few lines of our own (`tty`, `keys`): the crates for that
-//! start threads, install signal handlers and open devices, which a confined run may not.
+//! ratatui draws: it keeps the contents of the screen and writes only changes. `ratatui-core` is enough, since views are lines of
+//! text. Terminal output and key input are implemented here (`tty`, `keys`): the crates for them start threads, install signal
+//! handlers and open devices, which a confined run must not do.
 //!
-//! A view never slows a run: it has a thread of its own, and a terminal that takes nothing holds up that one alone.
+//! A view never slows a run: it has its own thread, and a blocked terminal blocks only that thread.
 //!
-//! The terminal is put back whatever happens: when the view ends, when the thread that has it panics, and before any other panic is
-//! told. Ctrl-C stays a signal, which ends a run as it does everywhere.
+//! The terminal is always restored: when the view ends, when its thread panics, and before any other panic is reported. Ctrl-C remains
+//! a signal that ends the run.
 
 pub mod keys;
 pub mod numbers;
@@ -23,51 +23,51 @@ use ratatui_core::style::{Color, Modifier, Style};
 use ratatui_core::terminal::Terminal;
 use std::time::Duration;
 
-/// How long a key is waited for before it is looked what else there is: so soon a view ends.
+/// Maximum wait for a key before other events are checked; also the delay until a view ends.
 const LOOK: Duration = Duration::from_millis(50);
-/// Lines and columns that are drawn at the most.
+/// Maximum number of lines and of columns drawn.
 const MOST_SIDE: u16 = 1000;
 
-/// What is shown.
+/// A view.
 pub trait View {
-    /// Takes a key; false if the view is to end.
+    /// Handles a key; returns false to end the view.
     fn key(&mut self, key: Key) -> bool;
 
-    /// Takes up what is new; whether there was something.
+    /// Updates the view; returns whether anything changed.
     fn look(&mut self) -> bool;
 
-    /// Its lines, for so many columns and lines.
+    /// Returns its lines for this number of columns and lines.
     fn lines(&mut self, width: usize, height: usize) -> Vec<Line>;
 }
 
-/// A line: text, and what kind of line it is.
+/// A line of text with its style.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Line {
-    /// Names that strangers chose are made harmless when it is drawn.
+    /// Text; control characters are escaped when it is drawn.
     pub text: String,
-    /// What it looks like.
+    /// Style.
     pub kind: Kind,
 }
 
-/// What a line looks like. Colours say nothing that words do not.
+/// Style of a line. Colours carry no information that the text does not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// As the terminal has it.
+    /// Default.
     Plain,
-    /// The first and the last one.
+    /// First and last line.
     Bar,
-    /// Heads of a table.
+    /// Table header.
     Head,
-    /// What needs attention.
+    /// Needs attention.
     Alarm,
-    /// What matters less.
+    /// Less important.
     Dim,
-    /// What keys are about.
+    /// Selected row.
     Chosen,
 }
 
 impl Line {
-    /// Of this kind.
+    /// Creates a line.
     pub fn new(kind: Kind, text: impl Into<String>) -> Self {
         Line { text: text.into(), kind }
     }
@@ -80,7 +80,7 @@ pub struct Screen {
 }
 
 impl Screen {
-    /// Takes the terminal over, if there is one to see the view and to press keys; `errors`: where standard error goes to.
+    /// Takes over the terminal, if input and output are one; with `errors` the terminal of standard error.
     pub fn open(errors: bool) -> Option<Screen> {
         let (keyboard, out) = keyboard_and_screen(errors)?;
         tty::take_over(&keyboard, &out).ok()?;
@@ -93,7 +93,7 @@ impl Screen {
         }
     }
 
-    /// Shows a view until it ends by a key, `is_over`, or the terminal goes away.
+    /// Shows a view until a key, `is_over` or the loss of the terminal ends it.
     pub fn show(mut self, view: &mut impl View, is_over: impl Fn() -> bool) {
         let mut is_new = true;
         let mut size = None;
@@ -151,7 +151,7 @@ fn style(kind: Kind) -> Style {
     }
 }
 
-/// What a view looks like on a screen of this size, as text.
+/// Returns a view on a screen of this size as text.
 #[cfg(test)]
 pub fn picture(view: &mut impl View, width: u16, height: u16) -> String {
     use ratatui_core::backend::TestBackend;

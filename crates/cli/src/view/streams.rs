@@ -1,4 +1,4 @@
-//! What a receiver saw of streams: tables and sentences for people, the clocks for programs.
+//! Results of checked streams: table and remarks as text, clocks as JSON.
 
 use crate::view::rates::{counted, frames_per_second, grouped, stated};
 use crate::view::table::table;
@@ -6,10 +6,10 @@ use linerate_burst::{Count, Interface, Ledger, StampSource};
 use linerate_generate::check::{LIMIT, StreamRow, Summary, WINDOW};
 use serde::Serialize;
 
-/// What latencies count from.
-const SENDER_CLOCK: &str = "CLOCK_REALTIME of the sender when the frame was made";
+/// Start of latencies.
+const SENDER_CLOCK: &str = "CLOCK_REALTIME of the sender when the packet was made";
 
-/// Streams to show, one a row, and all together.
+/// Returns a table of streams, one per row, and their total.
 pub fn rows(summary: &Summary, shown: &[StreamRow], name: impl Fn(u32) -> String) -> String {
     let heads = [
         "stream",
@@ -35,7 +35,7 @@ pub fn rows(summary: &Summary, shown: &[StreamRow], name: impl Fn(u32) -> String
         delay: summary.delay,
         ..StreamRow::default()
     };
-    for (name, row) in shown.iter().map(|row| (name(row.stream), row)).chain([("all".to_owned(), &all)]) {
+    for (name, row) in shown.iter().map(|row| (name(row.stream), row)).chain([("total".to_owned(), &all)]) {
         let (counts, delay) = (&row.counts, &row.delay);
         let sent = counts.sent.map_or_else(|| "-".to_owned(), grouped);
         let faults = [counts.lost, counts.duplicated, counts.reordered, counts.corrupted].map(grouped);
@@ -62,15 +62,15 @@ pub fn first(mut rows: Vec<StreamRow>, most: usize) -> Vec<StreamRow> {
     rows
 }
 
-/// What the table does not say.
+/// Returns remarks below the table.
 pub fn remarks(interfaces: &[Interface], ledger: &Ledger, summary: &Summary) -> String {
     let counts = &summary.counts;
     let lost = match counts.sent {
         Some(_) => "sent and not received",
-        None => "numbers up to the highest that came which did not come",
+        None => "gaps below the highest sequence number received",
     };
     let mut text = format!(
-        "  times in us, from the {SENDER_CLOCK} to the stamp of the receiver ({}); percentiles to 3 %\n  lost: {lost}\n",
+        "  latencies in us, from {SENDER_CLOCK} to the receive time stamp ({}); percentiles +-3 %\n  lost: {lost}\n",
         stamps(interfaces).join(", ")
     );
     if let Some(gap) = &summary.gap {
@@ -78,26 +78,26 @@ pub fn remarks(interfaces: &[Interface], ledger: &Ledger, summary: &Summary) -> 
         let [p50, p99, max] =
             [gap.gap_error_p50_ns, gap.gap_error_p99_ns, gap.gap_error_max_ns].map(|ns| ns as f64 / 1e3);
         text += &format!(
-            "  gap error at the receiver: p50 {p50:.1} us, p99 {p99:.1} us, at most {max:.1} us; mean gap {mean:.1} ns, asked for {:.1}\n",
+            "  gap error at the receiver: p50 {p50:.1} us, p99 {p99:.1} us, max {max:.1} us; mean gap {mean:.1} ns, target {:.1} ns\n",
             gap.gap_wanted_ns
         );
     }
     if summary.delay.latency_min_ns.is_some_and(|least| least < 0) {
-        text += "  latencies below zero: the clocks of sender and receiver differ (PTP or NTP sets them);\n  \
-                 percentiles there are not known, differences between frames are right\n";
+        text += "  negative latencies: the clocks of sender and receiver differ (synchronise by PTP or NTP);\n  \
+                 their percentiles are unknown, differences between packets are correct\n";
     }
     let before = if counts.sent.is_none() { counts.lost_before_first } else { 0 };
     for (number, remark) in [
-        (before, "of the lost have numbers below the first that came: lost, or sent before this count began"),
-        (counts.stale, "frames came more than 1,024 numbers behind the highest: they count as lost"),
-        (summary.damaged, "frames lost their trailer to damage: lost to a stream that is not known"),
-        (summary.cut, "frames were not captured to their end, where the trailer is"),
-        (summary.over_limit, "frames are of streams that there is no memory for"),
-        (summary.foreign, "frames are not ours: no trailer under this key"),
+        (before, "of the lost have numbers below the first received: lost, or sent before the start"),
+        (counts.stale, "packets arrived more than 1,024 numbers late and count as lost"),
+        (summary.damaged, "packets with a damaged trailer, lost by an unknown stream"),
+        (summary.cut, "packets were truncated before their trailer"),
+        (summary.over_limit, "packets are of streams beyond the limit (--max-streams)"),
+        (summary.foreign, "packets have no trailer with this key"),
         (
             ledger.total(Count::SuperFrames),
-            "frames had been put together from several by the receiving host (GRO); all but one of each count as lost: receive by \
-             xdp:, or ethtool -K INTERFACE gro off there",
+            "packets were merged by GRO on the receiving host, and all but one of each count as lost; use xdp:, or \
+             ethtool -K INTERFACE gro off",
         ),
     ] {
         if number > 0 {
@@ -107,11 +107,11 @@ pub fn remarks(interfaces: &[Interface], ledger: &Ledger, summary: &Summary) -> 
     text
 }
 
-/// The clocks that latencies are between, and how exact figures are.
+/// Clocks of latencies, and accuracy of figures.
 #[derive(Serialize)]
 pub struct ClockJson {
     sender: &'static str,
-    /// Who took the times of arrival.
+    /// Sources of receive time stamps.
     receiver: Vec<&'static str>,
     resolution_ns: u64,
     latency_error_percent: f64,
@@ -120,7 +120,7 @@ pub struct ClockJson {
 }
 
 impl ClockJson {
-    /// Of frames received on these interfaces.
+    /// Creates it for packets received on these interfaces.
     pub fn new(interfaces: &[Interface]) -> Self {
         ClockJson {
             sender: SENDER_CLOCK,

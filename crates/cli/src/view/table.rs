@@ -1,36 +1,36 @@
-//! Tables for people.
+//! Text tables.
 //!
-//! No row is wrapped, and no column cut off: columns for which a terminal has no room stand in a further table below, behind the
-//! first columns once more, by which rows are known.
+//! Rows are not wrapped, and columns are not cut: columns that do not fit the terminal follow in another table below, which repeats
+//! the key columns.
 
 use super::terminal::{shown, width};
 use comfy_table::{CellAlignment, ContentArrangement, Table, presets};
 use std::fmt;
 use std::ops::Range;
 
-/// What a column has around its text: two blanks in front of the first, one in front of others, one behind each.
+/// Padding of a column: two spaces before the first, one before others, one after each.
 const PADDING: usize = 2;
-/// Names by which rows are known take this part of a terminal at the most, all together.
+/// Maximum part of the terminal for all key columns.
 const KEYS: (usize, usize) = (2, 5);
-/// They are not made shorter than this.
+/// Minimum length of a shortened key.
 const SHORTEST: usize = 8;
-/// Stands for the middle of a name that is too long.
+/// Replaces the middle of a name that is too long.
 const ELLIPSIS: char = '\u{2026}';
 
-/// A table; names in it bring no lines of their own.
+/// A table; line breaks in its cells are escaped.
 pub struct Rows {
-    /// The first one is of the heads.
+    /// Rows; the first one is the header.
     rows: Vec<Vec<String>>,
-    /// Columns from this one on are numbers.
+    /// First column of numbers.
     numbers: usize,
-    /// By so many columns rows are known.
+    /// Number of key columns.
     keys: usize,
-    /// Columns among the numbers that are text.
+    /// Left-aligned columns among the numbers.
     left: Vec<usize>,
 }
 
-/// A table with these column heads; columns from `numbers` on are numbers, set to the right. Rows are known by the first one, or
-/// the first two.
+/// Returns a table with these headers; columns from `numbers` on are right-aligned numbers. The first column, or the first two, are
+/// the keys.
 pub fn table(heads: &[&str], numbers: usize) -> Rows {
     let mut rows = Rows { rows: Vec::new(), numbers, keys: numbers.clamp(1, 2), left: Vec::new() };
     rows.add_row(heads.iter().copied());
@@ -43,18 +43,18 @@ impl Rows {
         self.rows.push(cells.into_iter().map(|cell| shown(&cell.into()).into_owned()).collect());
     }
 
-    /// Sets a column to the left.
+    /// Left-aligns a column.
     pub fn set_left(&mut self, column: usize) {
         self.left.push(column);
     }
 
-    /// Rows are known by the first column alone.
+    /// Makes only the first column a key.
     pub fn known_by_first(mut self) -> Self {
         self.keys = 1;
         self
     }
 
-    /// The same as it stands in so many columns of a terminal.
+    /// Returns the table fitted to this width.
     fn fitting(&self, width: Option<usize>) -> String {
         let Some(width) = width else { return self.part(&self.rows, 0..self.rows[0].len(), usize::MAX) };
         let most = self.most_of_keys(width * KEYS.0 / KEYS.1);
@@ -72,7 +72,7 @@ impl Rows {
                 room = room.saturating_sub(**wide);
                 fits
             });
-            // A text that is wider than all there is wraps within its column.
+            // A text wider than the terminal wraps within its column.
             let last = first + fit.count().max(1);
             parts.push(self.part(&rows, first..last, width));
             first = last;
@@ -80,7 +80,7 @@ impl Rows {
         if parts.is_empty() { self.part(&rows, 0..widths.len(), width) } else { parts.join("\n\n") }
     }
 
-    /// The columns by which rows are known, and some others.
+    /// Returns the key columns and some others.
     fn part(&self, rows: &[Vec<String>], columns: Range<usize>, width: usize) -> String {
         let columns: Vec<usize> = (0..self.keys.min(columns.start)).chain(columns).collect();
         let mut table = Table::new();
@@ -104,7 +104,7 @@ impl Rows {
         table.to_string()
     }
 
-    /// How long one of the names may be so that all together, the longest of each column, have this room.
+    /// Returns the maximum length of a key so that all key columns fit this width.
     fn most_of_keys(&self, room: usize) -> usize {
         let longest = |key: usize| self.rows.iter().map(|row| row[key].chars().count()).max().unwrap_or_default();
         let longest: Vec<usize> = (0..self.keys).map(longest).collect();
@@ -126,7 +126,7 @@ impl fmt::Display for Rows {
     }
 }
 
-/// A name of so many characters at the most: its begin and its end, which say most.
+/// Shortens a name, keeping its start and end.
 fn short(name: &str, most: usize) -> String {
     let characters: Vec<char> = name.chars().collect();
     if characters.len() <= most || most < 3 {
@@ -142,7 +142,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn columns_without_room_stand_below_and_nothing_is_lost() {
+    fn columns_that_do_not_fit_follow_below() {
         let mut rows = table(&["stage", "of", "received", "delivered", "lost", "why"], 2);
         rows.set_left(5);
         let long = "pcap:/a/very/long/path/to/some/file/of/yesterday.pcapng.zst";

@@ -1,12 +1,10 @@
-//! The only way from the verbs to standard output and standard error.
+//! Output to standard output and standard error; verbs print only through this module.
 //!
-//! What is printed has names in it that strangers chose: of files, ports, interfaces. A terminal would obey control
-//! characters among them, so they are escaped here, in all that is printed. A line that names something goes through
-//! [`shown`] as well, or the name could bring lines of its own.
+//! Output contains untrusted names of files, ports and interfaces. Control characters are escaped here in all output, since a terminal
+//! would interpret them. Names in a line also go through [`shown`], so that they cannot add lines.
 //!
-//! Standard output may be closed by who reads it (`| head -1`): what was printed is what they wanted, and nothing more is
-//! printed. Where it fails otherwise (a full disk, `>&-`) the program says so and ends with [`Exit::Failed`]. Nobody need read
-//! standard error, and no failure there ends anything.
+//! If the reader closes standard output (`| head -1`), output stops without an error. Any other failure (a full disk, `>&-`) is
+//! reported, and the program ends with [`Exit::Failed`]. Failures of standard error are ignored.
 
 use crate::exit::Exit;
 use linerate_burst::text::is_unseen;
@@ -21,41 +19,41 @@ use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// Why standard output takes no more.
+/// First failure of standard output.
 static FAILURE: Mutex<Option<io::Error>> = Mutex::new(None);
 
-/// Whether standard output was closed, or open only for reading, when the program started. The runtime hides both: it opens
-/// /dev/null in place of the first and ignores the errors of the second.
+/// True if standard output was closed, or open only for reading, at start. The runtime hides both: it opens /dev/null instead of
+/// the former and ignores the errors of the latter.
 static CLOSED: AtomicBool = AtomicBool::new(false);
 
-/// Notes whether standard output can be written to. For a call before the runtime starts.
+/// Records whether standard output is writable. Called before the runtime starts.
 pub extern "C" fn note_closed_output() {
     let is_writable = fcntl_getfl(stdout()).is_ok_and(|flags| (flags & OFlags::ACCMODE) != OFlags::RDONLY);
     CLOSED.store(!is_writable, Ordering::Relaxed);
 }
 
-/// An error if nothing that goes to standard output arrives anywhere.
+/// Fails if standard output was not writable at start.
 pub fn check_output() -> io::Result<()> {
     if CLOSED.load(Ordering::Relaxed) { Err(rustix::io::Errno::BADF.into()) } else { Ok(()) }
 }
 
-/// Lines that were drawn last on standard error, with nothing behind them.
+/// Number of lines drawn last on standard error, if nothing was printed since.
 static DRAWN: Mutex<usize> = Mutex::new(0);
 
-/// Columns of the narrowest terminal that lines are folded for.
+/// Minimum width of a terminal for which lines are folded.
 const NARROWEST: usize = 40;
 
-/// Prints to standard output. False once that takes no more: nobody reads what follows.
+/// Prints to standard output. Returns false after a failure.
 pub fn show(text: impl Display) -> bool {
     print(folded(&escaped(&text.to_string(), &[]), columns(io::stdout())).as_bytes())
 }
 
-/// Prints text that names nothing and is for another program, like [`show`], with every byte of it.
+/// Prints bytes for another program unchanged, like [`show`]. They must not contain untrusted names.
 pub fn show_as_is(text: &[u8]) -> bool {
     print(text)
 }
 
-/// The same; returns how many bytes were taken, fewer than there are where nothing can be printed any more.
+/// Like [`show_as_is`]; returns the number of bytes written, fewer than all after a failure.
 pub fn show_bytes(text: &[u8]) -> usize {
     if text.is_empty() || failure().is_some() {
         return 0;
@@ -88,13 +86,13 @@ pub fn show_document(document: &impl Serialize) -> serde_json::Result<bool> {
     Ok(print(json(serde_json::to_string_pretty(document)?).as_bytes()))
 }
 
-/// Prints a JSON document to standard error, where frames go to standard output.
+/// Prints a JSON document to standard error, if standard output is used for packets.
 fn tell_document(document: &impl Serialize) -> serde_json::Result<()> {
     put(json(serde_json::to_string_pretty(document)?).as_bytes());
     Ok(())
 }
 
-/// The same as one line.
+/// Like [`tell_document`], as one line.
 fn tell_line(document: &impl Serialize) -> serde_json::Result<()> {
     put(json(serde_json::to_string(document)?).as_bytes());
     Ok(())
@@ -105,12 +103,12 @@ pub fn tell(text: impl Display) {
     put(folded(&escaped(&text.to_string(), &[]), columns(io::stderr())).as_bytes());
 }
 
-/// Prints a line that names something to standard error, and folds it nowhere: a command that is to be pasted.
+/// Prints a line to standard error without folding, such as a command for pasting.
 pub fn tell_whole(line: &str) {
     put(format!("{}\n", shown(line)).as_bytes());
 }
 
-/// Prints what came of a run: to standard output, unless that `is_taken` by frames or records.
+/// Prints the result of a run to standard output, or to standard error if the former `is_taken` by packets or records.
 pub fn result(text: impl Display, is_taken: bool) {
     if is_taken {
         tell(text);
@@ -119,41 +117,41 @@ pub fn result(text: impl Display, is_taken: bool) {
     }
 }
 
-/// Prints a JSON document of what came of a run over many lines, where [`result`] would.
+/// Prints the result of a run as a JSON document over many lines, to the same output as [`result`].
 pub fn result_document(document: &impl Serialize, is_taken: bool) -> serde_json::Result<()> {
     if is_taken { tell_document(document) } else { show_document(document).map(drop) }
 }
 
-/// The same as one line.
+/// Like [`result_document`], as one line.
 pub fn result_line(document: &impl Serialize, is_taken: bool) -> serde_json::Result<()> {
     if is_taken { tell_line(document) } else { show_line(document).map(drop) }
 }
 
-/// Prints what went wrong, in one line.
+/// Prints an error in one line.
 pub fn fail(what: impl Display) {
     tell(format_args!("linerate: {}\n", shown(&what.to_string())));
 }
 
-/// Draws `text` on standard error, over what was drawn there last, unless something was printed since. Lines too long for the
-/// terminal are cut there, not wrapped: wrapped ones could not be counted.
+/// Draws `text` on standard error, over the previous drawing unless other output followed it. Lines too long for the terminal are
+/// cut, not wrapped, since wrapped ones could not be counted.
 pub fn draw(text: &str) {
     let mut drawn = drawn();
     let up = if *drawn > 0 { format!("\x1b[{drawn}A") } else { String::new() };
     put_over(&mut drawn, text.lines().count(), format!("{up}\x1b[J\x1b[?7l{}\x1b[?7h", escaped(text, &[])).as_bytes());
 }
 
-/// A name, or a reason, as it may stand in a line.
+/// Escapes a name or reason for use within a line.
 pub fn shown(text: &str) -> Cow<'_, str> {
     escaped(text, &['\n'])
 }
 
-/// The keyboard and the screen of a terminal where both are one that belongs to this program now: what it reads comes from there, and
-/// its output goes there, or with `errors` what it says beside its output.
+/// Returns keyboard and screen if standard input and output (with `errors`: standard error) are a terminal, and this process is in its
+/// foreground group.
 #[cfg(feature = "tui")]
 pub fn keyboard_and_screen(errors: bool) -> Option<(std::os::fd::OwnedFd, std::fs::File)> {
     let is_one =
         io::stdin().is_terminal() && if errors { io::stderr().is_terminal() } else { io::stdout().is_terminal() };
-    // In the background it would be stopped over it.
+    // A background process would be stopped.
     let has_it = || rustix::termios::tcgetpgrp(io::stdin()).is_ok_and(|group| group == rustix::process::getpgrp());
     if !is_one || !has_it() {
         return None;
@@ -163,29 +161,29 @@ pub fn keyboard_and_screen(errors: bool) -> Option<(std::os::fd::OwnedFd, std::f
     Some((io::stdin().as_fd().try_clone_to_owned().ok()?, screen.ok()?.into()))
 }
 
-/// Whether live lines are wanted where the user said nothing: only a person reads them.
+/// Returns whether live lines are printed by default: only on a terminal.
 pub fn is_watched() -> bool {
     io::stderr().is_terminal()
 }
 
-/// Whether standard output is a terminal, which is no place for binary data.
+/// Returns whether standard output is a terminal, which must not get binary data.
 pub fn is_output_terminal() -> bool {
     io::stdout().is_terminal()
 }
 
-/// How many lines the terminal shows, where it says.
+/// Returns the number of lines of the terminal, if known.
 pub fn height() -> Option<usize> {
     let height = tcgetwinsize(io::stderr()).map_or(0, |size| usize::from(size.ws_row));
     Some(height).filter(|height| *height > 0)
 }
 
-/// How many characters a line has where people see it; nothing where nobody does.
+/// Returns the width of the terminal, or `None` without one.
 pub fn width() -> Option<usize> {
     let widths = [columns(io::stdout()), columns(io::stderr())];
     widths.into_iter().flatten().min()
 }
 
-/// Standard output for what is no text of ours: whole records, whose writer tells of its failures itself.
+/// Returns standard output for binary records, whose writer reports failures itself.
 pub fn records() -> Box<dyn Write + Send> {
     struct Records;
     impl Write for Records {
@@ -200,7 +198,7 @@ pub fn records() -> Box<dyn Write + Send> {
     Box::new(Records)
 }
 
-/// The same for a writer that is to leave failures to [`end`]: a broken pipe for all of them.
+/// Returns standard output for a writer that leaves failures to [`end`]: it gets a broken pipe for all of them.
 pub fn printed() -> Box<dyn Write + Send> {
     struct Printed;
     impl Write for Printed {
@@ -215,7 +213,7 @@ pub fn printed() -> Box<dyn Write + Send> {
     Box::new(Printed)
 }
 
-/// What clap has to say: help that was asked for, or what is wrong with the arguments.
+/// Prints the output of clap: help, or a usage error.
 pub fn explain(error: &clap::Error) -> Exit {
     let plain = error.render().to_string();
     let is_plain = escaped(&plain, &[]) == plain;
@@ -227,11 +225,11 @@ pub fn explain(error: &clap::Error) -> Exit {
     if error.use_stderr() { Exit::Usage } else { Exit::Done }
 }
 
-/// How the program ends: as the verb did, unless what it printed is not complete.
+/// Returns the exit status of the program: that of the verb, or failed if standard output is incomplete.
 pub fn end(exit: Exit) -> Exit {
     match &*failure() {
         Some(error) if error.kind() != ErrorKind::BrokenPipe => {
-            fail(format_args!("standard output: {error}: what was to be printed there is not complete"));
+            fail(format_args!("standard output: {error}; the output is incomplete"));
             Exit::Failed
         }
         _ => exit,
@@ -255,12 +253,12 @@ fn failure() -> MutexGuard<'static, Option<io::Error>> {
 
 fn columns(terminal: impl AsFd) -> Option<usize> {
     let width = tcgetwinsize(terminal).map_or(0, |size| usize::from(size.ws_col));
-    // Narrower ones are no terminals of people.
+    // Narrower values are not real terminals.
     (width >= NARROWEST).then_some(width)
 }
 
-/// Text whose lines are no longer than a terminal has columns, as far as there are blanks: a terminal would end them in the middle
-/// of words. What belongs to a line stands two columns further to the right.
+/// Folds lines at spaces to the width of the terminal, which would break them within words. Continuation lines are indented by two
+/// more columns.
 fn folded(text: &str, columns: Option<usize>) -> Cow<'_, str> {
     let is_long = |line: &str, columns| wide(line) > columns;
     let Some(columns) = columns.filter(|columns| text.lines().any(|line| is_long(line, *columns))) else {
@@ -293,7 +291,7 @@ fn folded(text: &str, columns: Option<usize>) -> Cow<'_, str> {
     Cow::Owned(folded)
 }
 
-/// Where a line may be ended best: behind what a comma or the like ends, unless that is in its first part.
+/// Returns the best place to end a line: after punctuation, unless that is in its first part.
 fn end_of_part(line: &str, first: usize) -> usize {
     let place = line.rfind([',', ';', ':']).map(|place| place + 1);
     place.filter(|place| *place >= first && line[*place..].starts_with(' ')).unwrap_or(line.len())
@@ -307,10 +305,10 @@ fn put(bytes: &[u8]) {
     put_over(&mut drawn(), 0, bytes);
 }
 
-/// Writes to standard error what ends in so many lines that may be drawn over.
+/// Writes to standard error; the last `lines` lines may be drawn over.
 fn put_over(drawn: &mut usize, lines: usize, bytes: &[u8]) {
     *drawn = lines;
-    // A terminal that is gone is no reason to end a run.
+    // The loss of the terminal must not end a run.
     let _ = io::stderr().lock().write_all(bytes);
 }
 
@@ -318,7 +316,7 @@ fn drawn() -> MutexGuard<'static, usize> {
     DRAWN.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Text without characters that a terminal would obey, but for the ends of lines, unless they are `unwanted` too.
+/// Escapes control characters, except line feeds unless `unwanted`.
 fn escaped<'a>(text: &'a str, unwanted: &[char]) -> Cow<'a, str> {
     let is_bad = |c: char| is_unseen(c) && (c != '\n' || unwanted.contains(&c));
     if !text.contains(is_bad) {
@@ -335,7 +333,7 @@ fn escaped<'a>(text: &'a str, unwanted: &[char]) -> Cow<'a, str> {
     Cow::Owned(clean)
 }
 
-/// A document and the end of its line. JSON has an escape of its own, which means the same to whoever reads it.
+/// Returns a document with a line feed, with control characters as JSON escapes.
 fn json(mut text: String) -> String {
     let is_bad = |c: char| is_unseen(c) && c != '\n';
     if text.contains(is_bad) {
@@ -360,23 +358,23 @@ mod tests {
     use super::*;
 
     #[test]
-    fn text_keeps_its_lines_and_nothing_else_that_is_unseen() {
+    fn control_characters_are_escaped() {
         assert_eq!(escaped("plain \u{e9}\n", &[]), "plain \u{e9}\n");
         assert_eq!(escaped("\x1b]0;x\x07\u{202e}\r\n", &[]), "\\u{1b}]0;x\\u{7}\\u{202e}\\r\n");
         assert_eq!(shown("a\nb\u{7f}"), "a\\nb\\u{7f}");
     }
 
     #[test]
-    fn lines_end_between_words() {
+    fn lines_are_folded_between_words() {
         let text = "  one two three four\nfive\n";
         assert_eq!(folded(text, None), text);
         assert_eq!(folded(text, Some(20)), text);
         assert_eq!(folded(text, Some(12)), "  one two\n    three\n    four\nfive\n");
-        assert_eq!(folded("two of three, 10.7 Gb/s\n", Some(20)), "two of three,\n  10.7 Gb/s\n", "behind a comma");
+        assert_eq!(folded("two of three, 10.7 Gb/s\n", Some(20)), "two of three,\n  10.7 Gb/s\n", "after a comma");
     }
 
     #[test]
-    fn a_document_says_the_same_after_it_was_cleaned() {
+    fn an_escaped_document_keeps_its_meaning() {
         let name = "a\u{7f}\u{9b}\u{202e}\u{e0001}\n\u{1b}";
         let text = json(serde_json::to_string(&[name]).unwrap());
         assert!(!text.trim_end().contains(is_unseen), "{text}");

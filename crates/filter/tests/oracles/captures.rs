@@ -1,4 +1,4 @@
-//! Just enough of a pcap reader, and the way to the captures.
+//! A minimal pcap reader, and the location of the captures.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -10,23 +10,23 @@ pub(crate) struct Capture {
     pub frames: Vec<(Vec<u8>, u32)>,
 }
 
-/// The folder of captures; says so where there is none.
+/// Returns the folder of captures; prints a note if it is missing.
 pub(crate) fn corpus() -> Option<PathBuf> {
     let folder = std::env::var_os("LINERATE_CORPUS").map(PathBuf::from).filter(|folder| folder.is_dir());
     if folder.is_none() {
-        eprintln!("SKIPPED: LINERATE_CORPUS names no folder of captures");
+        eprintln!("SKIPPED: LINERATE_CORPUS does not name a folder of captures");
     }
     folder
 }
 
-/// What `tcpdump -r file -w - filter` writes; the error is what it says if it writes nothing.
+/// Returns the output of `tcpdump -r file -w - filter`, or its error message if it wrote nothing.
 pub(crate) fn tcpdump(file: &Path, filter: &str) -> Result<Capture, String> {
     let output = Command::new("tcpdump").arg("-r").arg(file).args(["-w", "-", filter]).output();
     let output = output.map_err(|error| error.to_string())?;
     parse(&output.stdout).ok_or_else(|| String::from_utf8_lossy(&output.stderr).into_owned())
 }
 
-/// Reads a pcap file as far as it is whole; `None` if it is none.
+/// Reads a pcap file up to the first truncated frame; `None` for another format.
 pub(crate) fn parse(file: &[u8]) -> Option<Capture> {
     let magic: [u8; 4] = *file.first_chunk()?;
     let number: fn([u8; 4]) -> u32 = match u32::from_le_bytes(magic) {

@@ -98,7 +98,7 @@ pub(crate) const FILTERS: &[&str] = &[
     "udp and ip[2:2] * 4 > 1000",
 ];
 
-/// Which of [`FILTERS`] must stay in this process.
+/// Members of [`FILTERS`] that must stay in this process.
 pub(crate) const NOT_IN_KERNEL: &[&str] = &[
     "ip6 protochain 17",
     "ip protochain 6",
@@ -109,7 +109,7 @@ pub(crate) const NOT_IN_KERNEL: &[&str] = &[
     "ip[0] << ip[9] = 0",
 ];
 
-/// Refused for Ethernet.
+/// Texts rejected for Ethernet.
 pub(crate) const REFUSED: &[&str] = &[
     "tcp prt 80",
     "host",
@@ -123,7 +123,7 @@ pub(crate) const REFUSED: &[&str] = &[
     "ifindex 3",
 ];
 
-/// Those to try on link types of every kind.
+/// Texts for link types of every kind.
 pub(crate) const GENERIC: &[&str] = &[
     "ip",
     "ip6",

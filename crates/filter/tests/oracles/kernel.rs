@@ -1,7 +1,7 @@
-//! The kernel takes the programs made for it, and gives what the interpreter gives.
+//! The kernel accepts the programs made for it, with the interpreter's results.
 //!
-//! A pair of local datagram sockets is a kernel to ask without privileges and without traffic: the filter
-//! on the receiving end sees the datagram as a packet socket's filter sees a frame without VLAN tag.
+//! A pair of local datagram sockets tests the kernel without privileges and without traffic: the filter on the
+//! receiving end sees the datagram as a packet socket's filter sees a frame without VLAN tag.
 
 use crate::captures;
 use crate::filters::{FILTERS, NOT_IN_KERNEL};
@@ -40,10 +40,10 @@ impl Kernel {
         if status == 0 { Ok(Kernel { sender, receiver }) } else { Err(io::Error::last_os_error()) }
     }
 
-    /// How many bytes of a frame pass; `None` if it is refused.
+    /// Returns the number of bytes of a frame that pass; `None` if it is rejected.
     fn run(&self, frame: &[u8]) -> Option<usize> {
         let mut buffer = [0_u8; 65_536];
-        self.sender.send(frame).expect("local datagrams are taken");
+        self.sender.send(frame).expect("local datagrams are accepted");
         match self.receiver.recv(&mut buffer) {
             Ok(kept) => Some(kept),
             Err(error) if error.kind() == ErrorKind::WouldBlock => None,
@@ -52,7 +52,7 @@ impl Kernel {
     }
 }
 
-/// Has libpcap; says so where it has not.
+/// Compiles a filter; prints a note if libpcap is missing.
 fn compile(text: &str) -> Option<Filter> {
     match Filter::compile(text, 1) {
         Ok(filter) => Some(filter),
@@ -65,7 +65,7 @@ fn compile(text: &str) -> Option<Filter> {
 }
 
 #[test]
-fn the_kernel_takes_every_filter_but_those_that_must_stay_here() {
+fn the_kernel_accepts_every_filter_except_those_that_must_stay_here() {
     for text in FILTERS {
         let Some(filter) = compile(text) else { return };
         match filter.in_kernel(SNAP) {
@@ -87,7 +87,7 @@ fn the_kernel_selects_the_same_real_frames() {
     for text in FILTERS {
         let Some(filter) = compile(text) else { return };
         let Ok(program) = filter.in_kernel(SNAP) else { continue };
-        let kernel = Kernel::with(&program).expect("the kernel takes it");
+        let kernel = Kernel::with(&program).expect("the kernel accepts it");
         for (frame, _) in capture.frames.iter().step_by(7) {
             let here = filter.matches(frame, frame.len() as u32);
             assert_eq!(kernel.run(frame), here.then_some(frame.len().min(SNAP as usize)), "{text}");
@@ -97,7 +97,7 @@ fn the_kernel_selects_the_same_real_frames() {
     assert!(passed > 10_000, "only {passed} frames passed");
 }
 
-/// Refuses or passes by one bit of the accumulator.
+/// Rejects or passes by one bit of the accumulator.
 fn one_bit() -> impl Strategy<Value = Vec<Insn>> {
     (0_u32..32).prop_map(|bit| vec![Insn::jump(code::JSET_K, 1 << bit, 0, 1), Insn::ret(1), Insn::ret(0)])
 }
@@ -109,7 +109,7 @@ proptest! {
 
     fn random_programs(program in program(one_bit()), frame in prop::collection::vec(any::<u8>(), 1..80)) {
         let Ok(made) = KernelProgram::new(&program, 0) else { return Ok(()) };
-        let kernel = Kernel::with(&made).expect("the kernel takes it");
+        let kernel = Kernel::with(&made).expect("the kernel accepts it");
         let here = program.run(&frame, frame.len() as u32) != 0;
         prop_assert_eq!(kernel.run(&frame), here.then_some(frame.len()));
         RUN.fetch_add(1, Ordering::Relaxed);
@@ -117,7 +117,7 @@ proptest! {
 }
 
 #[test]
-fn the_kernel_gives_what_the_interpreter_gives() {
+fn the_kernel_agrees_with_the_interpreter() {
     random_programs();
     let run = RUN.load(Ordering::Relaxed);
     assert!(run > 2_000, "only {run} programs may run in the kernel");

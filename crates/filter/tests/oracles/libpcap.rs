@@ -1,4 +1,4 @@
-//! Programs give what libpcap's own `bpf_filter` gives.
+//! Programs have the results of libpcap's own `bpf_filter`.
 
 use crate::programs::program;
 use libloading::Library;
@@ -9,12 +9,12 @@ use std::sync::OnceLock;
 
 type BpfFilter = unsafe extern "C" fn(*const Insn, *const u8, u32, u32) -> u32;
 
-/// What libpcap makes of it; `None` without libpcap.
+/// Returns libpcap's result; `None` without libpcap.
 fn bpf_filter(program: &Program, frame: &[u8], wire: u32) -> Option<u32> {
     static LIBRARY: OnceLock<Option<Library>> = OnceLock::new();
     let load = || {
         let names = ["libpcap.so.1", "libpcap.so.0.8", "libpcap.so"];
-        // SAFETY: libpcap's initialisers touch nothing but its own variables.
+        // SAFETY: libpcap's initialisers only set up its own variables.
         let library = names.iter().find_map(|name| unsafe { Library::new(*name) }.ok());
         if library.is_none() {
             eprintln!("SKIPPED: no libpcap to compare with");
@@ -24,7 +24,7 @@ fn bpf_filter(program: &Program, frame: &[u8], wire: u32) -> Option<u32> {
     let library = LIBRARY.get_or_init(load).as_ref()?;
     // SAFETY: the type is the declaration in pcap/bpf.h.
     let run = unsafe { library.get::<BpfFilter>(c"bpf_filter") }.expect("libpcap has bpf_filter");
-    // SAFETY: the program is valid, loops not, writes memory before it reads it; the frame has its length.
+    // SAFETY: the program is valid, has no loops, writes memory before it reads it; the frame has its length.
     Some(unsafe { run(program.insns().as_ptr(), frame.as_ptr(), wire, frame.len() as u32) })
 }
 

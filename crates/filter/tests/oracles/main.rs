@@ -1,7 +1,7 @@
-//! Filters against those who know: libpcap's own interpreter, the kernel, and tcpdump.
+//! Filters compared with libpcap's own interpreter, the kernel, and tcpdump.
 //!
-//! What is missing on a machine (libpcap, tcpdump, the captures that `LINERATE_CORPUS` names) is said
-//! loudly and skipped.
+//! Tests whose tools are missing (libpcap, tcpdump, the captures that `LINERATE_CORPUS` names) print a note and are
+//! skipped.
 
 mod captures;
 mod filters;

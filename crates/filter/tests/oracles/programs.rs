@@ -1,4 +1,4 @@
-//! Random programs that are valid, without loops, with all memory written first.
+//! Random valid programs, without loops, with all memory written first.
 
 use linerate_filter::program::code::*;
 use linerate_filter::{Insn, Program};
@@ -11,12 +11,12 @@ const ARITHMETIC: &[u16] = &[
 ];
 const JUMPS: &[u16] = &[JEQ_K, JEQ_X, JGT_K, JGT_X, JGE_K, JGE_X, JSET_K, JSET_X];
 
-/// An operand: mostly small, now and then where offsets turn negative or wrap around.
+/// Generates an operand: mostly small, sometimes where offsets turn negative or wrap around.
 fn operand() -> impl Strategy<Value = u32> {
     prop_oneof![6 => 0_u32..24, 2 => 0_u32..80, 1 => any::<u32>(), 1 => 0x7fff_fff0_u32..0x8000_0010, 1 => 0xffff_ffd0_u32..=0xffff_ffff]
 }
 
-/// One instruction of the body; jump distances are brought inside later.
+/// Generates one instruction of the body; jump distances are limited later.
 fn insn() -> impl Strategy<Value = Insn> {
     let from = |codes: &'static [u16]| {
         (prop::sample::select(codes), operand(), 0_u8..4, 0_u8..4).prop_map(|(code, k, jt, jf)| Insn {
@@ -37,7 +37,7 @@ fn insn() -> impl Strategy<Value = Insn> {
     ]
 }
 
-/// A program that ends with `tail`.
+/// Generates a program that ends with `tail`.
 pub(crate) fn program(tail: impl Strategy<Value = Vec<Insn>>) -> impl Strategy<Value = Program> {
     (prop::collection::vec(insn(), 0..24), tail).prop_map(|(body, tail)| {
         let mut insns: Vec<Insn> = (0..16).map(|word| Insn::new(ST, word)).collect();

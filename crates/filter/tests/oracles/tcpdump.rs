@@ -22,7 +22,7 @@ const ETHERNET: &[&str] = &[
     "tcpdump/802.1D_spanning_tree.pcap",
 ];
 
-/// The corpus, if tcpdump is there too; says so where not.
+/// Returns the corpus, if tcpdump is available too; prints a note if not.
 fn ready() -> Option<PathBuf> {
     let corpus = captures::corpus()?;
     if std::process::Command::new("tcpdump").arg("--version").output().is_err() {
@@ -32,19 +32,24 @@ fn ready() -> Option<PathBuf> {
     Some(corpus)
 }
 
-/// Compares one filter on one file; `all` is what the file holds. Counts the frames selected.
+/// Compares one filter on one file; `all` is the file's contents. Returns the number of frames selected.
 fn compare(file: &Path, all: &Capture, text: &str) -> usize {
     let theirs = tcpdump(file, text);
     let filter = match Filter::compile(text, all.link) {
         Ok(filter) => filter,
         Err(FilterError::Refused { message, .. }) => {
-            let said = theirs.err().unwrap_or_else(|| panic!("{}: {text}: only tcpdump takes it", file.display()));
-            assert!(said.contains(&message), "{}: {text}: {message:?} against {said:?}", file.display());
+            let message_of_tcpdump =
+                theirs.err().unwrap_or_else(|| panic!("{}: {text}: only tcpdump accepts it", file.display()));
+            assert!(
+                message_of_tcpdump.contains(&message),
+                "{}: {text}: {message:?} against {message_of_tcpdump:?}",
+                file.display()
+            );
             return 0;
         }
         Err(error) => panic!("{}: {error}", file.display()),
     };
-    let theirs = theirs.unwrap_or_else(|said| panic!("{}: {text}: only tcpdump refuses: {said}", file.display()));
+    let theirs = theirs.unwrap_or_else(|error| panic!("{}: {text}: only tcpdump rejects: {error}", file.display()));
     let mut expected = theirs.frames.iter();
     for (number, frame) in all.frames.iter().enumerate().filter(|(_, (frame, wire))| filter.matches(frame, *wire)) {
         assert_eq!(Some(frame), expected.next(), "{}: {text}: frame {}", file.display(), number + 1);
@@ -97,7 +102,7 @@ fn generic_filters_on_every_link_type() {
 }
 
 #[test]
-fn what_tcpdump_refuses_is_refused_in_the_same_words() {
+fn errors_have_tcpdumps_message() {
     let Some(corpus) = ready() else { return };
     let file = corpus.join("ipfixprobe/pcap/vlan.pcap");
     let all = tcpdump(&file, "").expect("it can be read");

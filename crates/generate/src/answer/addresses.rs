@@ -1,4 +1,4 @@
-//! Whom to answer for.
+//! Addresses to answer for.
 
 use linerate_wire::{MacAddr, vlan};
 use std::fmt;
@@ -13,12 +13,13 @@ pub struct Vlans {
 }
 
 impl Vlans {
-    /// The most tags of a frame that is answered.
+    /// Maximum number of tags of a frame that is answered.
     pub const MOST: usize = 2;
-    /// No tag.
+    /// No tags.
     pub const NONE: Vlans = Vlans { ids: [0; Vlans::MOST], count: 0 };
 
-    /// These, outermost first; `None` if they are too many, or one is not 1 to 4094 (IEEE 802.1Q clause 9.6).
+    /// Creates a list of VLANs, outermost first; `None` if it is too long, or if an identifier is not 1 to 4094 (IEEE
+    /// 802.1Q clause 9.6).
     pub fn new(ids: &[u16]) -> Option<Self> {
         let mut vlans = Vlans::NONE;
         vlans.ids.get_mut(..ids.len())?.copy_from_slice(ids);
@@ -26,54 +27,54 @@ impl Vlans {
         ids.iter().all(|id| (1..vlan::MAX_ID).contains(id)).then_some(vlans)
     }
 
-    /// Outermost first.
+    /// Returns the identifiers, outermost first.
     pub fn as_slice(&self) -> &[u16] {
         &self.ids[..self.count]
     }
 }
 
-/// A run of addresses and the MAC address they are at.
+/// Range of addresses and their MAC address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Own {
-    /// The first.
+    /// First address.
     pub first: IpAddr,
-    /// The last, of the same family.
+    /// Last address, of the same family.
     pub last: IpAddr,
-    /// Where they are; the address of one station.
+    /// MAC address of the station.
     pub mac: MacAddr,
-    /// The VLANs they are in.
+    /// VLANs of the station.
     pub vlans: Vlans,
 }
 
-/// Addresses that cannot be answered for.
+/// Invalid addresses to answer for.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BadAddresses {
-    /// Text of another form.
+    /// Invalid syntax.
     #[error(
-        "{0:?}: write PREFIX@MAC or FIRST..LAST@MAC, behind it @VLAN or @OUTER.INNER where frames are tagged, \
-         as in 10.0.0.0/24@02:00:00:00:00:01"
+        "invalid addresses {0:?}; expected PREFIX@MAC or FIRST..LAST@MAC, then @VLAN or @OUTER.INNER if tagged, \
+         such as 10.0.0.0/24@02:00:00:00:00:01"
     )]
     Text(String),
-    /// The last address is no address behind the first.
-    #[error("{0} to {1} are no addresses in ascending order and of one family")]
+    /// The last address precedes the first, or has another family.
+    #[error("invalid range {0}..{1}; expected ascending addresses of one family")]
     Range(IpAddr, IpAddr),
-    /// The address of no station, or of several.
-    #[error("{0} is not the MAC address of one station")]
+    /// MAC address of a group or of no station.
+    #[error("invalid MAC address {0}; expected that of one station (unicast)")]
     Mac(MacAddr),
-    /// One address at two places.
-    #[error("{ip} would be both at {one} and at {other}")]
+    /// One address with two MAC addresses.
+    #[error("{ip} is assigned to both {one} and {other}")]
     Twice {
-        /// The address.
+        /// IP address.
         ip: IpAddr,
-        /// The one place.
+        /// One MAC address.
         one: MacAddr,
-        /// The other.
+        /// Other MAC address.
         other: MacAddr,
     },
 }
 
 impl Own {
-    /// One address, not in a VLAN.
+    /// Returns a range of one address, not in a VLAN.
     pub fn one(ip: IpAddr, mac: MacAddr) -> Self {
         Own { first: ip, last: ip, mac, vlans: Vlans::NONE }
     }
@@ -99,7 +100,7 @@ impl fmt::Display for Own {
 impl FromStr for Own {
     type Err = BadAddresses;
 
-    /// `PREFIX@MAC`, `FIRST..LAST@MAC` or `ADDRESS@MAC`, with `@VLAN` or `@OUTER.INNER` behind.
+    /// Parses `PREFIX@MAC`, `FIRST..LAST@MAC` or `ADDRESS@MAC`, then optionally `@VLAN` or `@OUTER.INNER`.
     ///
     /// ```
     /// use linerate_generate::answer::Own;
@@ -113,15 +114,15 @@ impl FromStr for Own {
     }
 }
 
-/// All addresses that are answered for.
+/// All addresses to answer for.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Addresses {
-    /// Ascending by VLANs and address, none overlapping another.
+    /// Ranges ascending by VLANs and address, without overlaps.
     runs: Vec<Own>,
 }
 
 impl Addresses {
-    /// All of these; runs may overlap where they agree.
+    /// Merges ranges, which may overlap if their MAC addresses agree.
     pub fn new(mut all: Vec<Own>) -> Result<Self, BadAddresses> {
         all.sort_by_key(|own| (own.vlans, own.first));
         let mut runs: Vec<Own> = Vec::with_capacity(all.len());
@@ -136,30 +137,29 @@ impl Addresses {
         Ok(Addresses { runs })
     }
 
-    /// Where an address is, if it is one of these.
+    /// Returns the MAC address of an own address.
     pub fn find(&self, ip: IpAddr, vlans: Vlans) -> Option<MacAddr> {
-        let behind = self.runs.partition_point(|run| (run.vlans, run.first) <= (vlans, ip));
-        let run = self.runs.get(behind.checked_sub(1)?)?;
+        let end = self.runs.partition_point(|run| (run.vlans, run.first) <= (vlans, ip));
+        let run = self.runs.get(end.checked_sub(1)?)?;
         (run.vlans == vlans && ip <= run.last).then_some(run.mac)
     }
 
-    /// All of them, in runs.
     pub(super) fn runs(&self) -> &[Own] {
         &self.runs
     }
 
-    /// Whether there is none.
+    /// Returns whether the set is empty.
     pub fn is_empty(&self) -> bool {
         self.runs.is_empty()
     }
 }
 
-/// Whether a MAC address is one that a single station can have.
+/// Returns whether a MAC address can belong to a single station.
 pub(super) fn is_station(mac: MacAddr) -> bool {
     !mac.is_multicast() && mac != MacAddr::default()
 }
 
-/// Whether an address is one that a single host can have on a link.
+/// Returns whether an address can belong to a single host on a link.
 pub(super) fn is_host(ip: IpAddr) -> bool {
     match ip {
         // 0/8 and 127/8 (RFC 1122 section 3.2.1.3), multicast, and class E with the limited broadcast.
@@ -210,7 +210,7 @@ mod tests {
     const MAC: MacAddr = MacAddr([2, 0, 0, 0, 0, 1]);
 
     #[test]
-    fn text_says_which_addresses_are_where() {
+    fn addresses_are_parsed() {
         for (text, shown) in [
             ("10.0.0.7@02:00:00:00:00:01", "10.0.0.7..10.0.0.7@02:00:00:00:00:01"),
             ("10.0.0.7/30@02:00:00:00:00:01", "10.0.0.4..10.0.0.7@02:00:00:00:00:01"),
@@ -241,13 +241,13 @@ mod tests {
         let own = |text: &str| text.parse::<Own>().unwrap();
         let one = own("10.0.0.0/24@02:00:00:00:00:01");
         let error = Addresses::new(vec![one, own("10.0.0.255@02:00:00:00:00:02")]).unwrap_err();
-        assert_eq!(error.to_string(), "10.0.0.255 would be both at 02:00:00:00:00:01 and at 02:00:00:00:00:02");
+        assert_eq!(error.to_string(), "10.0.0.255 is assigned to both 02:00:00:00:00:01 and 02:00:00:00:00:02");
         assert!(Addresses::new(vec![one, own("10.0.0.255@02:00:00:00:00:02@5")]).is_ok(), "another VLAN");
         assert!(Addresses::new(vec![one, own("10.0.1.0@02:00:00:00:00:02")]).is_ok());
     }
 
     #[test]
-    fn hosts_are_told_from_groups_and_martians() {
+    fn groups_and_martians_are_not_hosts() {
         for (ip, is) in [
             ("10.0.0.1", true),
             ("223.255.255.255", true),
@@ -267,7 +267,7 @@ mod tests {
     }
 
     proptest! {
-        /// Against looking through all runs.
+        /// Compared with a linear search of all ranges.
         #[test]
         fn an_address_is_found_where_a_run_has_it(
             runs in prop::collection::vec((0u8..60, 0u8..9, 0u16..3), 0..12), asked in 0u8..70, vlan in 0u16..3,

@@ -7,11 +7,11 @@ use linerate_burst::Count;
 use linerate_wire::{MacAddr, arp};
 use std::net::{IpAddr, Ipv4Addr};
 
-/// The packet of a frame.
+/// Parses the packet of a frame.
 pub(super) fn parse(received: &Received<'_>) -> Result<arp::Packet, Count> {
     let packet = arp::View::parse(received.payload).ok().and_then(|view| view.packet());
     let packet = packet.ok_or(Count::AnswerMalformed)?;
-    // A probe does not say who asks.
+    // A probe has no sender address.
     let known = packet.sender_ip.is_unspecified() || is_host(IpAddr::V4(packet.sender_ip));
     if known && is_station(packet.sender_mac) { Ok(packet) } else { Err(Count::AnswerMartian) }
 }
@@ -23,7 +23,7 @@ pub(super) fn answer(
     own: &Addresses,
     outbox: &mut Outbox,
 ) -> Result<Count, Count> {
-    // Who asks for his own address announces it (RFC 5227 section 1.1): nobody is to answer.
+    // A request for the sender's own address is an announcement (RFC 5227 section 1.1): it gets no answer.
     if request.operation != arp::REQUEST || request.sender_ip == request.target_ip {
         return Err(Count::AnswerOther);
     }
@@ -42,7 +42,7 @@ pub(super) fn answer(
     Ok(Count::AnsweredArp)
 }
 
-/// A request for `target`.
+/// Returns a request for `target`.
 pub(super) fn request(target: Ipv4Addr, sender_ip: Ipv4Addr, sender_mac: MacAddr) -> arp::Packet {
     arp::Packet { operation: arp::REQUEST, sender_mac, sender_ip, target_mac: MacAddr::default(), target_ip: target }
 }

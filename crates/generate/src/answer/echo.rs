@@ -7,14 +7,14 @@ use linerate_burst::Count;
 use linerate_wire::{icmp, icmpv6, ipv4, ipv6, registry};
 use std::net::IpAddr;
 
-/// Answers an ICMP echo request to one of `own`. Fragments are not put together.
+/// Answers an ICMP echo request to one of `own`. Fragments are not reassembled.
 pub(super) fn answer_v4(received: &Received<'_>, own: &Addresses, outbox: &mut Outbox) -> Result<Count, Count> {
     let packet = ipv4::View::parse(received.payload).map_err(|_| Count::AnswerMalformed)?;
     if packet.protocol() != registry::ICMP {
         return Err(Count::AnswerOther);
     }
     let mac = received.asked(own, IpAddr::V4(packet.destination()), &[])?;
-    // A length of 0 is that of a packet which is still to be cut into several.
+    // A length of 0 is that of a packet before segmentation.
     if packet.is_fragment() || packet.is_cut() || packet.total_len() == 0 || !packet.is_checksum_right() {
         return Err(Count::AnswerMalformed);
     }
@@ -40,7 +40,7 @@ pub(super) fn answer_v4(received: &Received<'_>, own: &Addresses, outbox: &mut O
     Ok(Count::AnsweredEcho)
 }
 
-/// Answers an ICMPv6 echo request to one of `own`; `message` is the payload of `packet`, its checksum right.
+/// Answers an ICMPv6 echo request to one of `own`; `message` is the payload of `packet`, with a right checksum.
 pub(super) fn answer_v6(
     received: &Received<'_>,
     packet: &ipv6::View<'_>,

@@ -1,5 +1,5 @@
-//! Neighbor solicitations and advertisements (RFC 4861 section 7), detection of duplicate addresses among them
-//! (RFC 4862 section 5.4).
+//! Neighbor solicitations and advertisements (RFC 4861 section 7), including duplicate address detection (RFC 4862
+//! section 5.4).
 
 use super::addresses::{Addresses, Vlans, is_host, is_station};
 use super::outbox::Outbox;
@@ -10,10 +10,10 @@ use linerate_wire::ndp::{multicast_mac, solicited_node};
 use linerate_wire::{MacAddr, icmpv6, ipv6, registry};
 use std::net::{IpAddr, Ipv6Addr};
 
-/// Bytes of a body with one MAC address.
+/// Length of a body with one MAC address.
 const BODY: usize = 28;
 
-/// Answers a solicitation for one of `own`; `message` is the payload of `packet`, its checksum right.
+/// Answers a solicitation for one of `own`; `message` is the payload of `packet`, with a right checksum.
 pub(super) fn answer(
     received: &Received<'_>,
     packet: &ipv6::View<'_>,
@@ -24,14 +24,14 @@ pub(super) fn answer(
     let asked = Solicitation::parse(message.body()).map_err(|_| Count::AnswerMalformed)?;
     let group = solicited_node(asked.target);
     let mac = received.asked(own, IpAddr::V6(asked.target), &[multicast_mac(group)])?;
-    // Section 7.1.1; who looks for duplicates of an address has none yet, and asks the group.
+    // Section 7.1.1; duplicate address detection has no source address yet, and uses the group.
     let (source, probe) = (packet.source(), packet.source().is_unspecified());
     let right_place = packet.destination() == group || (packet.destination() == asked.target && !probe);
-    let told = asked.source_mac;
-    if packet.hop_limit() != HOP_LIMIT || message.code() != 0 || !right_place || (probe && told.is_some()) {
+    let source_mac = asked.source_mac;
+    if packet.hop_limit() != HOP_LIMIT || message.code() != 0 || !right_place || (probe && source_mac.is_some()) {
         return Err(Count::AnswerMalformed);
     }
-    let back = told.unwrap_or(received.source());
+    let back = source_mac.unwrap_or(received.source());
     if !probe && (!is_host(IpAddr::V6(source)) || !is_station(back) || back == mac) {
         return Err(Count::AnswerMartian);
     }
@@ -46,33 +46,37 @@ pub(super) fn answer(
     Ok(Count::AnsweredNeighbor)
 }
 
-/// Tells everybody on the link where an address is; false where there is no room.
+/// Announces an address to all nodes on the link; false if the queue is full.
 pub(super) fn announce(target: Ipv6Addr, mac: MacAddr, vlans: Vlans, outbox: &mut Outbox) -> bool {
-    let told = Advertisement { router: false, solicited: false, replace: true, target, target_mac: Some(mac) };
+    let announcement = Advertisement { router: false, solicited: false, replace: true, target, target_mac: Some(mac) };
     let link = Link::new(mac, multicast_mac(ALL_NODES), vlans);
     let mut body = [0; BODY];
     let message = icmpv6::Header { kind: ADVERTISEMENT, code: 0 };
-    told.emit(&mut body).is_ok() && outbox.put(&link, &[&header(target, ALL_NODES), &message], &body)
+    announcement.emit(&mut body).is_ok() && outbox.put(&link, &[&header(target, ALL_NODES), &message], &body)
 }
 
-/// What an advertisement tells; `message` is the payload of `packet`, its checksum right.
-pub(super) fn told(packet: &ipv6::View<'_>, message: &icmpv6::View<'_>) -> Result<(Ipv6Addr, MacAddr), Count> {
-    let told = Advertisement::parse(message.body()).map_err(|_| Count::AnswerMalformed)?;
+/// Parses an advertisement; `message` is the payload of `packet`, with a right checksum.
+pub(super) fn advertised(packet: &ipv6::View<'_>, message: &icmpv6::View<'_>) -> Result<(Ipv6Addr, MacAddr), Count> {
+    let advertisement = Advertisement::parse(message.body()).map_err(|_| Count::AnswerMalformed)?;
     // Section 7.1.2.
-    let unasked = packet.destination().is_multicast() && told.solicited;
+    let unasked = packet.destination().is_multicast() && advertisement.solicited;
     if packet.hop_limit() != HOP_LIMIT || message.code() != 0 || unasked {
         return Err(Count::AnswerMalformed);
     }
-    let mac = told.target_mac.ok_or(Count::AnswerOther)?;
-    if is_station(mac) && is_host(IpAddr::V6(told.target)) { Ok((told.target, mac)) } else { Err(Count::AnswerMartian) }
+    let mac = advertisement.target_mac.ok_or(Count::AnswerOther)?;
+    if is_station(mac) && is_host(IpAddr::V6(advertisement.target)) {
+        Ok((advertisement.target, mac))
+    } else {
+        Err(Count::AnswerMartian)
+    }
 }
 
-/// Asks the group of `target`; false where there is no room.
+/// Sends a solicitation to the group of `target`; false if the queue is full.
 pub(super) fn ask(target: Ipv6Addr, link: impl FnOnce(MacAddr) -> Link, ip: Ipv6Addr, outbox: &mut Outbox) -> bool {
     let group = solicited_node(target);
     let link = link(multicast_mac(group));
     let mut body = [0; BODY];
-    // Who has no address yet does not say where it is.
+    // A sender without an address yet does not give its MAC address.
     let source_mac = Some(link.ethernet.source).filter(|_| !ip.is_unspecified());
     let Ok(length) = (Solicitation { target, source_mac }).emit(&mut body) else { return false };
     let message = icmpv6::Header { kind: SOLICITATION, code: 0 };

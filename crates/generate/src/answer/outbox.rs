@@ -1,39 +1,38 @@
-//! Frames on their way out: built, limited in rate, bounded in number.
+//! Queue of frames to send: built, rate-limited, bounded.
 
 use super::received::Link;
 use linerate_burst::{Block, Burst, Count, Desc, Nanos};
 use linerate_wire::build::{Frame, Header};
 use std::time::Duration;
 
-/// Ethernet's least frame, without FCS (IEEE 802.3, clause 3.2.8).
+/// Minimum length of an Ethernet frame, without FCS (IEEE 802.3, clause 3.2.8).
 const LEAST_FRAME: usize = 60;
-/// The most frames that wait, and their bytes; one frame of any length always fits.
+/// Maximum number of queued frames, and of their bytes; one frame of any length always fits.
 const MOST_FRAMES: usize = 1024;
 const MOST_BYTES: usize = 512 << 10;
 
-/// Frames for the port.
+/// Queue of frames for the port.
 #[derive(Debug)]
 pub(super) struct Outbox {
     block: Block,
     limit: Limit,
     now: Nanos,
-    /// The frame being built.
+    /// Frame being built.
     frame: Vec<u8>,
 }
 
 impl Outbox {
-    /// Empty, for at most `per_second` answers a second.
+    /// Creates an empty queue for at most `per_second` answers per second.
     pub(super) fn new(per_second: u32) -> Self {
         let limit = Limit { gap: Duration::from_secs(1) / per_second.max(1), free: Nanos::ZERO };
         Outbox { block: Block::new(MOST_BYTES, MOST_FRAMES), limit, now: Nanos::ZERO, frame: Vec::new() }
     }
 
-    /// It is `now`.
     pub(super) fn set_time(&mut self, now: Nanos) {
         self.now = now;
     }
 
-    /// Puts an answer in, if it is within the limit; else says as what the question counts.
+    /// Queues an answer within the rate limit; otherwise returns the counter for the request.
     pub(super) fn answer(&mut self, link: &Link, inner: &[&dyn Header], payload: &[u8]) -> Result<(), Count> {
         if !self.limit.allows(self.now) {
             return Err(Count::AnswerLimited);
@@ -41,7 +40,7 @@ impl Outbox {
         if self.put(link, inner, payload) { Ok(()) } else { Err(Count::AnswerFull) }
     }
 
-    /// Puts a frame in; false where there is no room.
+    /// Queues a frame; false if the queue is full.
     pub(super) fn put(&mut self, link: &Link, inner: &[&dyn Header], payload: &[u8]) -> bool {
         let mut headers: Vec<&dyn Header> = Vec::new();
         if !link.is_bare {
@@ -53,28 +52,26 @@ impl Outbox {
         let Ok(length) = frame.length() else { return false };
         self.frame.clear();
         self.frame.resize(if link.is_bare { length } else { length.max(LEAST_FRAME) }, 0);
-        // What is answered was read from a frame, so that its lengths fit one.
+        // The lengths of an answer come from a received frame, so they fit.
         let built = frame.write(&mut self.frame);
         debug_assert!(built.is_ok(), "{built:?}");
         built.is_ok() && self.block.push(&Desc::new(self.now, 0, self.frame.len() as u32), &self.frame)
     }
 
-    /// All that waits.
     pub(super) fn frames(&self) -> Burst<'_> {
         self.block.burst()
     }
 
-    /// Nothing waits any more.
     pub(super) fn clear(&mut self) {
         self.block.clear();
     }
 }
 
-/// As many as come within a second, then one every `gap`.
+/// Rate limit: bursts of one second's worth, then one per `gap`.
 #[derive(Debug)]
 struct Limit {
     gap: Duration,
-    /// When all that was allowed so far is over, at the limit's own pace.
+    /// Time at which everything allowed so far has been used up, at the limit's rate.
     free: Nanos,
 }
 
@@ -82,7 +79,7 @@ impl Limit {
     const SPAN: Duration = Duration::from_secs(1);
 
     fn allows(&mut self, now: Nanos) -> bool {
-        // Farther ahead than it can come by itself: the clock was set back.
+        // More than a second ahead: the clock was set back.
         let ahead = Some(self.free.since(now)).filter(|ahead| *ahead <= Limit::SPAN).unwrap_or_default();
         let free = now.after(ahead + self.gap);
         let allows = free <= now.after(Limit::SPAN);
@@ -102,18 +99,18 @@ mod tests {
     }
 
     #[test]
-    fn a_second_holds_as_many_as_are_allowed_then_they_come_evenly() {
+    fn the_limit_allows_one_second_at_once_then_an_even_rate() {
         let mut limit = limit(100);
         let start = Nanos::from_parts(1_700_000_000, 0);
         assert_eq!((0..300).filter(|_| limit.allows(start)).count(), 100);
         let after = |ms| start.after(Duration::from_millis(ms));
         assert!(!limit.allows(after(9)) && limit.allows(after(10)) && !limit.allows(after(19)));
         assert_eq!((0..300).filter(|_| limit.allows(after(510))).count(), 50);
-        assert_eq!((0..300).filter(|_| limit.allows(after(60_000))).count(), 100, "what is not used is not saved up");
+        assert_eq!((0..300).filter(|_| limit.allows(after(60_000))).count(), 100, "unused answers do not accumulate");
     }
 
     #[test]
-    fn a_clock_that_is_set_back_stops_nothing() {
+    fn a_clock_set_back_blocks_no_answers() {
         let mut limit = limit(10);
         assert!(limit.allows(Nanos::from_parts(1_700_000_000, 0)));
         assert!(limit.allows(Nanos::from_parts(1_600_000_000, 0)));

@@ -1,4 +1,4 @@
-//! A received frame as far as its payload, and the link header of what goes back.
+//! Received frames up to their payload, and the link headers of answers.
 
 use super::addresses::{Addresses, Vlans, is_station};
 use linerate_burst::Count;
@@ -11,12 +11,12 @@ pub(super) struct Link {
     pub ethernet: ethernet::Header,
     tags: [vlan::Header; Vlans::MOST],
     count: usize,
-    /// Packets of a tunnel have no header in front.
+    /// True for packets of a tunnel, which have no link header.
     pub is_bare: bool,
 }
 
 impl Link {
-    /// From `source` to `destination`, in these VLANs.
+    /// Creates a header from `source` to `destination`, in these VLANs.
     pub(super) fn new(source: MacAddr, destination: MacAddr, vlans: Vlans) -> Self {
         let mut link = Link {
             ethernet: ethernet::Header { destination, source, ether_type: vlan::CUSTOMER },
@@ -33,17 +33,17 @@ impl Link {
         link
     }
 
-    /// The same tags, between other stations.
+    /// Returns a header with the same tags, between other stations.
     pub(super) fn between(&self, source: MacAddr, destination: MacAddr) -> Self {
         Link { ethernet: ethernet::Header { source, destination, ..self.ethernet }, ..*self }
     }
 
-    /// Outermost first.
+    /// Returns the tags, outermost first.
     pub(super) fn tags(&self) -> &[vlan::Header] {
         &self.tags[..self.count]
     }
 
-    /// The VLANs; a tag that only gives a priority (identifier 0) means none.
+    /// Returns the VLANs, without tags that only give a priority (identifier 0).
     fn vlans(&self) -> Option<Vlans> {
         let mut ids = [0; Vlans::MOST];
         let tagged = self.tags().iter().map(|tag| tag.id).filter(|id| *id != 0);
@@ -52,18 +52,18 @@ impl Link {
     }
 }
 
-/// A frame from one other station.
+/// Frame from another station.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Received<'a> {
     pub link: Link,
     pub vlans: Vlans,
-    /// What the payload is.
+    /// Type of the payload.
     pub ether_type: u16,
     pub payload: &'a [u8],
 }
 
 impl<'a> Received<'a> {
-    /// Looks at a frame; one that is not to be answered whatever is in it is counted as what is returned.
+    /// Parses a frame; if it can get no answer, returns its counter.
     pub(super) fn parse(frame: &'a [u8]) -> Result<Self, Count> {
         let view = ethernet::View::parse(frame).map_err(|_| Count::AnswerMalformed)?;
         let (mut link, mut payload) = (Link::new(view.source(), view.destination(), Vlans::NONE), view.payload());
@@ -82,25 +82,25 @@ impl<'a> Received<'a> {
         Ok(Received { link, vlans, ether_type, payload })
     }
 
-    /// Looks at an IP packet of a tunnel, to which no station belongs.
+    /// Parses an IP packet of a tunnel, which has no station.
     pub(super) fn of_packet(packet: &'a [u8]) -> Result<Self, Count> {
         let ether_type = match packet.first().map(|first| first >> 4) {
             Some(4) => ethernet::IPV4,
             Some(6) => ethernet::IPV6,
             _ => return Err(Count::AnswerMalformed),
         };
-        let nobody = MacAddr([0; 6]);
-        let link = Link { is_bare: true, ..Link::new(nobody, nobody, Vlans::NONE) };
+        let no_station = MacAddr([0; 6]);
+        let link = Link { is_bare: true, ..Link::new(no_station, no_station, Vlans::NONE) };
         Ok(Received { link, vlans: Vlans::NONE, ether_type, payload: packet })
     }
 
-    /// The station that sent it.
+    /// Returns the MAC address of the sender.
     pub(super) fn source(&self) -> MacAddr {
         self.link.ethernet.source
     }
 
-    /// Where `ip` is, if it is one of `own` and the frame was sent to that station, or to one of the groups it
-    /// listens to.
+    /// Returns the MAC address of `ip`, if it is one of `own` and the frame was sent to that station, or to one of its
+    /// groups.
     pub(super) fn asked(&self, own: &Addresses, ip: IpAddr, groups: &[MacAddr]) -> Result<MacAddr, Count> {
         let mac = own.find(ip, self.vlans).ok_or(Count::AnswerOther)?;
         let destination = self.link.ethernet.destination;
@@ -122,7 +122,7 @@ mod tests {
     const B: MacAddr = MacAddr([2, 0, 0, 0, 0, 2]);
 
     #[test]
-    fn tags_are_those_asked_for_outermost_first() {
+    fn tags_are_in_order_outermost_first() {
         let link = |ids: &[u16]| Link::new(A, B, Vlans::new(ids).unwrap());
         assert!(link(&[]).tags().is_empty());
         let tagged = link(&[7, 100]);
@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn a_priority_is_no_vlan_and_three_tags_are_too_many() {
+    fn a_priority_tag_has_no_vlan_and_three_tags_are_too_many() {
         let head = [&A.0[..], &B.0].concat();
         let frame = |rest: &[u8]| [&head, rest].concat();
         let priority = frame(&[0x81, 0, 0xa0, 0, 8, 6, 9]);

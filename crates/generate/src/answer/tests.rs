@@ -1,4 +1,4 @@
-//! The state machine, frame by frame; in `hops` what it asks itself.
+//! The state machine, frame by frame; `hops` tests its own requests.
 
 mod hops;
 
@@ -49,16 +49,16 @@ fn ping(source: Ipv4Addr, payload: &[u8]) -> Vec<u8> {
     built(&[&link(OWN), &v4(source, OWN_V4), &echo], payload)
 }
 
-fn solicitation(source: Ipv6Addr, hop_limit: u8, told: Option<MacAddr>) -> Vec<u8> {
+fn solicitation(source: Ipv6Addr, hop_limit: u8, source_mac: Option<MacAddr>) -> Vec<u8> {
     let group = ndp::solicited_node(OWN_V6);
     let mut body = [0; 28];
-    let length = ndp::Solicitation { target: OWN_V6, source_mac: told }.emit(&mut body).unwrap();
+    let length = ndp::Solicitation { target: OWN_V6, source_mac }.emit(&mut body).unwrap();
     let message = icmpv6::Header { kind: ndp::SOLICITATION, code: 0 };
     let headers: [&dyn Header; 3] = [&link(ndp::multicast_mac(group)), &v6(source, group, hop_limit), &message];
     built(&headers, &body[..length])
 }
 
-/// What comes back, and as what the frame was counted.
+/// Returns the answer, and the counter of the frame.
 fn exchange(answerer: &mut Answerer, frame: &[u8]) -> (Option<Vec<u8>>, Count) {
     let before = answerer.counts.clone();
     answerer.receive(frame, START);
@@ -76,9 +76,9 @@ fn refusal(frame: &[u8]) -> Count {
     why
 }
 
-/// Over a tunnel the same comes and goes without a link header, and nothing fills it up.
+/// Packets of a tunnel get the same answers without a link header and padding.
 #[test]
-fn packets_of_a_tunnel_are_answered_as_frames_are() {
+fn packets_of_a_tunnel_are_answered_like_frames() {
     let echo = icmpv6::Header { kind: icmpv6::ECHO_REQUEST, code: 0 };
     for asked in [ping(OTHER_V4, b"hello"), built(&[&link(OWN), &v6(OTHER_V6, OWN_V6, 3), &echo], &[0, 1, 2, 3, 4])] {
         let (framed, _) = exchange(&mut answerer(), &asked);
@@ -96,7 +96,7 @@ fn packets_of_a_tunnel_are_answered_as_frames_are() {
     assert!(answerer.frames().is_empty());
 }
 
-/// The packet of an IPv6 answer, with a right checksum, and the body of its message.
+/// Returns the header of an IPv6 answer, with a right checksum, and its message.
 fn read_v6(frame: &[u8]) -> (ipv6::Header, u8, Vec<u8>) {
     let packet = ipv6::View::parse(&frame[14..]).unwrap();
     let message = icmpv6::View::parse(packet.payload()).unwrap();
@@ -105,7 +105,7 @@ fn read_v6(frame: &[u8]) -> (ipv6::Header, u8, Vec<u8>) {
 }
 
 #[test]
-fn arp_is_answered_for_own_addresses_alone() {
+fn arp_is_answered_only_for_own_addresses() {
     let ask = |packet: arp::Packet| built(&[&link(MacAddr::BROADCAST), &packet], &[]);
     let (back, what) = exchange(&mut answerer(), &ask(request(OTHER_V4, OWN_V4)));
     let back = back.unwrap();
@@ -134,7 +134,7 @@ fn arp_is_answered_for_own_addresses_alone() {
 }
 
 #[test]
-fn another_station_with_an_own_address_is_noted() {
+fn another_station_with_an_own_address_is_counted() {
     let mut answerer = answerer();
     exchange(&mut answerer, &built(&[&link(MacAddr::BROADCAST), &request(OWN_V4, OWN_V4)], &[]));
     assert_eq!(answerer.counts.get(&Count::AnswerConflict), Some(&1));
@@ -156,7 +156,7 @@ fn tags_come_back_as_they_were() {
 }
 
 #[test]
-fn pings_come_back_with_what_they_brought() {
+fn pings_are_answered_with_their_payload() {
     let (back, what) = exchange(&mut answerer(), &ping(OTHER_V4, b"hello, and so on"));
     let back = back.unwrap();
     let packet = ipv4::View::parse(&back[14..]).unwrap();
@@ -177,19 +177,19 @@ fn pings_come_back_with_what_they_brought() {
     let fragment = ipv4::Header { more_fragments: true, ..v4(OTHER_V4, OWN_V4) };
     assert_eq!(refusal(&built(&[&link(OWN), &fragment, &echo], &[])), Count::AnswerMalformed);
     let broadcast = built(&[&link(MacAddr::BROADCAST), &v4(OTHER_V4, OWN_V4), &echo], &[]);
-    assert_eq!(refusal(&broadcast), Count::AnswerOther, "pings to all stations are answered by none");
+    assert_eq!(refusal(&broadcast), Count::AnswerOther, "broadcast pings are not answered");
     let reply = icmp::Header { kind: icmp::ECHO_REPLY, ..echo };
     assert_eq!(refusal(&built(&[&link(OWN), &v4(OTHER_V4, OWN_V4), &reply], &[])), Count::AnswerOther);
 }
 
 #[test]
-fn pings_of_ipv6_come_back_too() {
+fn pings_of_ipv6_are_answered() {
     let body = [[0, 7, 0, 9].as_slice(), b"hello"].concat();
     let echo = icmpv6::Header { kind: icmpv6::ECHO_REQUEST, code: 0 };
     let ask = |source, body: &[u8]| built(&[&link(OWN), &v6(source, OWN_V6, 3), &echo], body);
     let (back, what) = exchange(&mut answerer(), &ask(OTHER_V6, &body));
-    let (network, kind, told) = read_v6(&back.unwrap());
-    assert_eq!((what, kind, told), (Count::AnsweredEcho, icmpv6::ECHO_REPLY, body.clone()));
+    let (network, kind, answered) = read_v6(&back.unwrap());
+    assert_eq!((what, kind, answered), (Count::AnsweredEcho, icmpv6::ECHO_REPLY, body.clone()));
     assert_eq!((network.source, network.destination, network.hop_limit), (OWN_V6, OTHER_V6, 64));
     assert_eq!(refusal(&ask("ff02::1".parse().unwrap(), &body)), Count::AnswerMartian);
     assert_eq!(refusal(&ask(OTHER_V6, &body[..3])), Count::AnswerMalformed);
@@ -199,7 +199,7 @@ fn pings_of_ipv6_come_back_too() {
 }
 
 #[test]
-fn solicitations_are_answered_to_whoever_asks_or_to_all() {
+fn solicitations_are_answered_to_the_sender_or_to_all() {
     let (back, what) = exchange(&mut answerer(), &solicitation(OTHER_V6, 255, Some(OTHER)));
     let back = back.unwrap();
     let (network, kind, body) = read_v6(&back);
@@ -222,7 +222,7 @@ fn solicitations_are_answered_to_whoever_asks_or_to_all() {
 }
 
 #[test]
-fn a_flood_gets_as_many_answers_as_are_allowed_and_no_more() {
+fn a_flood_gets_only_the_allowed_number_of_answers() {
     let mut answerer = Answerer::new(answerer().own, 100);
     (0..5000).for_each(|_| answerer.receive(&ping(OTHER_V4, &[0; 1400]), START));
     assert_eq!((answerer.frames().len(), answerer.counts[&Count::AnswerLimited]), (100, 4900));
@@ -233,9 +233,9 @@ fn a_flood_gets_as_many_answers_as_are_allowed_and_no_more() {
     assert_eq!(fast.counts[&Count::AnswerFull], 5000 - waiting as u64);
 }
 
-/// Where only one thing is wrong: checksums are right over what is there.
+/// Only one thing is wrong in each frame: checksums are right over the bytes present.
 #[test]
-fn lengths_that_lie_are_not_answered() {
+fn wrong_lengths_are_not_answered() {
     let echo = icmp::Header { kind: icmp::ECHO_REQUEST, code: 0, rest: [0; 4] };
     let echo_v6 = icmpv6::Header { kind: icmpv6::ECHO_REQUEST, code: 0 };
     let (head, network, network_v6) = (link(OWN), v4(OTHER_V4, OWN_V4), v6(OTHER_V6, OWN_V6, 64));
@@ -243,7 +243,7 @@ fn lengths_that_lie_are_not_answered() {
     let asked_v6: [&dyn Header; 3] = [&head, &network_v6, &echo_v6];
     for (headers, offset, lengths) in [(asked, 2, [0, 33]), (asked_v6, 4, [0, 9])] {
         let frame = Frame::new(&headers, &[0; 4]);
-        exchange(&mut answerer(), &frame.to_vec().unwrap()).0.expect("an answer while nothing is wrong");
+        exchange(&mut answerer(), &frame.to_vec().unwrap()).0.expect("an answer to the valid frame");
         for length in lengths.map(u16::to_be_bytes) {
             let patches = [Patch { header: 1, offset, bytes: &length }];
             let lying = Frame { patches: &patches, ..frame }.to_vec().unwrap();
@@ -258,10 +258,10 @@ fn lengths_that_lie_are_not_answered() {
 }
 
 #[test]
-fn own_addresses_are_told_unasked_where_that_is_asked_for() {
+fn own_addresses_are_announced_on_request() {
     let mut answerer = answerer();
     answerer.announce(START);
-    let told: Vec<Vec<u8>> = answerer.frames().iter().map(|(_, frame)| frame.to_vec()).collect();
+    let sent: Vec<Vec<u8>> = answerer.frames().iter().map(|(_, frame)| frame.to_vec()).collect();
     let first = Ipv4Addr::new(10, 0, 0, 4);
     let announced = arp::Packet {
         operation: arp::REQUEST,
@@ -273,23 +273,26 @@ fn own_addresses_are_told_unasked_where_that_is_asked_for() {
     let link = ethernet::Header { destination: MacAddr::BROADCAST, source: OWN, ether_type: 0 };
     let mut expected = built(&[&link, &announced], &[]);
     expected.resize(60, 0);
-    assert_eq!((told.len(), &told[0]), (2, &expected));
+    assert_eq!((sent.len(), &sent[0]), (2, &expected));
     let group = MacAddr([0x33, 0x33, 0, 0, 0, 1]);
-    assert_eq!((&told[1][..6], &told[1][6..12]), (&group.0[..], &OWN.0[..]));
-    let packet = ipv6::View::parse(&told[1][14..]).unwrap();
+    assert_eq!((&sent[1][..6], &sent[1][6..12]), (&group.0[..], &OWN.0[..]));
+    let packet = ipv6::View::parse(&sent[1][14..]).unwrap();
     assert_eq!((packet.source(), packet.hop_limit()), (OWN_V6, 255));
     let message = icmpv6::View::parse(packet.payload()).unwrap();
     assert!(message.kind() == ndp::ADVERTISEMENT && message.is_checksum_right(&packet.pseudo()));
-    let said = ndp::Advertisement::parse(message.body()).unwrap();
-    assert_eq!((said.target, said.target_mac, said.solicited, said.replace), (OWN_V6, Some(OWN), false, true));
+    let advertised = ndp::Advertisement::parse(message.body()).unwrap();
+    assert_eq!(
+        (advertised.target, advertised.target_mac, advertised.solicited, advertised.replace),
+        (OWN_V6, Some(OWN), false, true)
+    );
     let mut ledger = Ledger::new();
     answerer.counters(ledger.account(Stage::Answer, "x"));
     assert_eq!(ledger.accounts()[0].get(Count::AnswerAnnounced), 2);
 }
 
 proptest! {
-    /// Frames that are nearly right: nothing panics, each is counted once, and no answer leaves to a group but the one
-    /// to a search for duplicates.
+    /// Nearly valid frames: nothing panics, each is counted once, and no answer is sent to a group except that to
+    /// duplicate address detection.
     #[test]
     fn hostile_frames_do_no_harm(
         which in 0usize..4, flips in prop::collection::vec((0usize..110, any::<u8>()), 0..4), length in 0usize..140,
@@ -321,7 +324,7 @@ proptest! {
     }
 
     #[test]
-    fn any_bytes_are_borne(frame in prop::collection::vec(any::<u8>(), 0..200)) {
+    fn any_bytes_are_handled(frame in prop::collection::vec(any::<u8>(), 0..200)) {
         let mut answerer = answerer();
         answerer.receive(&frame, START);
         prop_assert!(answerer.frames().is_empty());

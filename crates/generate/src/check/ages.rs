@@ -1,43 +1,42 @@
-//! Which of the frames that did not come count as lost while a run still lasts.
+//! Decides which missing frames count as lost while a run still lasts.
 //!
-//! A number that is missing is lost once the gap it is in has shown for [`AGE`], by a later frame of its stream that came. Where
-//! the sender says what it had sent that long ago, and no later frame has come since, all of that is lost. A frame that comes after
-//! all is lost no more. At the end of a run nothing is young: what is lost then is what did not come.
+//! A missing number is lost [`AGE`] after a later frame of its stream revealed the gap. If the sender reports the
+//! number of frames it had sent that long ago, and no later frame was received since, all of them are lost. A frame
+//! received late is not lost any more. At the end of a run nothing is young: all that is missing is lost.
 //!
-//! Time goes on in turns of a third of that age, so that a gap of any of the last four turns may be younger. Each stream knows what
-//! opened in each of these, and where; nothing is done for a frame that comes in its place.
+//! Time advances in turns of a third of that age, so that a gap of any of the last four turns may be younger. Each
+//! stream knows the gaps that opened in each of these turns, and their first numbers; a frame in order costs nothing.
 
 use std::time::Duration;
 
-/// So long after a gap shows its frames are lost; told up to a [`TURN`] later.
+/// Age at which a gap's frames count as lost; reported up to one [`TURN`] later.
 pub const AGE: Duration = Duration::from_millis(500);
-/// How often time is to go on.
-pub const TURN: Duration = AGE.checked_div(3).expect("no zero");
+/// Interval at which the caller must advance time.
+pub const TURN: Duration = AGE.checked_div(3).expect("divisor is not zero");
 
-/// Turns in which a gap may be young: this one, and so many that they are [`AGE`] without it.
+/// Turns in which a gap may be young: this one, and as many as cover [`AGE`] without it.
 const YOUNG: usize = 4;
 
-/// How far time is, and what is young of all streams.
+/// Current turn, and the young missing numbers of all streams.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Ages {
-    /// The number of this turn.
+    /// Number of the current turn.
     turn: u32,
     young: [u64; YOUNG],
 }
 
 impl Ages {
-    /// The first turn.
+    /// Starts with the first turn.
     pub(super) fn new() -> Self {
         Ages { turn: YOUNG as u32, young: [0; YOUNG] }
     }
 
-    /// So much time has passed that the next turn begins.
     pub(super) fn turn(&mut self) {
         self.turn += 1;
         *self.own() = 0;
     }
 
-    /// Numbers of all streams that did not come, and may.
+    /// Returns the missing numbers of all streams that may still arrive.
     pub(super) fn young(&self) -> u64 {
         self.young.iter().sum()
     }
@@ -50,19 +49,18 @@ impl Ages {
 /// Gaps of a stream in the last turns in which it had any.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Gaps {
-    /// The first number of each turn's gaps.
+    /// First number of each turn's gaps.
     starts: [u64; YOUNG],
-    /// How many numbers of them are missing.
+    /// Missing numbers of each turn's gaps.
     missing: [u32; YOUNG],
-    /// All below that did not come are lost.
+    /// All missing numbers below this one are lost.
     pub lost_below: u64,
 }
 
 impl Gaps {
-    /// None.
     pub(super) const NONE: Gaps = Gaps { starts: [0; YOUNG], missing: [0; YOUNG], lost_below: 0 };
 
-    /// Numbers from `next` to below `end` are missing; `last` is the turn of the gap before.
+    /// Opens a gap from `next` to below `end`; `last` is the turn of the gap before.
     pub(super) fn open(&mut self, next: u64, end: u64, last: &mut u32, ages: &mut Ages) {
         let start = next.max(self.lost_below);
         let Some(gap) = end.checked_sub(start).filter(|gap| *gap > 0) else { return };
@@ -77,12 +75,12 @@ impl Gaps {
                 self.missing[place] = missing;
                 *ages.own() += gap;
             }
-            // Nobody sends so much in a turn: the stream was joined in the middle.
+            // Too many for one turn: the stream was joined in the middle.
             None => self.settle(*last, ages),
         }
     }
 
-    /// A missing number came after all.
+    /// Records that a missing number was received.
     pub(super) fn close(&mut self, number: u64, last: u32, ages: &mut Ages) {
         for turn in (0..YOUNG as u32).filter_map(|back| last.checked_sub(back)) {
             let place = turn as usize % YOUNG;
@@ -96,7 +94,7 @@ impl Gaps {
         }
     }
 
-    /// All that is missing so far is lost.
+    /// Declares all that is missing so far lost.
     pub(super) fn settle(&mut self, last: u32, ages: &mut Ages) {
         for (place, missing) in self.young_places(last, ages.turn) {
             ages.young[place] -= missing;
@@ -104,7 +102,7 @@ impl Gaps {
         self.missing = [0; YOUNG];
     }
 
-    /// Numbers that are missing and may come.
+    /// Returns the missing numbers that may still arrive.
     pub(super) fn young(&self, last: u32, ages: &Ages) -> u64 {
         self.young_places(last, ages.turn).map(|(_, missing)| missing).sum()
     }
@@ -115,7 +113,7 @@ impl Gaps {
         young.map(move |place| (place, u64::from(self.missing[place])))
     }
 
-    /// The places of turns since the last are of those now.
+    /// Clears the slots of the turns after the last one.
     fn forget(&mut self, last: u32, now: u32) {
         for turn in (last + 1..=now).rev().take(YOUNG) {
             self.missing[turn as usize % YOUNG] = 0;
@@ -134,12 +132,12 @@ mod tests {
     use proptest::prelude::*;
     use std::collections::BTreeMap;
 
-    /// What the first lines of this page say, over the list of all numbers.
+    /// Reference implementation of the module's definition, over the list of all numbers.
     #[derive(Default)]
     struct Naive {
-        /// One more than the highest.
+        /// One more than the highest number.
         next: u64,
-        /// Those below that did not come, and in which turn that showed; none of those that were lost before.
+        /// Missing numbers below, with the turn that revealed them; `None` for those lost before.
         missing: BTreeMap<u64, Option<u32>>,
         lost_below: u64,
     }
@@ -174,18 +172,18 @@ mod tests {
 
     #[derive(Clone, Copy, Debug)]
     enum Event {
-        /// A frame so far from the one to come next.
-        Came(i64),
-        /// So far from it had been sent.
+        /// A frame at this distance from the next expected one.
+        Received(i64),
+        /// Frames up to this distance had been sent.
         Sent(i64),
         Turn,
     }
 
     fn event() -> impl Strategy<Value = Event> {
         prop_oneof![
-            12 => Just(Event::Came(0)),
-            6 => (-6i64..8).prop_map(Event::Came),
-            2 => (-1100i64..1100).prop_map(Event::Came),
+            12 => Just(Event::Received(0)),
+            6 => (-6i64..8).prop_map(Event::Received),
+            2 => (-1100i64..1100).prop_map(Event::Received),
             2 => (-20i64..60).prop_map(Event::Sent),
             4 => Just(Event::Turn),
         ]
@@ -199,7 +197,7 @@ mod tests {
         #![proptest_config(ProptestConfig { cases: 1024, failure_persistence: None, ..ProptestConfig::default() })]
 
         #[test]
-        fn lost_is_what_the_definition_says(events in prop::collection::vec((0usize..2, event()), 0..300)) {
+        fn losses_match_the_definition(events in prop::collection::vec((0usize..2, event()), 0..300)) {
             let (mut ages, mut turn) = (Ages::new(), 4);
             let mut streams = [Stream::NEW; 2];
             let mut models = [Naive::default(), Naive::default()];
@@ -207,7 +205,7 @@ mod tests {
                 let (stream, model) = (&mut streams[which], &mut models[which]);
                 let number = |from: i64| model.next.saturating_add_signed(from);
                 match event {
-                    Event::Came(from) => {
+                    Event::Received(from) => {
                         let number = number(from);
                         stream.take(&arrival(number), &mut ages);
                         model.take(number, turn);
@@ -233,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn a_gap_is_lost_once_it_is_old_and_what_comes_late_is_not() {
+    fn an_old_gap_is_lost_and_a_late_frame_is_not() {
         let (mut ages, mut stream) = (Ages::new(), Stream::NEW);
         for number in [0, 1, 5] {
             stream.take(&arrival(number), &mut ages);
@@ -247,9 +245,9 @@ mod tests {
         assert_eq!(stream.lost(&ages), 2);
     }
 
-    /// And stays so when a frame comes behind it.
+    /// And stays so when a later frame is received.
     #[test]
-    fn what_was_sent_long_ago_is_lost_though_nothing_came_since() {
+    fn frames_sent_long_ago_are_lost_without_later_frames() {
         let (mut ages, mut stream) = (Ages::new(), Stream::NEW);
         for number in [0, 1] {
             stream.take(&arrival(number), &mut ages);
@@ -263,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn who_joins_in_the_middle_has_lost_all_before() {
+    fn a_stream_joined_in_the_middle_has_lost_all_before() {
         let (mut ages, mut stream) = (Ages::new(), Stream::NEW);
         stream.take(&arrival(1 << 39), &mut ages);
         assert_eq!((stream.lost(&ages), ages.young()), (1 << 39, 0));

@@ -1,31 +1,30 @@
-//! Frames of ours whose trailer was damaged: known by their wrong checksums, and by a length that ours have.
+//! Frames of ours with a damaged trailer: recognised by wrong checksums and by a length of our frames.
 
 use linerate_burst::MAX_FRAME;
 use std::collections::HashMap;
 
-/// Different lengths of suspects that are kept apart.
+/// Maximum number of different lengths of suspects.
 const MOST_KINDS: usize = 4096;
 
-/// Counts suspects; whether they were ours is known when the lengths of ours are.
+/// Counts suspects; those with a length of our frames count as ours, once these lengths are known.
 #[derive(Debug)]
 pub(super) struct Damage {
-    /// A bit for each length that a frame of ours had.
+    /// A bit for each length of our frames.
     ours: Vec<u64>,
-    /// The length that was noted last.
+    /// Length and end noted last.
     noted: (usize, usize),
-    /// How many there were of each length: that of the frame and that which its headers say.
+    /// Number of suspects by frame length and by length in their headers.
     suspects: HashMap<(usize, usize), u64>,
-    /// Frames that are known to be ours.
+    /// Frames known to be ours.
     certain: u64,
 }
 
 impl Damage {
-    /// None yet.
     pub(super) fn new() -> Self {
         Damage { ours: vec![0; MAX_FRAME / 64 + 1], noted: (0, 0), suspects: HashMap::new(), certain: 0 }
     }
 
-    /// A frame of ours had this length, and the end that its headers say.
+    /// Records the length of a frame of ours, and the end by its headers.
     #[inline(always)]
     pub(super) fn note(&mut self, length: usize, end: usize) {
         if self.noted != (length, end) {
@@ -38,7 +37,7 @@ impl Damage {
         }
     }
 
-    /// A frame with a wrong checksum and without a trailer had this length and this end.
+    /// Records the length and end of a frame with a wrong checksum and without a trailer.
     pub(super) fn suspect(&mut self, length: usize, end: usize) {
         let room = self.suspects.len() < MOST_KINDS;
         if let Some(count) = self.suspects.get_mut(&(length, end)) {
@@ -48,12 +47,12 @@ impl Damage {
         }
     }
 
-    /// A frame was one of ours.
+    /// Counts a frame that is certainly ours.
     pub(super) fn certain(&mut self) {
         self.certain += 1;
     }
 
-    /// How many were ours, so far as is known by now.
+    /// Returns the number of damaged frames of ours, as far as known.
     pub(super) fn count(&self) -> u64 {
         let is_ours = |length: usize| self.ours.get(length / 64).is_some_and(|word| word >> (length % 64) & 1 == 1);
         let suspects = self.suspects.iter().filter(|((length, end), _)| is_ours(*length) || is_ours(*end));

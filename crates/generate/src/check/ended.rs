@@ -1,21 +1,21 @@
-//! Streams that have ended: whether all of them has come, and their memory for others.
+//! Streams that have ended: finds complete ones, and frees their memory for others.
 
 use super::Check;
 use std::collections::HashSet;
 
 pub use super::streams::NUMBERS;
 
-/// How much of a stream has come.
+/// Progress of a stream at the receiver.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Came {
-    /// Frames, each number once.
+    /// Distinct frames received.
     pub distinct: u64,
     /// One more than the highest number; `None` where frames have none.
     pub next: Option<u64>,
 }
 
 impl Check {
-    /// How much of a stream has come: quicker than its row.
+    /// Returns the progress of a stream at the receiver: faster than its row.
     pub fn came(&self, id: u32) -> Came {
         if let Some(counted) = self.counted.get(&id) {
             return Came { distinct: counted.frames(), next: None };
@@ -26,7 +26,7 @@ impl Check {
         })
     }
 
-    /// Nobody asks for these streams any more: their memory is for others, and frames of them that still come are foreign.
+    /// Frees the memory of these streams for others; frames of them received later are foreign.
     pub fn forget(&mut self, ids: &[u32]) {
         let counted: HashSet<u32> = ids.iter().copied().filter(|id| self.counted.remove(id).is_some()).collect();
         if !counted.is_empty() {

@@ -1,24 +1,23 @@
-//! By how much the gaps between frames differ from what they should be.
+//! Deviation of the gaps between frames from the expected gap.
 
 use crate::Delays;
 
-/// Gaps between frames that should all be the same.
+/// Gaps between frames that are expected to be equal.
 #[derive(Clone, Debug)]
 pub(super) struct Gaps {
-    /// What each should be, in nanoseconds.
+    /// Expected gap in nanoseconds.
     pub wanted: f64,
-    /// By how much they were longer or shorter.
+    /// Absolute errors of the gaps.
     pub errors: Delays,
     last: Option<u64>,
 }
 
 impl Gaps {
-    /// Of no frame so far.
     pub(super) fn new(wanted: f64) -> Self {
         Gaps { wanted, errors: Delays::new(), last: None }
     }
 
-    /// A frame came at this time, in nanoseconds.
+    /// Adds a frame with its receive time in nanoseconds.
     #[inline]
     pub(super) fn add(&mut self, time: u64) {
         if let Some(last) = self.last.replace(time) {

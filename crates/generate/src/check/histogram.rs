@@ -1,23 +1,22 @@
-//! How many latencies were how long, to a thirtieth.
+//! Histogram of latencies, to a thirtieth.
 
-/// Buckets of an octave.
+/// Buckets per octave.
 const STEPS: usize = 1 << STEP_BITS;
 const STEP_BITS: u32 = 4;
-/// What the smallest buckets are wide: 4 ns.
+/// Width of the smallest buckets: 4 ns.
 const UNIT_BITS: u32 = 2;
-/// Octaves behind the first [`STEPS`] buckets of the least width.
+/// Octaves after the first [`STEPS`] buckets of the smallest width.
 const OCTAVES: usize = 25;
-/// How many buckets there are.
 pub(super) const BUCKETS: usize = STEPS * (OCTAVES + 1);
-/// What is no less than this many nanoseconds (2.1 s) lies in the last bucket.
+/// Latencies of at least this many nanoseconds (2.1 s) are counted in the last bucket.
 pub const LIMIT: u64 = 1 << (OCTAVES as u32 + STEP_BITS + UNIT_BITS);
 
-/// Counts in buckets that grow with what they hold: each octave has 16. So a value taken from the middle of a bucket is
+/// Counts in buckets that grow with their values: each octave has 16. So a value taken from the middle of a bucket is
 /// wrong by at most 1/32 (3.1 %), or 2 ns.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Histogram([u32; BUCKETS]);
 
-/// The bucket of a number of nanoseconds; what is negative lies in the first one.
+/// Returns the bucket of a number of nanoseconds; negative ones belong to the first bucket.
 #[inline(always)]
 pub(super) fn bucket(nanos: i64) -> usize {
     let units = (nanos.max(0) as u64).min(LIMIT - 1) >> UNIT_BITS;
@@ -27,7 +26,7 @@ pub(super) fn bucket(nanos: i64) -> usize {
     ((units >> shift) as usize + shift as usize * STEPS).min(BUCKETS - 1)
 }
 
-/// The middle of a bucket, in nanoseconds.
+/// Returns the middle of a bucket in nanoseconds.
 fn middle(bucket: usize) -> u64 {
     let shift = (bucket / STEPS).saturating_sub(1);
     let first = ((bucket - shift * STEPS) as u64) << shift;
@@ -36,10 +35,9 @@ fn middle(bucket: usize) -> u64 {
 }
 
 impl Histogram {
-    /// Of nothing.
     pub(super) const EMPTY: Histogram = Histogram([0; BUCKETS]);
 
-    /// Counts one more in a bucket.
+    /// Counts one value in a bucket.
     #[inline(always)]
     pub(super) fn add(&mut self, bucket: usize) {
         let count = &mut self.0[bucket];
@@ -49,50 +47,48 @@ impl Histogram {
         }
     }
 
-    /// The place of a bucket, to be asked for ahead.
+    /// Returns a reference to a bucket, for prefetching.
     #[inline(always)]
     pub(super) fn place(&self, bucket: usize) -> &u32 {
         &self.0[bucket]
     }
 
-    /// How many there are, so long as no bucket was ever full.
+    /// Returns the number of values, unless a bucket was ever full.
     #[cfg(test)]
     pub(super) fn total(&self) -> u64 {
         self.0.iter().map(|count| u64::from(*count)).sum()
     }
 
-    /// Shares stay what they are, and there is room again.
+    /// Halves all counts: shares stay the same, and there is room again.
     #[cold]
     fn halve(&mut self) {
         self.0.iter_mut().for_each(|count| *count = count.div_ceil(2));
     }
 }
 
-/// Several histograms in one.
+/// Sum of several histograms.
 #[derive(Clone, Debug)]
 pub(super) struct Sums(Vec<u64>);
 
 impl Sums {
-    /// Of nothing.
     pub(super) fn new() -> Self {
         Sums(vec![0; BUCKETS])
     }
 
-    /// Takes up all that another one holds.
     pub(super) fn add(&mut self, histogram: &Histogram) {
         self.0.iter_mut().zip(histogram.0).for_each(|(sum, count)| *sum += u64::from(count));
     }
 
-    /// The mean, to 3.1 %, where `least` and `most` are the extremes; not known of nothing, or where values are below 0.
+    /// Returns the mean, to 3.1 %, given the extremes `least` and `most`; `None` if empty, or if values are below 0.
     pub(super) fn mean(&self, (least, most): (i64, i64)) -> Option<i64> {
         let total: u64 = self.0.iter().sum();
         let sum: f64 = self.0.iter().enumerate().map(|(bucket, count)| middle(bucket) as f64 * *count as f64).sum();
         (total > 0 && least >= 0).then(|| ((sum / total as f64) as i64).clamp(least, most.max(least)))
     }
 
-    /// For each share (ascending, of 1) the least value that so many are not above, in nanoseconds, where `least` and
-    /// `most` are the extremes: above [`LIMIT`] it is the greatest. Below 0, where buckets tell nothing apart, it is not known;
-    /// nor is it of nothing.
+    /// Returns the quantile of each share (ascending, of 1) in nanoseconds, given the extremes `least` and `most`:
+    /// above [`LIMIT`] it is the maximum. `None` below 0, where buckets have no resolution, and if the histogram is
+    /// empty.
     pub(super) fn quantiles<const N: usize>(&self, shares: [f64; N], (least, most): (i64, i64)) -> [Option<i64>; N] {
         let total: u64 = self.0.iter().sum();
         let mut buckets = self.0.iter().enumerate();
@@ -122,7 +118,7 @@ mod tests {
         let mut last = 0;
         for nanos in 0..1 << 16 {
             let at = bucket(nanos);
-            assert!(at == last || at == last + 1, "{nanos} ns: bucket {at} behind {last}");
+            assert!(at == last || at == last + 1, "{nanos} ns: bucket {at} after {last}");
             last = at;
         }
         assert_eq!((bucket(LIMIT as i64 - 1), bucket(i64::MAX), bucket(i64::MIN)), (BUCKETS - 1, BUCKETS - 1, 0));

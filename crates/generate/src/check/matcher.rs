@@ -1,22 +1,22 @@
-//! Streams without a trailer: known by their length and what is constant in them.
+//! Streams without a trailer: identified by their length and constant bytes.
 
 use crate::trailer::Tail;
 use linerate_wire::{Layers, Link, Protocol, dissect};
 use std::collections::{HashMap, HashSet};
 
-/// What frames of a stream without a trailer have in common, from the IP header on (behind the MAC addresses where there
-/// is no IP): addresses and tags of a router's making do not matter.
+/// Bytes that the frames of a stream without a trailer have in common, from the IP header on (from after the MAC
+/// addresses without IP): addresses and tags that routers rewrite are ignored.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Matcher {
-    /// Those bytes; as long as the packet.
+    /// Bytes of the whole packet.
     bytes: Vec<u8>,
-    /// The bits of them that count.
+    /// Bits of them to compare.
     mask: Vec<u8>,
 }
 
 impl Matcher {
-    /// From one frame of the stream and the parts of it that `change`: first byte and end of each. Hop counts and checksums of
-    /// the outermost packet never count.
+    /// Creates a matcher from one frame of the stream and the byte ranges (first byte and end) that `change`. Hop
+    /// counts and checksums of the outermost packet are never compared.
     pub fn new(frame: &[u8], change: &[(usize, usize)]) -> Self {
         let mut layers = Layers::new();
         let tail = Tail::of(Link::Ethernet, frame, &mut layers);
@@ -48,7 +48,7 @@ impl Matcher {
     }
 }
 
-/// The field of a transport header; of one without, that of UDP.
+/// Returns the checksum offset in a transport header; without one, that of UDP.
 fn checksum_offset(protocol: Protocol) -> usize {
     match protocol {
         Protocol::Tcp => 16,
@@ -57,40 +57,38 @@ fn checksum_offset(protocol: Protocol) -> usize {
     }
 }
 
-/// Bytes of the two MAC addresses.
 const ADDRESSES: usize = 12;
 
-/// What is compared of a frame.
+/// Returns the range of a frame to compare.
 fn part(frame: &[u8], tail: &Tail) -> (usize, usize) {
     let end = tail.end.min(frame.len());
     (tail.packet.unwrap_or(ADDRESSES).min(end), end)
 }
 
-/// Matchers of several streams.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Matchers {
-    /// By length, with the stream.
+    /// Streams and their matchers, by packet length.
     by_length: HashMap<usize, Vec<(u32, Matcher)>>,
 }
 
 impl Matchers {
-    /// Frames that `matcher` fits belong to stream `id`, unless they fit an earlier one.
+    /// Assigns frames that match `matcher` to stream `id`, unless an earlier matcher matches.
     pub(super) fn add(&mut self, id: u32, matcher: Matcher) {
         self.by_length.entry(matcher.bytes.len()).or_default().push((id, matcher));
     }
 
-    /// Takes away those of these streams.
+    /// Removes the matchers of these streams.
     pub(super) fn remove(&mut self, ids: &HashSet<u32>) {
         self.by_length.values_mut().for_each(|rows| rows.retain(|(id, _)| !ids.contains(id)));
         self.by_length.retain(|_, rows| !rows.is_empty());
     }
 
-    /// Whether there are none.
+    /// Returns whether no stream has a matcher.
     pub(super) fn is_empty(&self) -> bool {
         self.by_length.is_empty()
     }
 
-    /// The stream that a frame belongs to.
+    /// Returns the stream that a frame belongs to.
     pub(super) fn find(&self, frame: &[u8], tail: &Tail) -> Option<u32> {
         let (first, end) = part(frame, tail);
         let rows = self.by_length.get(&(end - first))?;

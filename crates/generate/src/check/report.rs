@@ -1,4 +1,4 @@
-//! What came of all streams: a summary, and a row for each.
+//! Results of all streams: a summary, and a row per stream.
 
 use super::gaps::Gaps;
 use super::histogram::Sums;
@@ -8,73 +8,72 @@ use crate::rate::{FCS, L1_OVERHEAD};
 use linerate_burst::{Desc, Nanos};
 use serde::Serialize;
 
-/// What came, seen from the end of a run.
+/// Counts at the end of a run.
 #[derive(Clone, Copy, Debug)]
 pub struct Report<'a> {
     check: &'a Check,
     sent: Option<&'a [u64]>,
 }
 
-/// One stream.
+/// Results of one stream.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct StreamRow {
-    /// Its number.
+    /// Stream number.
     pub stream: u32,
-    /// What its frames are known by: `trailer`, or `count`.
+    /// Identification of its frames: `trailer`, or `count`.
     pub mark: &'static str,
-    /// What came of it.
+    /// Frame counts.
     #[serde(flatten)]
     pub counts: FrameCounts,
-    /// When and how fast.
+    /// Times and rates.
     #[serde(flatten)]
     pub pace: Pace,
-    /// How long its frames took.
+    /// Latencies.
     #[serde(flatten)]
     pub delay: Delay,
 }
 
-/// All streams together.
+/// Results of all streams together.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Summary {
-    /// Streams that sent or of which anything came.
+    /// Streams with frames sent or received.
     pub streams: u64,
     /// Streams with a loss.
     pub streams_with_loss: u64,
-    /// Where `lost` is from: `sent` counts, or `sequence` numbers alone, up to the highest of each stream.
+    /// Source of `lost`: `sent` counts, or `sequence` numbers only, up to the highest of each stream.
     pub lost_by: &'static str,
-    /// What came of them.
+    /// Frame counts.
     #[serde(flatten)]
     pub counts: FrameCounts,
-    /// Frames of ours that lost their trailer: whose they were is not known.
+    /// Frames of ours that lost their trailer: their streams are unknown.
     pub damaged: u64,
     /// Frames that are not ours.
     pub foreign: u64,
     /// Frames whose end was not captured.
     pub cut: u64,
-    /// Frames of streams that there is no memory for.
+    /// Frames of streams above the limit, which have no memory.
     pub over_limit: u64,
-    /// When and how fast.
+    /// Times and rates.
     #[serde(flatten)]
     pub pace: Pace,
-    /// How long frames took.
+    /// Latencies.
     #[serde(flatten)]
     pub delay: Delay,
-    /// How far apart frames came; where all gaps should be the same.
+    /// Errors of the gaps between frames; only where all gaps are expected to be equal.
     #[serde(flatten)]
     pub gap: Option<GapError>,
 }
 
-/// By how much the gaps between frames, by the stamps of the receiver, differed from what they should be. A frame that is lost makes a
-/// long one.
+/// Deviation of the gaps between frames, by receive timestamps, from the expected gap. A lost frame makes a long gap.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct GapError {
-    /// What a gap should be, in nanoseconds.
+    /// Expected gap in nanoseconds.
     pub gap_wanted_ns: f64,
-    /// Half of the gaps were wrong by no more.
+    /// Median error.
     pub gap_error_p50_ns: u64,
-    /// 99 in 100.
+    /// 99th percentile of the error.
     pub gap_error_p99_ns: u64,
-    /// The worst.
+    /// Maximum error.
     pub gap_error_max_ns: u64,
 }
 
@@ -85,42 +84,42 @@ impl GapError {
     }
 }
 
-/// How many frames there were, and what happened to them.
+/// Counts of frames by outcome.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct FrameCounts {
-    /// Sent; where the sender says.
+    /// Sent; if the sender reports it.
     pub sent: Option<u64>,
-    /// Received, repeated ones included.
+    /// Received, duplicates included.
     pub received: u64,
     /// Their bytes on the wire, without FCS.
     pub bytes: u64,
     /// Not received: of those sent, else of all up to the highest number.
     pub lost: u64,
-    /// How many of the lost ones have numbers below the lowest that came: where the first frames were sent before anybody
-    /// counted, it is these.
+    /// Lost frames with numbers below the lowest received: these were sent before the receiver started, if it started
+    /// late.
     pub lost_before_first: u64,
-    /// Received again.
+    /// Received more than once.
     pub duplicated: u64,
     /// Received after one with a greater number (RFC 4737).
     pub reordered: u64,
-    /// The most frames with greater numbers that came before such a one.
+    /// Maximum number of frames with greater numbers received before a reordered one.
     pub reorder_extent: u64,
-    /// Received so late that it is not known whether they had come before: they count as lost.
+    /// Received too late to know whether they were received before: they count as lost.
     pub stale: u64,
     /// Received with a wrong checksum.
     pub corrupted: u64,
 }
 
-/// When frames came, and how fast.
+/// Times and rates of received frames.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Pace {
-    /// The time of the first one, UTC.
+    /// Time of the first frame, nanoseconds of UTC.
     pub first_time_ns: Option<u64>,
-    /// The time of the last one.
+    /// Time of the last frame.
     pub last_time_ns: Option<u64>,
-    /// From the first to the last.
+    /// Seconds from the first to the last frame.
     pub seconds: f64,
-    /// M frames a second in that time: as many gaps as there are frames but one.
+    /// Million frames per second in that time: one gap fewer than frames.
     pub mpps: f64,
     /// With preamble, FCS and gap.
     pub gbps_l1: f64,
@@ -128,32 +127,32 @@ pub struct Pace {
     pub gbps_l2: f64,
 }
 
-/// Latencies, in nanoseconds: percentiles to 3.1 %, extremes exact. Of all frames but repeated and stale ones. Percentiles
-/// below zero, as of clocks that differ, are not known.
+/// Latencies in nanoseconds: percentiles to 3.1 %, extremes exact. Duplicates and stale frames are excluded.
+/// Percentiles below zero, as of clocks that differ, are unknown.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Delay {
-    /// The least.
+    /// Minimum.
     pub latency_min_ns: Option<i64>,
-    /// Half of the frames took no longer.
+    /// Median.
     pub latency_p50_ns: Option<i64>,
-    /// Nine in ten.
+    /// 90th percentile.
     pub latency_p90_ns: Option<i64>,
-    /// 99 in 100.
+    /// 99th percentile.
     pub latency_p99_ns: Option<i64>,
-    /// 999 in 1,000.
+    /// 99.9th percentile.
     pub latency_p999_ns: Option<i64>,
-    /// The greatest.
+    /// Maximum.
     pub latency_max_ns: Option<i64>,
-    /// Delay variation as in RFC 5481, section 4.2: p99.9 over the least.
+    /// Delay variation as in RFC 5481, section 4.2: p99.9 less the minimum.
     pub pdv_p999_ns: Option<i64>,
-    /// Delay variation as in RFC 3393: the mean difference between a frame and its predecessor, whichever took longer; of
-    /// frames whose predecessor came right before them.
+    /// Delay variation as in RFC 3393: the mean absolute difference between a frame and its predecessor, of frames that
+    /// were received right after their predecessor.
     pub ipdv_mean_ns: Option<f64>,
-    /// The greatest such difference; 4,294,967,295 stands for all above.
+    /// Maximum such difference; 4,294,967,295 stands for all above.
     pub ipdv_max_ns: Option<u32>,
 }
 
-/// Frames of a stream without trailers.
+/// Counts of a stream without trailers.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Counted {
     frames: u64,
@@ -171,12 +170,12 @@ impl Counted {
         self.span = Some((first.min(desc.time), last.max(desc.time)));
     }
 
-    /// Frames that came.
+    /// Returns the number of frames received.
     pub(super) fn frames(&self) -> u64 {
         self.frames
     }
 
-    /// What came, where so many had been sent some time ago.
+    /// Returns the live row, given the frames sent some time ago.
     pub(super) fn live(&self, stream: u32, sent: u64) -> LiveRow {
         LiveRow { stream, received: self.frames, lost: sent.saturating_sub(self.frames) }
     }
@@ -187,7 +186,7 @@ impl<'a> Report<'a> {
         Report { check, sent }
     }
 
-    /// A row for each stream of which anything was sent or came, by their numbers.
+    /// Returns a row for each stream with frames sent or received, ordered by number.
     pub fn rows(&self) -> impl Iterator<Item = StreamRow> + use<'a> {
         let Report { check, sent } = *self;
         let counted = check.counted.last_key_value().map_or(0, |(id, _)| *id as usize + 1);
@@ -196,13 +195,13 @@ impl<'a> Report<'a> {
             .filter_map(move |id| row(check, id, sent.map(|sent| sent.get(id as usize).copied().unwrap_or(0))))
     }
 
-    /// The row of one stream, if anything was sent or came of it.
+    /// Returns the row of one stream, if it has frames sent or received.
     pub fn row(&self, stream: u32) -> Option<StreamRow> {
         let sent = self.sent.map(|sent| sent.get(stream as usize).copied().unwrap_or(0));
         row(self.check, stream, sent)
     }
 
-    /// The mean latency of one stream in nanoseconds, to 3.1 %, where that is known.
+    /// Returns the mean latency of one stream in nanoseconds, to 3.1 %, if known.
     pub fn mean_latency(&self, stream: u32) -> Option<i64> {
         let stream = self.check.streams.get(stream)?;
         let mut latencies = Sums::new();
@@ -210,7 +209,7 @@ impl<'a> Report<'a> {
         latencies.mean((stream.least, stream.most))
     }
 
-    /// All streams together.
+    /// Returns the results of all streams together.
     pub fn summary(&self) -> Summary {
         let totals = self.check.totals();
         let mut summary = Summary {
@@ -310,7 +309,7 @@ impl Pace {
     fn new(frames: u64, bytes: u64, span: Option<(u64, u64)>) -> Self {
         let (first_time_ns, last_time_ns) = span.unzip();
         let nanos = span.map_or(0, |(first, last)| last.saturating_sub(first));
-        // The last frame ends the time, and is not in it.
+        // The last frame ends the time span and is not part of it.
         let gaps = frames.saturating_sub(1) as f64;
         let per_nano = if nanos == 0 { 0.0 } else { gaps / nanos as f64 };
         let mean_bytes = bytes as f64 / frames.max(1) as f64;
@@ -325,7 +324,7 @@ impl Pace {
         }
     }
 
-    /// From the first of both to the last of both.
+    /// Extends the span to cover both.
     fn span(&mut self, other: &Pace) {
         self.first_time_ns = self.first_time_ns.into_iter().chain(other.first_time_ns).min();
         self.last_time_ns = self.last_time_ns.max(other.last_time_ns);

@@ -1,97 +1,97 @@
-//! What is known of one stream: 2 KB at most, of which a frame in its place touches two cache lines.
+//! The state of one stream: 2 KB at most, of which a frame in order touches two cache lines.
 
 use super::ages::{Ages, Gaps};
 use super::histogram::Histogram;
 
-/// How far behind the highest sequence number it is known which frames came: so many numbers.
+/// Window below the highest sequence number within which received frames are known, in frames.
 pub const WINDOW: u64 = 1024;
 const WORDS: usize = WINDOW as usize / 64;
 
 /// One frame of a stream.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Arrival {
-    /// Its number.
+    /// Sequence number.
     pub sequence: u64,
-    /// When it came, nanoseconds of UTC.
+    /// Receive time, nanoseconds of UTC.
     pub time: u64,
-    /// How long it took, in nanoseconds.
+    /// Latency in nanoseconds.
     pub latency: i64,
-    /// The bucket of that.
+    /// Histogram bucket of the latency.
     pub bucket: usize,
-    /// Its bytes on the wire.
+    /// Bytes on the wire.
     pub bytes: u32,
-    /// Whether a checksum says that its bytes are not what was sent.
+    /// True if a checksum over it is wrong.
     pub corrupted: bool,
 }
 
-/// What came of a stream, in the order in which it came.
+/// Frames received of a stream, in order of arrival.
 #[derive(Clone, Copy, Debug)]
 #[repr(C, align(64))]
 pub(super) struct Stream {
-    // What every frame changes: one cache line.
-    /// The highest sequence number, and one.
+    // Changed by every frame: one cache line.
+    /// Next expected number: the highest sequence number plus one.
     pub next: u64,
-    /// The bytes of all frames.
+    /// Bytes of all frames.
     pub bytes: u64,
-    /// The latest time at which one came.
+    /// Latest receive time.
     pub last: u64,
-    /// The latency of the highest one.
+    /// Latency of the frame with the highest number.
     latency: i64,
-    /// The least and the greatest latency.
+    /// Minimum and maximum latency.
     pub least: i64,
     pub most: i64,
-    /// The sum over all pairs (see [`Stream::pairs`]) of how much their latencies differ, and the most that a pair does;
-    /// 4.29 s where it is more.
+    /// Sum over all pairs (see [`Stream::pairs`]) of their latency differences, and the maximum difference, limited to
+    /// 4.29 s.
     pub variation: u64,
     pub variation_max: u32,
-    /// Numbers within the window that did not come.
+    /// Missing numbers within the window.
     holes: u32,
 
-    // What changes when something is amiss.
-    /// The first time.
+    // Changed only by frames out of order.
+    /// First receive time.
     pub first: u64,
-    /// The lowest sequence number.
+    /// Lowest sequence number.
     pub lowest: u64,
-    /// Numbers below `next` that did not come.
+    /// Missing numbers below `next`.
     pub missing: u64,
-    /// How often `next` was raised by a frame whose predecessor had not come right before it, as had that of the first.
+    /// Number of times `next` was raised by a frame whose predecessor was not received right before it; the first frame
+    /// counts.
     breaks: u64,
-    /// Frames that came after one with a greater number.
+    /// Frames received after one with a greater number.
     pub reordered: u64,
-    /// The most frames with greater numbers that came before such a one.
+    /// Maximum number of frames with greater numbers received before a reordered one.
     pub extent: u32,
-    /// The turn of the last gap.
+    /// Turn of the last gap.
     turn: u32,
-    /// Frames that had come before.
+    /// Frames received before.
     pub duplicated: u64,
-    /// Frames from before the window: whether they had come before is not known.
+    /// Frames from before the window: whether they were received before is unknown.
     pub stale: u64,
-    /// Frames whose checksums are wrong.
+    /// Frames with wrong checksums.
     pub corrupted: u64,
     /// Gaps that may be young.
     gaps: Gaps,
-    /// A bit for each number of the window, by its lower bits: it did not come.
+    /// A bit for each number of the window, by its lower bits: set if missing.
     window: [u64; WORDS],
-    /// The latencies of all frames but repeated and stale ones.
+    /// Latencies, duplicates and stale frames excluded.
     pub latencies: Histogram,
 }
 
-// An odd number of cache lines: with a power of two the first ones of all streams would share few places of a cache.
+// An odd number of cache lines: with a power of two the first lines of all streams would share few cache sets.
 const _: () = assert!(size_of::<Stream>() == 31 * 64);
 
-/// By how much a frame changed what is known.
+/// Changes of the counts by one frame.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Change {
-    /// Missing ones, more or less.
+    /// Change of the number of missing frames.
     pub missing: i64,
-    /// Whether it was one of these.
+    /// The frame itself was reordered, duplicated or stale.
     pub reordered: bool,
     pub duplicated: bool,
     pub stale: bool,
 }
 
 impl Stream {
-    /// Nothing came.
     pub(super) const NEW: Stream = Stream {
         next: 0,
         bytes: 0,
@@ -117,7 +117,7 @@ impl Stream {
         latencies: Histogram::EMPTY,
     };
 
-    /// Takes a frame; `Some` where it was not the one to come next.
+    /// Counts a frame; `Some` unless it was the next expected one.
     #[inline(always)]
     pub(super) fn take(&mut self, arrival: &Arrival, ages: &mut Ages) -> Option<Change> {
         self.bytes += u64::from(arrival.bytes);
@@ -131,28 +131,28 @@ impl Stream {
         None
     }
 
-    /// Frames that came, each number once.
+    /// Returns the number of distinct frames received.
     pub(super) fn distinct(&self) -> u64 {
         self.next - self.missing
     }
 
-    /// Frames that came.
+    /// Returns the number of frames received.
     pub(super) fn received(&self) -> u64 {
         self.distinct() + self.duplicated + self.stale
     }
 
-    /// Pairs of frames with numbers that follow each other, which came one right behind the other: those of which the delay
-    /// variation is known.
+    /// Returns the number of pairs of frames with consecutive numbers received in direct succession: those of which the
+    /// delay variation is known.
     pub(super) fn pairs(&self) -> u64 {
         self.distinct() - self.reordered - self.breaks
     }
 
-    /// Frames that did not come and are lost by now: of those below the highest, and of those sent long enough ago.
+    /// Returns the frames that are lost by now: those below the highest number, and those sent long enough ago.
     pub(super) fn lost(&self, ages: &Ages) -> u64 {
         self.missing - self.gaps.young(self.turn, ages) + self.gaps.lost_below.saturating_sub(self.next)
     }
 
-    /// So many had been sent [`AGE`](super::ages::AGE) ago.
+    /// Records that `sent` frames had been sent [`AGE`](super::ages::AGE) ago.
     pub(super) fn judge(&mut self, sent: u64, ages: &mut Ages) {
         if sent >= self.next.max(1) {
             self.gaps.settle(self.turn, ages);
@@ -160,7 +160,7 @@ impl Stream {
         }
     }
 
-    /// Nothing more is taken: what is missing by now stays so.
+    /// Closes the stream: frames missing now stay missing.
     pub(super) fn close(&mut self, ages: &mut Ages) {
         self.gaps.settle(self.turn, ages);
     }
@@ -185,7 +185,7 @@ impl Stream {
             return Change { duplicated: true, ..Change::default() };
         }
         let still_missing = (sequence + 1..self.next).filter(|number| self.is_missing(*number)).count() as u64;
-        // Not more than the window has.
+        // At most the window size.
         self.extent = self.extent.max((self.next - 1 - sequence - still_missing) as u32);
         self.gaps.close(sequence, self.turn, ages);
         self.window[word(sequence)] &= !bit(sequence);
@@ -196,7 +196,7 @@ impl Stream {
         Change { missing: -1, reordered: true, ..Change::default() }
     }
 
-    /// Takes a frame with a number that is higher than all.
+    /// Counts a frame with a new highest number.
     fn raise(&mut self, arrival: &Arrival, ages: &mut Ages) -> Change {
         let gap = arrival.sequence - self.next;
         self.gaps.open(self.next, arrival.sequence, &mut self.turn, ages);
@@ -219,7 +219,7 @@ impl Stream {
         Change { missing: gap as i64, ..Change::default() }
     }
 
-    /// Takes a frame whose predecessor was the highest one.
+    /// Counts a frame whose predecessor had the highest number.
     #[inline(always)]
     fn follow(&mut self, arrival: &Arrival) {
         let variation = arrival.latency.abs_diff(self.latency);
@@ -239,7 +239,7 @@ impl Stream {
         self.window[word(sequence)] & bit(sequence) != 0
     }
 
-    /// Gives a number its place in the window, and with it that of the number which leaves the window.
+    /// Puts a number into the window, in place of the one that leaves it.
     fn set(&mut self, sequence: u64, missing: bool) {
         let was_missing = self.is_missing(sequence);
         let place = &mut self.window[word(sequence)];
@@ -265,7 +265,7 @@ mod tests {
     use proptest::prelude::*;
     use std::collections::BTreeSet;
 
-    /// The definitions, over the list of all numbers in the order in which they came.
+    /// Reference implementation over the list of all numbers, in order of arrival.
     #[derive(Debug, Default, PartialEq)]
     struct Naive {
         distinct: u64,
@@ -281,18 +281,18 @@ mod tests {
 
     fn naive(arrivals: &[Arrival]) -> Naive {
         let mut naive = Naive::default();
-        let mut came: BTreeSet<u64> = BTreeSet::new();
+        let mut received: BTreeSet<u64> = BTreeSet::new();
         let mut highest: Option<Arrival> = None;
         for arrival in arrivals {
             let sequence = arrival.sequence;
             let next = highest.map_or(0, |one| one.sequence + 1);
             if sequence + WINDOW < next {
                 naive.stale += 1;
-            } else if !came.insert(sequence) {
+            } else if !received.insert(sequence) {
                 naive.duplicated += 1;
             } else if sequence < next {
                 naive.reordered += 1;
-                naive.extent = naive.extent.max(came.range(sequence + 1..).count() as u32);
+                naive.extent = naive.extent.max(received.range(sequence + 1..).count() as u32);
             }
             if sequence >= next {
                 if let Some(before) = highest.filter(|_| sequence == next) {
@@ -302,9 +302,9 @@ mod tests {
                 highest = Some(*arrival);
             }
         }
-        naive.distinct = came.len() as u64;
+        naive.distinct = received.len() as u64;
         naive.missing = highest.map_or(0, |one| one.sequence + 1) - naive.distinct;
-        naive.latencies = came.len();
+        naive.latencies = received.len();
         naive
     }
 
@@ -334,7 +334,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_amiss_has_a_name() {
+    fn irregular_frames_are_classified() {
         let sequences = [0, 1, 3, 2, 2, 5, 9, 4, 2000, 1999, 100, 2000, 977, 976];
         let arrivals: Vec<Arrival> = sequences.map(|sequence| arrival(sequence, 10)).into();
         let (stream, found) = run(&arrivals);
@@ -353,7 +353,7 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig { cases: 512, failure_persistence: None, ..ProptestConfig::default() })]
 
-        /// In order but for jumps, back and forth, near and far.
+        /// In order but for jumps, forwards and backwards, near and far.
         #[test]
         fn counts_are_those_of_the_definitions(
             steps in prop::collection::vec(

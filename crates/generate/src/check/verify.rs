@@ -1,4 +1,4 @@
-//! Whether the checksums of a frame say that it is what was sent.
+//! Verifies the checksums of a frame.
 
 use crate::trailer::Tail;
 use linerate_burst::Flags;
@@ -6,19 +6,20 @@ use linerate_wire::registry::{ICMP, ICMPV6, SCTP, TCP, UDP, UDP_LITE};
 use linerate_wire::{Layers, Link, Protocol, Pseudo, Role, Stop, Sum, dissect};
 use linerate_wire::{icmp, icmpv6, ipv4, ipv6, sctp, tcp, udp, udp_lite};
 
-/// What the checksums and lengths of a frame say.
+/// Result of the checksums and lengths of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Verdict {
-    /// One covers the end of the payload, and all up to that one are right.
+    /// A checksum covers the end of the payload, and all up to that one are right.
     Right,
-    /// One is wrong, a length leads beyond the frame, or there is a header that contradicts itself.
+    /// A checksum is wrong, a length exceeds the frame, or a header contradicts itself.
     Wrong,
-    /// None covers the end of the payload: there is none (no IP, UDP without, a fragment, encryption), or it is unfinished.
+    /// No checksum covers the end of the payload (no IP, UDP without checksum, a fragment, encryption), or it is
+    /// partial.
     Open,
 }
 
-/// Looks at the checksums of IP headers and of what they carry, from the outermost inwards, up to the first that covers the end
-/// of the payload. `tail` is that of the frame, `flags` those of its descriptor.
+/// Verifies the checksums of IP headers and of their payloads, from the outermost inwards, up to the first that covers
+/// the end of the payload. `tail` is that of the frame, `flags` those of its descriptor.
 #[inline(always)]
 pub(super) fn verify(link: Link, frame: &[u8], tail: &Tail, flags: Flags, layers: &mut Layers) -> Verdict {
     let Some(start) = tail.packet else { return through(link, frame, layers) };
@@ -29,7 +30,7 @@ pub(super) fn verify(link: Link, frame: &[u8], tail: &Tail, flags: Flags, layers
     }
 }
 
-/// Of a packet whose first header says what its transport is; `None` where one has to look further.
+/// Verifies a packet whose first header names its transport; `None` if it needs dissection.
 #[inline(always)]
 fn outermost(packet: &[u8], unfinished: bool) -> Option<Verdict> {
     if packet.first()? >> 4 == 4 {
@@ -50,10 +51,10 @@ fn outermost(packet: &[u8], unfinished: bool) -> Option<Verdict> {
     }
 }
 
-/// Of a whole message; `None` of one without a checksum over all of it.
+/// Verifies a whole message; `None` if no checksum covers all of it.
 #[inline(always)]
 fn transport(protocol: u8, message: &[u8], pseudo: &Pseudo) -> Option<Verdict> {
-    // The sum over a message with a right checksum is that over nothing.
+    // The sum over a message with a right checksum is 0.
     let sums_up = |sum: Sum| sum.with(message).checksum() == 0;
     let with_addresses = || sums_up(pseudo.sum(protocol, message.len() as u32));
     let right = match protocol {
@@ -85,7 +86,7 @@ fn transport(protocol: u8, message: &[u8], pseudo: &Pseudo) -> Option<Verdict> {
     Some(if right { Verdict::Right } else { Verdict::Wrong })
 }
 
-/// Of any frame: IP header for IP header.
+/// Verifies any frame, one IP header after the other.
 #[inline(never)]
 fn through(link: Link, frame: &[u8], layers: &mut Layers) -> Verdict {
     dissect(link, frame, layers);
@@ -111,11 +112,11 @@ fn through(link: Link, frame: &[u8], layers: &mut Layers) -> Verdict {
         if !extensions.all(|layer| is_plain(layer.protocol)) {
             return Verdict::Open;
         }
-        let behind = layers[index + 1..].iter().find(|layer| layer.protocol.role() != Role::Extension);
-        let Some((behind, protocol)) = behind.and_then(|behind| Some((behind, number(behind.protocol)?))) else {
+        let next = layers[index + 1..].iter().find(|layer| layer.protocol.role() != Role::Extension);
+        let Some((next, protocol)) = next.and_then(|next| Some((next, number(next.protocol)?))) else {
             continue;
         };
-        let message = packet.get((behind.offset - layer.offset) as usize..end).unwrap_or_default();
+        let message = packet.get((next.offset - layer.offset) as usize..end).unwrap_or_default();
         if let Some(verdict) = transport(protocol, message, &pseudo) {
             return verdict;
         }
@@ -123,13 +124,13 @@ fn through(link: Link, frame: &[u8], layers: &mut Layers) -> Verdict {
     if broken { Verdict::Wrong } else { Verdict::Open }
 }
 
-/// Whether the checksum behind an extension header is the one of the packet as it is: not of a part of it, nor for another
-/// destination.
+/// Returns whether the checksum after an extension header is that of the packet as it is: not of a part of it, nor for
+/// another destination.
 fn is_plain(protocol: Protocol) -> bool {
     !matches!(protocol, Protocol::Fragment | Protocol::Routing | Protocol::Shim6)
 }
 
-/// The IP protocol of a header with a checksum.
+/// Returns the IP protocol of a header with a checksum.
 fn number(protocol: Protocol) -> Option<u8> {
     Some(match protocol {
         Protocol::Udp => UDP,

@@ -1,4 +1,4 @@
-//! Keys that have no effect beside others are refused: what was written is sent, or is an error.
+//! Refusal of keys without effect: what is written is sent, or is an error.
 
 use super::read::{Fault, Table};
 use crate::Rate;
@@ -10,38 +10,30 @@ pub(super) fn check(table: &Table<'_>, tables: &[Table<'_>], set: &StreamSet) ->
     let is_sequence = set.order == Order::Sequential;
     let (is_one, has_rate) = (set.streams.len() == 1, set.rate.is_some());
     if set.streams.iter().all(|stream| stream.mark != Mark::Trailer) {
-        refuse(
-            table,
-            "key",
-            "no stream has a trailer, which alone has a key: leave it out, or write check = \"trailer\"",
-        )?;
+        refuse(table, "key", "no stream has a trailer, so the key is unused; remove it or set check = \"trailer\"")?;
     }
     for (table, stream) in tables.iter().zip(&set.streams) {
         if !is_sequence {
-            refuse(
-                table,
-                "next",
-                "streams that are sent all at once have no next: write order = \"sequential\" above them",
-            )?;
+            refuse(table, "next", "interleaved streams have no next; set order = \"sequential\" above [[stream]]")?;
         } else if stream.count.is_none() {
-            refuse(table, "next", "a stream without an end has no next: give it a count")?;
+            refuse(table, "next", "an endless stream has no next; set a count")?;
         }
         if has_rate && is_sequence {
-            refuse(table, "rate", "in a sequence each stream has the rate of all: leave out one of the two")?;
+            refuse(table, "rate", "streams in a sequence use the common rate; remove one of the two")?;
         }
         if has_rate && is_one && !is_sequence {
             for key in ["rate", "burst"] {
-                refuse(table, key, "the only stream has the rate of all, evenly: leave out the one above [[stream]]")?;
+                refuse(table, key, "a single stream uses the common rate, evenly; remove that above [[stream]]")?;
             }
         }
         if table.flag("poisson") && (has_rate && is_one || set.rate.unwrap_or(stream.rate) == Rate::Top) {
-            refuse(table, "poisson", "it shapes a rate of the stream: write rate in its [[stream]], and none above")?;
+            refuse(table, "poisson", "needs a rate in its [[stream]]; set one, and none above [[stream]]")?;
         }
     }
     let unreached = if is_sequence { unreached(set) } else { None };
     match unreached {
         Some(index) => {
-            let what = "no stream leads to this one: see the next of those before it".to_owned();
+            let what = "unreachable stream; check next of the streams before it".to_owned();
             Err(Fault { key: tables[index].name.clone(), wrong: Wrong::new(tables[index].at.clone(), what) })
         }
         None => Ok(()),
@@ -52,7 +44,7 @@ fn refuse(table: &Table<'_>, key: &str, why: &str) -> Result<(), Fault> {
     table.given(key).map_or(Ok(()), |at| Err(table.fault(key, at, why.to_owned())))
 }
 
-/// The first stream of a sequence that never begins.
+/// Returns the first stream of a sequence that never begins.
 fn unreached(set: &StreamSet) -> Option<usize> {
     let mut is_reached = vec![false; set.streams.len()];
     let mut from = vec![0];

@@ -1,32 +1,32 @@
-//! The keys of a stream file: what each holds, in words for people and in JSON schema.
+//! Keys of a stream file: their values, as text and as JSON schema.
 
 use std::fmt::Write;
 
-/// A key.
+/// Key.
 #[derive(Clone, Copy, Debug)]
 pub struct Key {
-    /// Its name.
+    /// Name of the key.
     pub name: &'static str,
-    /// The types of its value.
+    /// Types of its value.
     pub types: &'static [Type],
-    /// What it says.
+    /// Description.
     pub about: &'static str,
-    /// What can be written.
+    /// Valid values.
     pub legal: &'static str,
 }
 
-/// A type of value.
+/// Type of value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Type {
-    /// Text.
+    /// String.
     Text,
-    /// A whole number, 0 or more.
+    /// Whole number, 0 or more.
     Number,
     /// `true` or `false`.
     Flag,
-    /// A table of frames and gap.
+    /// Table of frames and gap.
     Burst,
-    /// The streams.
+    /// Array of streams.
     Streams,
 }
 
@@ -34,28 +34,33 @@ const fn key(name: &'static str, types: &'static [Type], about: &'static str, le
     Key { name, types, about, legal }
 }
 
-/// The keys of the file.
+/// Keys of the file.
 pub const SET: &[Key] = &[
     key(
         "order",
         &[Type::Text],
-        "Streams one after the other, or all at once.",
-        r#""sequential" or "interleaved" (the usual)"#,
+        "Order of streams: one after the other, or all at once.",
+        r#""sequential" or "interleaved" (default)"#,
     ),
-    key("rate", &[Type::Text], "Of all streams together; their own rates then say how they share it.", RATE),
-    key("seed", &[Type::Number], "Of all that is random: the same seed, the same frames.", "a number; 0 is the usual"),
+    key("rate", &[Type::Text], "Common rate of all streams; their own rates then define their shares.", RATE),
+    key(
+        "seed",
+        &[Type::Number],
+        "Seed of all random values: the same seed makes the same frames.",
+        "a number; default 0",
+    ),
     key(
         "key",
         &[Type::Number],
-        "Of the check in trailers: trailers of other keys are not taken for one's own.",
+        "Key of the check in trailers: trailers with other keys are not counted as one's own.",
         "a number",
     ),
     key("stream", &[Type::Streams], "The streams.", "[[stream]]"),
 ];
 
-/// The keys of a stream.
+/// Keys of a stream.
 pub const STREAM: &[Key] = &[
-    key("name", &[Type::Text], "What the stream is called in tables and by next.", r#"text; "stream 1" is the usual"#),
+    key("name", &[Type::Text], "Name of the stream in tables and for next.", r#"text; default "stream 1""#),
     key(
         "packet",
         &[Type::Text],
@@ -63,33 +68,38 @@ pub const STREAM: &[Key] = &[
         "layers with slashes between, as in eth/ip(dst=10.0.0.1..10.0.0.9)/udp(dport=53)/payload(random)",
     ),
     key("size", &[Type::Text, Type::Number], "Bytes of a frame, FCS included.", SIZE),
-    key("rate", &[Type::Text], "How fast.", RATE),
-    key("burst", &[Type::Burst], "So many frames at the rate, then a gap.", r#"{ frames = 10, gap = "1ms" }"#),
+    key("rate", &[Type::Text], "Rate.", RATE),
+    key(
+        "burst",
+        &[Type::Burst],
+        "Number of frames sent at the rate, and the gap after them.",
+        r#"{ frames = 10, gap = "1ms" }"#,
+    ),
     key("poisson", &[Type::Flag], "Gaps drawn from an exponential distribution.", "true or false"),
-    key("count", &[Type::Number], "How many frames; without it they do not end.", "a number, 1 or more"),
-    key("start", &[Type::Text], "When its first frame is due, from the start of the run; not in a sequence.", TIME),
-    key("for", &[Type::Text], "How long it is sent from then on; without it, it does not end by time.", TIME),
+    key("count", &[Type::Number], "Number of frames; without it the stream is endless.", "a number, 1 or more"),
+    key("start", &[Type::Text], "Time of its first frame, from the start of the run; not in a sequence.", TIME),
+    key("for", &[Type::Text], "Duration from then on; without it the stream does not end by time.", TIME),
     key(
         "next",
         &[Type::Text],
-        "What follows in a sequence. Back to NAME with x3, the streams from NAME to this one are sent 3 times in all.",
-        r#""next" (the usual), "stop", "goto NAME" or "goto NAME x3""#,
+        "Successor in a sequence. With a jump back to NAME x3, the streams from NAME to this one are sent 3 times in all.",
+        r#""next" (default), "stop", "goto NAME" or "goto NAME x3""#,
     ),
     key(
         "check",
         &[Type::Text],
-        "What a receiver knows the frames by.",
-        r#""trailer" (the usual), "count" (the usual of raw and file) or "no""#,
+        "Identification of the frames at the receiver.",
+        r#""trailer" (default), "count" (default of raw and file) or "no""#,
     ),
     key(
         "id",
         &[Type::Number],
         "The number of the stream in trailers.",
-        "a number below 16777216; by position from 1 is the usual",
+        "a number below 16777216; default: position, from 1",
     ),
 ];
 
-/// The keys of a burst.
+/// Keys of a burst.
 pub const BURST: &[Key] = &[
     key("frames", &[Type::Number], "Frames of a burst.", "a number, 1 or more"),
     key("gap", &[Type::Text], "Time between the end of a burst and the next one.", TIME),
@@ -97,10 +107,10 @@ pub const BURST: &[Key] = &[
 
 const TIME: &str = r#"a time such as "250ns", "10us", "1ms", "2s""#;
 const RATE: &str =
-    "250kpps, 1.5mpps, 10gbps (layer 2), 10gbpsl1 (with preamble and gap), 50% (of the line, 100% at the most) or top";
-const SIZE: &str = "64, 64..1518, 64..1518/100, random(64..1518), [64:7, 594:4, 1518:1], imix or genome(aabg); 64 or what the packet needs is the usual";
+    "250kpps, 1.5mpps, 10gbps (layer 2), 10gbpsl1 (with preamble and gap), 50% (of line rate, up to 100%) or max";
+const SIZE: &str = "64, 64..1518, 64..1518/100, random(64..1518), [64:7, 594:4, 1518:1], imix or genome(aabg); default 64, or what the packet needs";
 
-/// The JSON schema of stream files.
+/// Returns the JSON schema of stream files.
 pub fn schema() -> String {
     let stream = object(STREAM, &["packet"], 6);
     let keys = object(SET, &["stream"], 0).replacen("{\n", &head(), 1);

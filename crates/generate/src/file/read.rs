@@ -1,4 +1,4 @@
-//! Tables of a stream file: their keys, each with the place where it stands.
+//! Tables of a stream file: their keys, each with its position.
 
 use super::keys::{Key, Type};
 use crate::wrong::{Wrong, choices};
@@ -6,36 +6,33 @@ use std::ops::Range;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-/// A table of the file.
 pub(super) struct Table<'a> {
     text: &'a str,
-    /// What it is called in errors.
+    /// Name in errors.
     pub name: String,
-    /// Where it stands.
+    /// Position in the file.
     pub at: Range<usize>,
     values: Vec<(&'static Key, &'a Spanned<DeValue<'a>>)>,
 }
 
-/// A value with the place where it stands.
 #[derive(Clone, Debug)]
 pub(super) struct At<T> {
-    /// The value.
     pub value: T,
-    /// Where it stands in the file.
+    /// Position in the file.
     pub at: Range<usize>,
 }
 
-/// What is wrong in a file, and in which key.
+/// Error in a file, with its key.
 #[derive(Clone, Debug)]
 pub(super) struct Fault {
-    /// The table and key.
+    /// Table and key.
     pub key: String,
-    /// What is wrong, and where in the file.
+    /// Problem and position in the file.
     pub wrong: Wrong,
 }
 
 impl<'a> Table<'a> {
-    /// Checks that there are no keys but these, each with a value of its type.
+    /// Checks that there are only these keys, each with a value of its type.
     pub(super) fn of(
         text: &'a str,
         name: &str,
@@ -53,14 +50,14 @@ impl<'a> Table<'a> {
                 return Err(fault(&join(name, called), found.span(), what));
             };
             if !key.types.iter().any(|of| is(*of, value.get_ref())) {
-                return Err(fault(&join(name, called), value.span(), format!("write {}", key.legal)));
+                return Err(fault(&join(name, called), value.span(), format!("expected {}", key.legal)));
             }
             values.push((key, value));
         }
         Ok(Table { text, name: name.to_owned(), at, values })
     }
 
-    /// The text of a key.
+    /// Returns the text of a key.
     pub(super) fn text(&self, name: &str) -> Option<At<&'a str>> {
         let value = self.value(name)?;
         match value.get_ref() {
@@ -71,49 +68,49 @@ impl<'a> Table<'a> {
         }
     }
 
-    /// The number of a key.
+    /// Returns the number of a key.
     pub(super) fn number(&self, name: &str) -> Result<Option<At<u64>>, Fault> {
         let Some(value) = self.value(name) else { return Ok(None) };
         let DeValue::Integer(number) = value.get_ref() else { return Ok(None) };
         let read = u64::from_str_radix(number.as_str(), number.radix());
         let read =
-            read.map_err(|_| self.fault(name, value.span(), "this number is not from 0 to 2^64 - 1".to_owned()))?;
+            read.map_err(|_| self.fault(name, value.span(), "out of range; expected 0 to 2^64 - 1".to_owned()))?;
         Ok(Some(At { value: read, at: value.span() }))
     }
 
-    /// Where the value of a key stands, if there is one.
+    /// Returns the position of a key's value, if present.
     pub(super) fn given(&self, name: &str) -> Option<Range<usize>> {
         self.value(name).map(Spanned::span)
     }
 
-    /// Whether a key is true.
+    /// Returns whether a key is true.
     pub(super) fn flag(&self, name: &str) -> bool {
         self.value(name).is_some_and(|value| matches!(value.get_ref(), DeValue::Boolean(true)))
     }
 
-    /// The table of a key.
+    /// Returns the table of a key.
     pub(super) fn table(&self, name: &str, keys: &'static [Key]) -> Result<Option<Table<'a>>, Fault> {
         let Some(value) = self.value(name) else { return Ok(None) };
         let DeValue::Table(table) = value.get_ref() else { return Ok(None) };
         Table::of(self.text, &join(&self.name, name), value.span(), table, keys).map(Some)
     }
 
-    /// The tables of a key.
+    /// Returns the tables of a key.
     pub(super) fn tables(&self, name: &str, keys: &'static [Key]) -> Result<Vec<Table<'a>>, Fault> {
         let Some(DeValue::Array(array)) = self.value(name).map(Spanned::get_ref) else { return Ok(Vec::new()) };
         let table = |(index, value): (usize, &'a Spanned<DeValue<'a>>)| match value.get_ref() {
             DeValue::Table(table) => Table::of(self.text, &format!("{name} {}", index + 1), value.span(), table, keys),
-            _ => Err(self.fault(name, value.span(), "write [[stream]]".to_owned())),
+            _ => Err(self.fault(name, value.span(), "expected [[stream]]".to_owned())),
         };
         array.iter().enumerate().map(table).collect()
     }
 
-    /// What is wrong with the value of a key.
+    /// Creates an error about the value of a key.
     pub(super) fn fault(&self, name: &str, at: Range<usize>, what: String) -> Fault {
         Fault { key: join(&self.name, name), wrong: Wrong::new(at, what) }
     }
 
-    /// The same, where a part of its text is wrong.
+    /// Creates an error about a part of a key's text.
     pub(super) fn within(&self, name: &str, value: &At<&str>, wrong: Wrong) -> Fault {
         let wrong = wrong.within(value.value);
         let is_as_written = value.at.len() == value.value.len();
@@ -126,7 +123,7 @@ impl<'a> Table<'a> {
         self.values.iter().find(|(key, _)| key.name == name).map(|(_, value)| *value)
     }
 
-    /// Where a text stands between its quotation marks, if it has no escapes; else with them.
+    /// Returns the position of a text between its quotation marks if it has no escapes; else including them.
     fn inside(&self, value: &str, span: Range<usize>) -> Range<usize> {
         let found = self.text.get(span.clone()).and_then(|written| written.find(value));
         found.map_or(span.clone(), |at| span.start + at..span.start + at + value.len())

@@ -1,11 +1,11 @@
-//! From a frame to the text that makes it.
+//! Conversion of a frame to the text that makes it.
 
 use super::{Setup, Sizes, frames};
 use linerate_wire::named::{Field, Form, Kind};
 use linerate_wire::{Layers, Link, Protocol, cover, dissect, mpls};
 
-/// The text of a packet that is this frame, byte for byte: the headers that are known, their fields as far as they are
-/// not usual or computed, the payload. Where that cannot be said in headers, the rest is in hexadecimal.
+/// Returns the text of a packet that makes this frame, byte for byte: known headers, fields that are neither default
+/// nor computed, and the payload. Parts that headers cannot express are in hexadecimal.
 ///
 /// ```
 /// use linerate_generate::packet::{Setup, express, frames};
@@ -22,17 +22,15 @@ pub fn express(link: Link, frame: &[u8]) -> String {
         .unwrap_or_else(|| format!("raw({})", hex(frame)))
 }
 
-/// A header of a frame.
 #[derive(Clone, Copy)]
 struct Header {
     kind: &'static Kind,
     start: usize,
     end: usize,
-    /// Where what it carries ends.
-    behind: usize,
+    end_of_payload: usize,
 }
 
-/// The headers of a frame, each label of a stack for itself.
+/// Returns the headers of a frame, each label of a stack separately.
 fn headers(link: Link, frame: &[u8]) -> Vec<Header> {
     let mut layers = Layers::new();
     dissect(link, frame, &mut layers);
@@ -42,18 +40,18 @@ fn headers(link: Link, frame: &[u8]) -> Vec<Header> {
         let Some(kind) = Kind::of(at.protocol, bytes) else { break };
         let each = if at.protocol == Protocol::Mpls { mpls::ENTRY_LEN } else { at.length.max(1) };
         for start in (at.offset..at.offset + at.length.max(1)).step_by(each) {
-            headers.push(Header { kind, start, end: start + each.min(at.length), behind: at.end });
+            headers.push(Header { kind, start, end: start + each.min(at.length), end_of_payload: at.end });
         }
     }
     headers
 }
 
-/// A text that grows until it makes the frame.
+/// Text that grows until it makes the frame.
 struct Expression<'a> {
     link: Link,
     frame: &'a [u8],
     headers: &'a [Header],
-    /// Of each header, the arguments so far.
+    /// Arguments of each header so far.
     arguments: Vec<Vec<String>>,
     end: String,
 }
@@ -61,20 +59,20 @@ struct Expression<'a> {
 impl<'a> Expression<'a> {
     fn of(link: Link, frame: &'a [u8], headers: &'a [Header]) -> Self {
         let arguments = headers.iter().map(|header| parts(header.kind, &frame[header.start..header.end])).collect();
-        let (start, end) = headers.last().map_or((0, 0), |last| (last.end, last.behind));
-        let mut behind = String::new();
+        let (start, end) = headers.last().map_or((0, 0), |last| (last.end, last.end_of_payload));
+        let mut rest = String::new();
         if end > start {
-            behind += &format!("/payload({})", payload(&frame[start..end]));
+            rest += &format!("/payload({})", payload(&frame[start..end]));
         }
         if frame.len() > end {
-            behind += &format!("/padding({})", hex(&frame[end..]));
+            rest += &format!("/padding({})", hex(&frame[end..]));
         }
-        Expression { link, frame, headers, arguments, end: behind }
+        Expression { link, frame, headers, arguments, end: rest }
     }
 
-    /// The text that makes the frame, if there is one.
+    /// Returns the text that makes the frame, if one exists.
     fn found(mut self) -> Option<String> {
-        // One round for the fields, then one for each checksum that is wrong, and one to see that all is well.
+        // One round for the fields, one for each wrong checksum, and one to verify the result.
         for _ in 0..self.headers.len() + 2 {
             let text = self.text();
             let setup = Setup { link: self.link, sizes: Sizes::Natural(0), ..Setup::default() };
@@ -97,7 +95,7 @@ impl<'a> Expression<'a> {
         layers.collect::<Vec<_>>().join("/") + &self.end
     }
 
-    /// Says what is not as it was made: all fields, but for checksums, which follow from them; then the innermost of those.
+    /// Adds the fields that differ: first all but checksums, which depend on them; then the innermost wrong checksum.
     fn add(&mut self, made: &[u8]) -> bool {
         let mut added = false;
         for is_checksum in [false, true] {
@@ -123,12 +121,12 @@ impl<'a> Expression<'a> {
     }
 }
 
-/// Whether a field is the one that its name means in this header.
+/// Returns whether a field is the one of its name in this header.
 fn is(kind: &Kind, field: &Field, header: &[u8]) -> bool {
     kind.field(field.name, header).is_some_and(|found| std::ptr::eq(found, field))
 }
 
-/// What was chosen about the form of a header.
+/// Returns the arguments that determine the form of a header.
 fn parts(kind: &Kind, header: &[u8]) -> Vec<String> {
     let part = |part: &linerate_wire::named::Part| match part.form {
         Form::Present => kind.field(part.name, header).map(|_| part.name.to_owned()),
@@ -142,7 +140,7 @@ fn parts(kind: &Kind, header: &[u8]) -> Vec<String> {
     kind.parts.iter().filter_map(part).collect()
 }
 
-/// As text where it can be read, else in hexadecimal.
+/// Returns the payload as text if printable, else in hexadecimal.
 fn payload(bytes: &[u8]) -> String {
     if !bytes.iter().all(|byte| matches!(byte, b' '..=b'~' | b'\n' | b'\r' | b'\t')) {
         return format!("hex={}", hex(bytes));

@@ -1,41 +1,37 @@
-//! What is behind the headers: text, bytes, patterns, noise; and bytes as people paste them.
+//! Payloads: text, bytes, patterns, noise; and bytes in the formats of hex dumps.
 
 use super::syntax::{Argument, Layer, unquote};
 use crate::stream::Fill;
 use crate::wrong::Wrong;
 
-/// The payload of a packet.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Payload {
-    /// Bytes that are there whole, whatever the size of the frame.
+    /// Bytes that are always present, for any frame size.
     pub bytes: Vec<u8>,
-    /// What fills up the frame behind them.
+    /// Filler of the rest of the frame.
     pub filler: Filler,
-    /// Bytes that it has at least.
+    /// Minimum length in bytes.
     pub least: usize,
-    /// Whether it says how long it is, by bytes or a length. What does not fills up the smallest frame.
+    /// True if its length is given, by bytes or a length. Otherwise it fills up the smallest frame.
     pub has_length: bool,
 }
 
-/// What fills up a frame.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) enum Filler {
-    /// Zeros.
     #[default]
     Zeros,
-    /// These bytes, again and again.
+    /// These bytes, repeated.
     Pattern(Vec<u8>),
     /// Random bytes, the same in every frame.
     Random,
-    /// Random bytes, others in every frame.
+    /// Random bytes, different in every frame.
     Noise,
 }
 
-/// The most bytes that a payload has.
+/// Maximum length of a payload.
 const MOST: usize = 1 << 16;
 
 impl Payload {
-    /// Reads `payload(...)`.
     pub(super) fn read(text: &str, layer: &Layer<'_>) -> Result<Payload, Wrong> {
         let mut payload = Payload::default();
         for argument in &layer.arguments {
@@ -49,19 +45,20 @@ impl Payload {
                 ("pattern", Some(value)) => {
                     let pattern = bytes(text, value)?;
                     if pattern.is_empty() {
-                        return Err(wrong("a pattern has a byte or more"));
+                        return Err(wrong("empty pattern; expected at least one byte"));
                     }
                     payload.filler = Filler::Pattern(pattern);
                 }
                 ("len", Some(value)) => {
                     let length = value.parse().ok().filter(|length| *length <= MOST);
-                    payload.least = length.ok_or_else(|| wrong("a length is a number of bytes, at most 65536"))?;
+                    payload.least =
+                        length.ok_or_else(|| wrong("invalid length; expected a number of bytes up to 65536"))?;
                 }
-                // Bytes of the payload that change; see there.
+                // Changing bytes of the payload are parsed by the stack.
                 (name, Some(_)) if name.starts_with('+') => {}
                 (name, None) if name.starts_with('"') => payload.bytes.extend(unquote(text, name)?),
                 _ => {
-                    let legal = "write payload(\"text\"), payload(hex=0a0b), payload(pattern=0a0b), payload(random) or \
+                    let legal = "expected payload(\"text\"), payload(hex=0a0b), payload(pattern=0a0b), payload(random) or \
                                  payload(noise), and len=100 for a length";
                     return Err(Wrong::at(text, argument.name, legal));
                 }
@@ -71,17 +68,17 @@ impl Payload {
             |argument: &Argument<'_>| matches!(argument.name, "hex" | "text" | "len") || argument.name.starts_with('"');
         payload.has_length = layer.arguments.iter().any(is_given);
         if payload.bytes.len() > MOST {
-            return Err(Wrong::at(text, layer.name, "a payload has at most 65536 bytes"));
+            return Err(Wrong::at(text, layer.name, "too long; a payload may have at most 65536 bytes"));
         }
         Ok(payload)
     }
 
-    /// Bytes that it has where nothing says how long the frame is.
+    /// Returns its length if the frame size is not given.
     pub(super) fn natural(&self) -> usize {
         self.least.max(self.bytes.len())
     }
 
-    /// So many bytes of it; noise is left 0.
+    /// Returns its first `length` bytes; noise is left 0.
     pub(super) fn make(&self, length: usize, seed: u64) -> Vec<u8> {
         let mut made = self.bytes.clone();
         made.resize(length, 0);
@@ -97,7 +94,7 @@ impl Payload {
     }
 }
 
-/// Bytes in hexadecimal: a string or bare digits, as they are or as a dump of `xxd` or `tcpdump -x` shows them.
+/// Parses bytes in hexadecimal: a string or bare digits, plain or as a dump of `xxd` or `tcpdump -x`.
 pub(super) fn bytes(text: &str, value: &str) -> Result<Vec<u8>, Wrong> {
     let unquoted;
     let digits = if value.starts_with('"') {
@@ -115,13 +112,19 @@ pub(super) fn bytes(text: &str, value: &str) -> Result<Vec<u8>, Wrong> {
             line.chars().filter(|letter| !letter.is_whitespace() && !matches!(letter, ':' | '-')).collect();
         let digits: Option<Vec<u8>> = line.chars().map(|digit| digit.to_digit(16).map(|digit| digit as u8)).collect();
         let digits = digits.filter(|digits| digits.len() % 2 == 0);
-        let wrong = || Wrong::at(text, value, "bytes are pairs of hexadecimal digits, or a dump of xxd or tcpdump -x");
+        let wrong = || {
+            Wrong::at(
+                text,
+                value,
+                "invalid bytes; expected pairs of hexadecimal digits, or a dump of xxd or tcpdump -x",
+            )
+        };
         bytes.extend(digits.ok_or_else(wrong)?.chunks_exact(2).map(|pair| pair[0] << 4 | pair[1]));
     }
     Ok(bytes)
 }
 
-/// What stands behind the offset that a line of a dump begins with: `0x0010:`, `00000010:`, `0010  `.
+/// Returns the text after the offset at the start of a dump line: `0x0010:`, `00000010:`, `0010  `.
 fn offset(line: &str) -> Option<&str> {
     let line = line.trim_start();
     let (digits, prefixed) = line.strip_prefix("0x").map_or((line, false), |digits| (digits, true));
@@ -132,7 +135,7 @@ fn offset(line: &str) -> Option<&str> {
     (is_offset && end >= 4).then(|| rest.trim_start_matches(':'))
 }
 
-/// The digits of a line of a dump, up to the two spaces in front of what they are in letters; none of other lines, as
+/// Returns the digits of a dump line, up to the two spaces before their letters; empty for other lines, such as
 /// tcpdump's about the packet.
 fn dumped(line: &str) -> &str {
     let digits = offset(line).unwrap_or_default().trim_start();
@@ -163,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn payloads_fill_what_is_asked() {
+    fn payloads_fill_the_requested_length() {
         let made = |text: &str| Payload::read(text, &layers(text).unwrap()[0]).unwrap().make(8, 1);
         assert_eq!(made("payload(\"hi\\n\")"), *b"hi\n\0\0\0\0\0");
         assert_eq!(made("payload(text=\"hi\", pattern=010203)"), *b"hi\x01\x02\x03\x01\x02\x03");

@@ -1,4 +1,4 @@
-//! Where in a frame the fields lie that a text gives, and what is written there.
+//! Positions of the given fields in a frame, and their values.
 
 use super::stack::{Layered, Setting, Stack};
 use super::value::{Set, Values, values};
@@ -8,26 +8,26 @@ use crate::wrong::Wrong;
 use linerate_wire::cover::Placed;
 use linerate_wire::named::Format;
 
-/// Bits of a frame.
+/// Bit range of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Bits {
-    /// The first, from the start of the frame.
+    /// First bit, from the start of the frame.
     pub start: usize,
-    /// How many: 1 to 128.
+    /// Number of bits: 1 to 128.
     pub count: u32,
 }
 
-/// What is written into a frame, and where.
+/// Given values and their positions in a frame.
 #[derive(Default)]
 pub(super) struct Places<'a> {
-    /// What is the same in all frames, in the order of writing.
+    /// Constant values, in the order of writing.
     pub constants: Vec<(Bits, u128)>,
-    /// What the others follow.
+    /// Selectors of the others.
     pub selectors: Vec<Selector>,
     varying: Vec<(&'a str, Bits, usize, Map)>,
 }
 
-/// Fields on which it depends what a checksum covers: it could not be the same for all frames.
+/// Fields that determine the range of a checksum: they must be the same in all frames.
 const FORM: [(&str, &str); 7] = [
     ("udplite", "coverage"),
     ("routing", "type"),
@@ -56,18 +56,22 @@ impl<'a> Places<'a> {
                 let read = setting_of(text, setting, bits, format)?;
                 let fixed = FORM.contains(&(layered.kind.name(), setting.name));
                 if fixed && !matches!(read.1.set, Set::One(_)) {
-                    return Err(Wrong::at(text, setting.value, "checksums depend on it, so it is one number"));
+                    return Err(Wrong::at(
+                        text,
+                        setting.value,
+                        "expected a single number, because checksums depend on it",
+                    ));
                 }
                 found.push((setting.name, read, pattern));
             }
         }
-        let behind = placed.last().filter(|_| !stack.whole).map_or(0, |last| last.offset + last.length);
+        let payload = placed.last().filter(|_| !stack.whole).map_or(0, |last| last.offset + last.length);
         for setting in &stack.settings {
-            let (bits, format) = bytes(text, setting.name, behind)?;
+            let (bits, format) = bytes(text, setting.name, payload)?;
             found.push((setting.name, setting_of(text, setting, bits, format)?, None));
         }
         if let Some((name, ..)) = found.iter().find(|(_, (bits, _), _)| bits.end() > frame.len() * 8) {
-            return Err(Wrong::at(text, name, "it lies beyond the end of the frame"));
+            return Err(Wrong::at(text, name, "beyond the end of the frame"));
         }
         Places::of(text, found, seed)
     }
@@ -89,30 +93,30 @@ impl<'a> Places<'a> {
         Ok(Places { constants, selectors, varying })
     }
 
-    /// What changes in a frame.
+    /// Returns the changes of a frame.
     pub(super) fn changes(&self, frame: &[u8]) -> Result<Vec<Change>, String> {
         let change = |(name, bits, selector, map): &(&str, Bits, usize, Map)| {
-            let (offset, width, mask) = bits.bytes().ok_or(format!("{name} touches more than 16 bytes"))?;
+            let (offset, width, mask) = bits.bytes().ok_or(format!("{name} spans more than 16 bytes"))?;
             if offset + width > frame.len() {
-                return Err(format!("{name} lies beyond the end of frames of {} bytes", frame.len() + 4));
+                return Err(format!("{name} is beyond the end of frames of {} bytes", frame.len() + 4));
             }
             Ok(Change { offset, width, mask, selector: *selector, map: map.clone() })
         };
         self.varying.iter().map(change).collect()
     }
 
-    /// Whether nothing is given.
+    /// Returns whether no fields are given.
     pub(super) fn is_empty(&self) -> bool {
         self.constants.is_empty() && self.varying.is_empty()
     }
 
-    /// Whether anything given lies in these bytes.
+    /// Returns whether a given field is in these bytes.
     pub(super) fn touches(&self, offset: usize, length: usize) -> bool {
         let given = self.constants.iter().map(|(bits, _)| bits).chain(self.varying.iter().map(|(_, bits, ..)| bits));
         given.into_iter().any(|bits| bits.start < (offset + length) * 8 && offset * 8 < bits.end())
     }
 
-    /// A field that changes bits that another does, or these bytes.
+    /// Returns a field that changes bits of another one, or these bytes.
     pub(super) fn overlap(&self, taken: &[(usize, usize)]) -> Option<&'a str> {
         let meets = |bits: &Bits, start: usize, end: usize| bits.start < end && start < bits.end();
         self.varying.iter().enumerate().find_map(|(index, (name, bits, ..))| {
@@ -123,7 +127,7 @@ impl<'a> Places<'a> {
     }
 }
 
-/// A field by its name, where it lies with its values, and how it moves with its layer.
+/// Field name, its position and values, and the pattern of its layer.
 type Found<'a> = (&'a str, (Bits, Values), Option<(usize, super::vary::Pattern)>);
 
 impl Bits {
@@ -131,7 +135,7 @@ impl Bits {
         self.start + self.count as usize
     }
 
-    /// Its first byte, how many bytes it touches (1 to 16), and which of their bits it has.
+    /// Returns the first byte, the number of bytes it spans (1 to 16), and a mask of its bits.
     fn bytes(&self) -> Option<(usize, usize, u128)> {
         let (offset, width) = (self.start / 8, self.end().div_ceil(8) - self.start / 8);
         let mask = u128::MAX >> (128 - self.count);
@@ -161,7 +165,8 @@ fn field(
     let field = layered.kind.field(name.trim(), header).ok_or_else(|| layered.unknown(text, setting.name))?;
     let whole = Bits { start: offset * 8 + field.start(header).unwrap_or(0), count: field.bits };
     let Some(mask) = mask else { return Ok((whole, field.format)) };
-    let wrong = || Wrong::at(text, setting.name, "a mask is one run of bits of the field, as in src&0.0.255.0");
+    let wrong =
+        || Wrong::at(text, setting.name, "invalid mask; expected one run of bits of the field, such as src&0.0.255.0");
     let mask = field.format.parse(mask.trim()).filter(|mask| *mask != 0 && *mask <= field.most()).ok_or_else(wrong)?;
     let (low, count) = (mask.trailing_zeros(), mask.count_ones());
     if mask >> low != u128::MAX >> (128 - count) {
@@ -171,12 +176,12 @@ fn field(
     Ok((Bits { start, count }, Format::Number))
 }
 
-/// Bits by their place, `+offset:bits`, from the start of a layer.
+/// Parses a position `+offset:bits`, from the start of a layer.
 fn bytes(text: &str, name: &str, layer: usize) -> Result<(Bits, Format), Wrong> {
     let parts = name.trim_start_matches('+').split_once(':').unwrap_or((name.trim_start_matches('+'), "8"));
     let offset = parts.0.trim().parse().ok().filter(|offset: &usize| *offset <= super::LONGEST);
     let count = parts.1.trim().parse().ok().filter(|count| (1..=128).contains(count));
-    let wrong = || Wrong::at(text, name, "write +OFFSET:BITS, as in +4:16 for two bytes behind the first four");
+    let wrong = || Wrong::at(text, name, "expected +OFFSET:BITS, such as +4:16 for the two bytes after the first four");
     let (offset, count) = offset.zip(count).ok_or_else(wrong)?;
     Ok((Bits { start: (layer + offset) * 8, count }, Format::Hex))
 }

@@ -1,4 +1,4 @@
-//! Sizes of frames, with FCS: one, several in turn, random, or a mix.
+//! Frame sizes, FCS included: one, several in turn, random, or a mix.
 
 use super::syntax::split;
 use super::value::call;
@@ -7,33 +7,34 @@ use crate::stream::{Alias, Pick, Selector};
 use crate::wrong::Wrong;
 use std::sync::Arc;
 
-/// The sizes of the frames of a stream.
+/// Sizes of the frames of a stream.
 #[derive(Clone, Debug)]
 pub enum Sizes {
-    /// As long as layers and payload are, and at least so many bytes, FCS included.
+    /// The length of layers and payload, and at least this number of bytes, FCS included.
     Natural(usize),
-    /// These, FCS included, not empty, and which one frame n has: its index in the list.
+    /// Listed sizes, FCS included, not empty, and the selector of the list index of frame n.
     Of(Vec<usize>, Selector),
 }
 
-/// The smallest Ethernet frame, FCS included (IEEE 802.3 clause 4.4.2).
+/// Smallest Ethernet frame, FCS included (IEEE 802.3 clause 4.4.2).
 pub const SMALLEST: usize = 64;
-/// The longest frame that is made.
+/// Longest frame supported.
 pub const LONGEST: usize = 65_535 + FCS as usize;
 
-/// The mix that most testers call IMIX: of twelve frames seven of 64 bytes, four of 594, one of 1518, spread evenly.
+/// Mix that most testers call IMIX: of twelve frames seven of 64 bytes, four of 594, one of 1518, spread evenly.
 const IMIX: [usize; 12] = [64, 594, 64, 64, 594, 64, 1518, 64, 594, 64, 594, 64];
 
-/// The letters of an IMIX genome, from `a` on (RFC 6985 section 3).
+/// Letters of an IMIX genome, from `a` on (RFC 6985 section 3).
 const GENOME: [usize; 9] = [64, 128, 256, 512, 1024, 1280, 1518, 2112, 9216];
 
-/// What can be written.
-const LEGAL: &str = "write 64, 64..1518, 64..1518/100, random(64..1518), [64:7, 594:4, 1518:1], imix, or genome(aabg)";
+/// Help text on valid sizes.
+const LEGAL: &str =
+    "expected 64, 64..1518, 64..1518/100, random(64..1518), [64:7, 594:4, 1518:1], imix, or genome(aabg)";
 
-/// Reads sizes. `seed` decides on random ones.
+/// Parses sizes. `seed` is the seed of random ones.
 ///
 /// # Errors
-/// Text that is none of what [`Sizes`] can be, and sizes that no frame has.
+/// If the text is not one of the forms of [`Sizes`], or a size is out of range.
 pub fn sizes(text: &str, seed: u64) -> Result<Sizes, Wrong> {
     let trimmed = text.trim();
     if trimmed == "imix" {
@@ -47,7 +48,7 @@ pub fn sizes(text: &str, seed: u64) -> Result<Sizes, Wrong> {
             Wrong::at(
                 text,
                 letters,
-                "a genome has 1 to 4096 of the letters a (64) b (128) c (256) d (512) e (1024) f (1280) g (1518) h (2112) i (9216)",
+                "invalid genome; expected 1 to 4096 of the letters a (64) b (128) c (256) d (512) e (1024) f (1280) g (1518) h (2112) i (9216)",
             )
         };
         return Ok(in_turn(list.ok_or_else(wrong)?));
@@ -78,18 +79,20 @@ fn weighted(text: &str, inside: &str, seed: u64) -> Result<Sizes, Wrong> {
     if !inside.contains(':') {
         return Ok(in_turn(list));
     }
-    let table = Alias::new(&weights).ok_or_else(|| Wrong::at(text, inside, "weights are 0 or more, and not all 0"))?;
+    let table = Alias::new(&weights)
+        .ok_or_else(|| Wrong::at(text, inside, "invalid weights; expected numbers from 0 on, not all 0"))?;
     let count = list.len() as u64;
     Ok(Sizes::Of(list, Selector { count, pick: Pick::Weighted { table: Arc::new(table), seed } }))
 }
 
-/// One size, or `start..end/step`, up or down.
+/// Parses one size, or `start..end/step`, up or down.
 fn range_of(text: &str, part: &str) -> Result<Vec<usize>, Wrong> {
     let Some((start, rest)) = part.split_once("..") else { return Ok(vec![one(text, part)?]) };
     let (end, step) = rest.split_once('/').unwrap_or((rest, "1"));
     let (start, end) = (one(text, start)?, one(text, end)?);
     let step = step.trim().parse().ok().filter(|step| *step > 0);
-    let step: usize = step.ok_or_else(|| Wrong::at(text, part, "a step is 1 or more; start above end counts down"))?;
+    let step: usize =
+        step.ok_or_else(|| Wrong::at(text, part, "invalid step; expected 1 or more (start above end counts down)"))?;
     let count = start.abs_diff(end) / step + 1;
     let at = |index| if start <= end { start + index * step } else { start - index * step };
     Ok((0..count).map(at).collect())
@@ -98,7 +101,7 @@ fn range_of(text: &str, part: &str) -> Result<Vec<usize>, Wrong> {
 fn one(text: &str, part: &str) -> Result<usize, Wrong> {
     let size: usize = part.trim().parse().map_err(|_| Wrong::at(text, part, LEGAL))?;
     if !(FCS as usize + 1..=LONGEST).contains(&size) {
-        let what = format!("a frame has 5 to {LONGEST} bytes, of which 4 are the FCS");
+        let what = format!("invalid frame size; expected 5 to {LONGEST} bytes, FCS included");
         return Err(Wrong::at(text, part, what));
     }
     Ok(size)
@@ -132,21 +135,21 @@ mod tests {
     }
 
     #[test]
-    fn wrong_sizes_say_what_is_legal() {
-        for (wrong, says) in [
-            ("", "write 64"),
-            ("x", "write 64"),
+    fn errors_name_valid_sizes() {
+        for (wrong, expected) in [
+            ("", "expected 64"),
+            ("x", "expected 64"),
             ("4", "5 to"),
             ("70000", "5 to"),
-            ("64..", "write 64"),
+            ("64..", "expected 64"),
             ("64..128/0", "1 or more"),
-            ("[64:x]", "write 64"),
+            ("[64:x]", "expected 64"),
             ("[64:0]", "not all 0"),
             ("genome()", "letters"),
             ("genome(az)", "letters"),
         ] {
             let error = sizes(wrong, 0).unwrap_err();
-            assert!(error.what.contains(says), "{wrong}: {error}");
+            assert!(error.what.contains(expected), "{wrong}: {error}");
         }
     }
 }

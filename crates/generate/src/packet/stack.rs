@@ -1,4 +1,4 @@
-//! The layers of a packet: which headers they are, with those that nobody wrote because they go without saying.
+//! Layers of a packet: its headers, including implied ones.
 
 use super::payload::{Payload, bytes};
 use super::syntax::{self, Argument, Layer};
@@ -8,40 +8,37 @@ use linerate_wire::build::{Frame, Header, Problem, Unbuilt};
 use linerate_wire::named::{Form, Format, Given, Kind, Value};
 use linerate_wire::{Link, Protocol, Role, Unfit};
 
-/// Headers, a payload, and what lies behind the packet.
+/// Headers, payload, and bytes after the packet.
 pub(super) struct Stack<'a> {
     text: &'a str,
-    /// The headers, outermost first; none of a frame given whole.
+    /// Headers, outermost first; none for a whole frame.
     pub headers: Vec<Layered<'a>>,
-    /// What the innermost carries.
+    /// Payload of the innermost header.
     pub payload: Payload,
-    /// Bytes of the payload that are given otherwise.
+    /// Changing bytes of the payload.
     pub settings: Vec<Setting<'a>>,
-    /// Bytes behind the packet, which no length counts.
+    /// Bytes after the packet, which no length counts.
     pub padding: Vec<u8>,
-    /// Whether the payload is a whole frame.
+    /// True if the payload is a whole frame.
     pub whole: bool,
 }
 
-/// One header.
 pub(super) struct Layered<'a> {
-    /// What it is.
+    /// Kind of header.
     pub kind: &'static Kind,
-    /// Its name in the text; empty if it was put in.
+    /// Name in the text; empty if it was implied.
     pub name: &'a str,
     parts: Vec<(&'static str, Part)>,
-    /// Fields that are given.
+    /// Fields with given values.
     pub settings: Vec<Setting<'a>>,
-    /// How its fields move.
+    /// Order of its varying fields.
     pub pattern: Option<Pattern>,
 }
 
-/// A field and its value as they are written.
+/// Field and value in the text.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Setting<'a> {
-    /// The field.
     pub name: &'a str,
-    /// Its value.
     pub value: &'a str,
 }
 
@@ -64,7 +61,7 @@ impl Part {
 /// Reads a frame of a capture file by its name and number (from 1).
 pub type Files<'a> = &'a dyn Fn(&str, u64) -> Result<Vec<u8>, String>;
 
-/// More headers than anybody stacks.
+/// Limit on implied and given headers.
 const MOST_LAYERS: usize = 64;
 
 impl<'a> Stack<'a> {
@@ -76,11 +73,11 @@ impl<'a> Stack<'a> {
         let layers = syntax::layers(text)?;
         for (index, layer) in layers.iter().enumerate() {
             let last = layers.len() - 1 - index;
-            let behind = &layers[index + 1..];
-            let end = last == 0 || last == 1 && behind[0].name == "padding";
+            let following = &layers[index + 1..];
+            let end = last == 0 || last == 1 && following[0].name == "padding";
             match layer.name {
                 "payload" | "raw" | "file" if !end => {
-                    return Err(Wrong::at(text, layer.name, "nothing but padding comes behind it"));
+                    return Err(Wrong::at(text, layer.name, "only padding may follow it"));
                 }
                 "payload" => {
                     stack.payload = Payload::read(text, layer)?;
@@ -95,9 +92,9 @@ impl<'a> Stack<'a> {
                     stack.payload.bytes = from_file(text, layer, files)?;
                     stack.whole = true;
                 }
-                "file" => return Err(Wrong::at(text, layer.name, "a frame of a file stands alone")),
+                "file" => return Err(Wrong::at(text, layer.name, "file must be the first layer")),
                 "padding" if last == 0 => stack.padding = only(text, layer).and_then(|value| bytes(text, value))?,
-                "padding" => return Err(Wrong::at(text, layer.name, "padding comes last")),
+                "padding" => return Err(Wrong::at(text, layer.name, "padding must be the last layer")),
                 _ => stack.headers.push(Layered::read(text, layer)?),
             }
         }
@@ -105,32 +102,32 @@ impl<'a> Stack<'a> {
             stack.complete(link)?;
         }
         if stack.headers.len() > MOST_LAYERS {
-            return Err(Wrong::at(text, text, format!("a packet has at most {MOST_LAYERS} layers")));
+            return Err(Wrong::at(text, text, format!("too many layers; a packet may have at most {MOST_LAYERS}")));
         }
         Ok(stack)
     }
 
-    /// The headers as they are built.
+    /// Returns the headers, ready to build.
     pub(super) fn made(&self) -> Result<Vec<Box<dyn Header + '_>>, Wrong> {
         let make =
             |layered| Layered::make(layered).map_err(|unfit| Wrong::at(self.text, layered.name, unfit.to_string()));
         self.headers.iter().map(make).collect()
     }
 
-    /// What the frame begins with, where nothing says otherwise `usual`.
+    /// Returns the link type of the frame; `usual` unless the first header determines it.
     pub(super) fn link(&self, usual: Link) -> Link {
         let first = self.headers.first().and_then(|first| Link::beginning_with(first.kind.protocol));
         first.unwrap_or(usual)
     }
 
-    /// What is wrong with a frame, at the layer that it is about.
+    /// Converts a build error to an error at the layer that caused it.
     pub(super) fn unbuilt(&self, error: Unbuilt) -> Wrong {
         match error {
             Unbuilt::Header { index, problem, .. } => {
                 let layered = &self.headers[index];
                 let written = self.headers[index + 1..].iter().find(|layered| !layered.name.is_empty());
                 let what = match (problem, written) {
-                    // What was put in between is nothing that anybody wrote.
+                    // The error names given headers only, not implied ones.
                     (Problem::CannotCarry(_), Some(next)) => cannot_carry(layered.kind, next.kind),
                     _ => problem.to_string(),
                 };
@@ -140,7 +137,7 @@ impl<'a> Stack<'a> {
         }
     }
 
-    /// Puts in what goes without saying: below the first layer, and where one cannot carry the next.
+    /// Adds implied headers: below the first layer, and where a layer cannot carry the next.
     fn complete(&mut self, link: Link) -> Result<(), Wrong> {
         if self.headers.is_empty() {
             self.headers.push(Layered::usual("udp")?);
@@ -155,7 +152,7 @@ impl<'a> Stack<'a> {
             if carries || below.is_empty() {
                 index += 1;
             } else {
-                // It may itself need something in front.
+                // It may itself need a header before it.
                 self.headers.insert(index, Layered::usual(below)?);
             }
         }
@@ -175,7 +172,7 @@ impl<'a> Layered<'a> {
         Ok(layered)
     }
 
-    /// A layer that nobody wrote.
+    /// Creates an implied layer.
     fn usual(text: &'static str) -> Result<Layered<'a>, Wrong> {
         let layers = syntax::layers(text)?;
         let layer = layers.first().ok_or_else(|| Wrong::at(text, text, "no layer"))?;
@@ -194,7 +191,9 @@ impl<'a> Layered<'a> {
                     self.settings.push(Setting { name, value: "1" });
                     Ok(())
                 }
-                (Some(_), _) | (_, Some(_)) => Err(Wrong::at(text, name, format!("write {name}=VALUE"))),
+                (Some(_), _) | (_, Some(_)) => {
+                    Err(Wrong::at(text, name, format!("missing value; expected {name}=VALUE")))
+                }
                 _ => Err(self.unknown(text, name)),
             };
         };
@@ -211,8 +210,9 @@ impl<'a> Layered<'a> {
             }
             Some(Form::Number) => {
                 let number = Format::Number.parse(value);
-                let number =
-                    number.ok_or_else(|| Wrong::at(text, value, "this is one number; it decides on the form"))?;
+                let number = number.ok_or_else(|| {
+                    Wrong::at(text, value, "expected a single number, because it determines the form of the header")
+                })?;
                 self.parts.extend(part.map(|part| (part.name, Part::Number(number))));
             }
             Some(Form::Present | Form::Within) => self.parts.extend(part.map(|part| (part.name, Part::Present))),
@@ -227,7 +227,7 @@ impl<'a> Layered<'a> {
         Ok(())
     }
 
-    /// What a field is called that the layer does not have.
+    /// Returns the error for a field that the layer does not have.
     pub(super) fn unknown(&self, text: &str, name: &str) -> Wrong {
         let mut names: Vec<&str> = self.kind.fields.iter().map(|field| field.name).collect();
         names.extend(self.kind.parts.iter().map(|part| part.name).filter(|name| *name != "control"));
@@ -246,7 +246,7 @@ fn setting<'a>(argument: &Argument<'a>) -> Option<Setting<'a>> {
     argument.value.map(|value| Setting { name: argument.name, value })
 }
 
-/// What the first layer of a frame stands on, if the link does not begin with it.
+/// Returns the implied layer below the first one, unless the link begins with that.
 fn below(first: &Layered<'_>, link: Link) -> Option<&'static str> {
     let begins = match link {
         Link::RawIp => first.kind.protocol.role() == Role::Network,
@@ -257,10 +257,10 @@ fn below(first: &Layered<'_>, link: Link) -> Option<&'static str> {
     (!begins && !first.kind.below.is_empty()).then_some(first.kind.below)
 }
 
-/// Layers that may be missing between two others, where they do not go without saying.
+/// Layers that may be missing between two others, and are not implied.
 const BETWEEN: [&str; 3] = ["ppp", "eth", "snap"];
 
-/// What may be missing between two layers.
+/// Returns a layer that may be missing between two layers.
 fn between(outer: &Kind, inner: &Kind) -> Option<&'static str> {
     let layer = |name: &'static str| Layered::usual(name).ok();
     let (outer, inner) = (layer(outer.name())?, layer(inner.name())?);
@@ -274,8 +274,8 @@ fn cannot_carry(outer: &Kind, inner: &Kind) -> String {
     let is_form = outer.protocol == inner.protocol;
     let (outer, inner) = (outer.name(), inner.name());
     let advice = match missing {
-        _ if is_form => format!(": {inner} is such a header itself, leave {outer} out"),
-        Some(missing) => format!(": write {outer}/{missing}/{inner}"),
+        _ if is_form => format!(", which is another form of {outer}; remove {outer}"),
+        Some(missing) => format!("; use {outer}/{missing}/{inner}"),
         None => String::new(),
     };
     format!("cannot carry {inner}{advice}")
@@ -299,28 +299,33 @@ fn pattern(text: &str, value: &str) -> Result<Pattern, Wrong> {
     }
     let exponent = super::value::call(value, "zipf").and_then(|inside| inside.trim().parse().ok());
     let exponent = exponent.filter(|exponent: &f64| exponent.is_finite() && *exponent >= 0.0);
-    let wrong = || Wrong::at(text, value, "a pattern is mesh, lockstep, random or zipf(1.1)");
+    let wrong = || Wrong::at(text, value, "invalid pattern; expected mesh, lockstep, random or zipf(1.1)");
     exponent.map(Pattern::Zipf).ok_or_else(wrong)
 }
 
-/// The one argument of a layer; nothing is no bytes.
+/// Returns the single argument of a layer; empty if there are none.
 fn only<'a>(text: &str, layer: &Layer<'a>) -> Result<&'a str, Wrong> {
     match layer.arguments[..] {
         [] => Ok(""),
         [Argument { name, value: None }] => Ok(name),
         [Argument { name: "hex", value: Some(value) }] => Ok(value),
-        _ => Err(Wrong::at(text, layer.name, format!("write {}(0a0b0c)", layer.name))),
+        _ => Err(Wrong::at(text, layer.name, format!("invalid bytes; expected {}(0a0b0c)", layer.name))),
     }
 }
 
 fn from_file(text: &str, layer: &Layer<'_>, files: Files<'_>) -> Result<Vec<u8>, Wrong> {
     let [Argument { name, value: None }] = layer.arguments[..] else {
-        return Err(Wrong::at(text, layer.name, "write file(capture.pcap#3) for its third frame"));
+        return Err(Wrong::at(
+            text,
+            layer.name,
+            "invalid file; expected a name and frame number, such as file(capture.pcap#3)",
+        ));
     };
     let unquoted = if name.starts_with('"') { syntax::unquote(text, name)? } else { name.as_bytes().to_vec() };
     let path = String::from_utf8_lossy(&unquoted);
     let (path, number) = path.rsplit_once('#').unwrap_or((&path, "1"));
     let number = number.parse().ok().filter(|number| *number > 0);
-    let number = number.ok_or_else(|| Wrong::at(text, name, "frames of a file are counted from 1: capture.pcap#1"))?;
+    let number = number
+        .ok_or_else(|| Wrong::at(text, name, "invalid frame number; expected 1 or more, such as capture.pcap#1"))?;
     files(path, number).map_err(|what| Wrong::at(text, name, what))
 }

@@ -1,27 +1,26 @@
-//! Text of a packet, taken apart: layers between slashes, arguments between commas.
+//! Parser of packet text: layers between slashes, arguments between commas.
 
 use crate::wrong::Wrong;
 use std::ops::Range;
 
-/// A layer: its name and what stands in parentheses behind it.
+/// Layer: its name and the arguments in parentheses.
 #[derive(Clone, Debug)]
 pub(super) struct Layer<'a> {
-    /// As it is written.
+    /// Name in the text.
     pub name: &'a str,
-    /// Its arguments.
     pub arguments: Vec<Argument<'a>>,
 }
 
-/// One argument: `name=value`, or a word or string alone.
+/// Argument: `name=value`, or only a word or string.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Argument<'a> {
-    /// What stands in front of the equals sign, or all of it.
+    /// Text before the equals sign, or all of it.
     pub name: &'a str,
-    /// What stands behind it.
+    /// Text after the equals sign.
     pub value: Option<&'a str>,
 }
 
-/// The layers of a packet.
+/// Parses the layers of a packet.
 pub(super) fn layers(text: &str) -> Result<Vec<Layer<'_>>, Wrong> {
     split(text, text, '/')?.into_iter().map(|part| layer(text, part)).collect()
 }
@@ -31,13 +30,13 @@ fn layer<'a>(text: &'a str, part: &'a str) -> Result<Layer<'a>, Wrong> {
     let Some(open) = part.find('(') else { return named(text, part, Vec::new()) };
     let (name, rest) = part.split_at(open);
     let inside = rest.strip_prefix('(').and_then(|rest| rest.strip_suffix(')'));
-    let inside = inside.ok_or_else(|| Wrong::at(text, part, "what follows the parenthesis belongs to no layer"))?;
+    let inside = inside.ok_or_else(|| Wrong::at(text, part, "unexpected text after the closing parenthesis"))?;
     let mut arguments = Vec::new();
     for argument in split(text, inside, ',')? {
         let argument = argument.trim();
         match argument {
             "" if inside.trim().is_empty() => {}
-            "" => return Err(Wrong::at(text, argument, "there is nothing between two commas")),
+            "" => return Err(Wrong::at(text, argument, "missing argument between commas")),
             _ => arguments.push(named_argument(argument)),
         }
     }
@@ -46,12 +45,16 @@ fn layer<'a>(text: &'a str, part: &'a str) -> Result<Layer<'a>, Wrong> {
 
 fn named<'a>(text: &'a str, name: &'a str, arguments: Vec<Argument<'a>>) -> Result<Layer<'a>, Wrong> {
     match name {
-        "" => Err(Wrong::at(text, name, "a layer has a name, as in eth/ip/udp(dport=53)/payload(\"hello\")")),
+        "" => Err(Wrong::at(
+            text,
+            name,
+            "missing layer name; expected layers such as eth/ip/udp(dport=53)/payload(\"hello\")",
+        )),
         _ => Ok(Layer { name, arguments }),
     }
 }
 
-/// A string holds no name, whatever is in it.
+/// A quoted string never has a name.
 fn named_argument(text: &str) -> Argument<'_> {
     match text.split_once('=') {
         Some((name, value)) if !text.starts_with('"') => Argument { name: name.trim(), value: Some(value.trim()) },
@@ -59,7 +62,7 @@ fn named_argument(text: &str) -> Argument<'_> {
     }
 }
 
-/// The parts of `part`, which is within `text`, between separators that are in no string and no brackets.
+/// Splits `part`, which is within `text`, at separators outside of strings and brackets.
 pub(super) fn split<'a>(text: &str, part: &'a str, separator: char) -> Result<Vec<&'a str>, Wrong> {
     let (mut parts, mut start, mut open, mut characters) = (Vec::new(), 0, Vec::new(), part.char_indices());
     while let Some((at, character)) = characters.next() {
@@ -71,13 +74,13 @@ pub(super) fn split<'a>(text: &str, part: &'a str, separator: char) -> Result<Ve
                     escaped = *inside == '\\' && !escaped;
                     ends
                 });
-                end.ok_or_else(|| Wrong::at(text, &part[at..], "this string has no closing quotation mark"))?;
+                end.ok_or_else(|| Wrong::at(text, &part[at..], "missing closing quotation mark"))?;
             }
             '(' => open.push((')', at)),
             '[' => open.push((']', at)),
             ')' | ']' => {
                 let opened = open.pop().filter(|(closes, _)| *closes == character);
-                opened.ok_or_else(|| Wrong::at(text, &part[at..=at], "this bracket was not opened"))?;
+                opened.ok_or_else(|| Wrong::at(text, &part[at..=at], "missing opening bracket"))?;
             }
             _ if character == separator && open.is_empty() => {
                 parts.push(&part[start..at]);
@@ -87,23 +90,23 @@ pub(super) fn split<'a>(text: &str, part: &'a str, separator: char) -> Result<Ve
         }
     }
     if let Some((_, at)) = open.pop() {
-        return Err(Wrong::at(text, &part[at..=at], "this bracket is not closed"));
+        return Err(Wrong::at(text, &part[at..=at], "missing closing bracket"));
     }
     parts.push(&part[start..]);
     Ok(parts)
 }
 
-/// Where a part lies in the text that it is from.
+/// Returns the position of a part in its text.
 pub(crate) fn place(text: &str, part: &str) -> Range<usize> {
     let start = (part.as_ptr() as usize).wrapping_sub(text.as_ptr() as usize);
     if start <= text.len() && start + part.len() <= text.len() { start..start + part.len() } else { 0..text.len() }
 }
 
-/// The text of a string in quotation marks, its escapes replaced: `\n`, `\r`, `\t`, `\0`, `\\`, `\"`, `\xNN`.
+/// Returns the text of a quoted string with escapes replaced: `\n`, `\r`, `\t`, `\0`, `\\`, `\"`, `\xNN`.
 pub(super) fn unquote(text: &str, quoted: &str) -> Result<Vec<u8>, Wrong> {
     let wrong = |what: &str| Wrong::at(text, quoted, what);
     let inside = quoted.strip_prefix('"').and_then(|rest| rest.strip_suffix('"'));
-    let inside = inside.ok_or_else(|| wrong("text stands in quotation marks"))?;
+    let inside = inside.ok_or_else(|| wrong("missing quotation marks around text"))?;
     let (mut bytes, mut rest) = (Vec::new(), inside.bytes());
     while let Some(byte) = rest.next() {
         bytes.push(match byte {
@@ -116,9 +119,9 @@ pub(super) fn unquote(text: &str, quoted: &str) -> Result<Vec<u8>, Wrong> {
                 Some(b'x') => {
                     let digit = |byte: Option<u8>| Some((byte? as char).to_digit(16)? as u8);
                     let value = digit(rest.next()).and_then(|high| Some(high << 4 | digit(rest.next())?));
-                    value.ok_or_else(|| wrong("behind \\x stand two hexadecimal digits"))?
+                    value.ok_or_else(|| wrong("invalid escape; expected two hexadecimal digits after \\x"))?
                 }
-                _ => return Err(wrong("an escape is one of \\n \\r \\t \\0 \\\\ \\\" \\xNN")),
+                _ => return Err(wrong("invalid escape; expected one of \\n \\r \\t \\0 \\\\ \\\" \\xNN")),
             },
             byte => byte,
         });
@@ -142,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_whole_is_refused_where_it_is() {
+    fn incomplete_text_is_refused_at_its_position() {
         for (wrong, at) in
             [("", 0..0), ("eth//ip", 4..4), ("eth(", 3..4), ("eth)", 3..4), ("a(\"x)", 2..5), ("a(b,,c)", 4..4)]
         {

@@ -1,56 +1,53 @@
-//! Values of a field as users write them: one, or many and how they follow one another.
+//! Values of a field in user syntax: one, or several and their order.
 
 use super::syntax::split;
 use crate::stream::MOST_WEIGHTED;
 use crate::wrong::Wrong;
 use linerate_wire::named::Format;
 
-/// The values of a field.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Values {
-    /// Which there are.
+    /// Set of values.
     pub set: Set,
-    /// Which one a frame has.
+    /// Order of values over frames.
     pub order: Order,
-    /// Frames in a row with the same value, 1 or more.
+    /// Number of successive frames with the same value, 1 or more.
     pub every: u64,
-    /// Fields with the same link move together.
+    /// Link name; fields with the same link move together.
     pub link: Option<String>,
 }
 
-/// Which values there are.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Set {
-    /// One.
+    /// A single value.
     One(u128),
-    /// From the first, each so much further than the one before.
+    /// Arithmetic sequence.
     Range {
-        /// The first.
         start: u128,
-        /// May be negative.
+        /// Difference between successive values; may be negative.
         step: i128,
-        /// How many; 0: 2^128.
+        /// Number of values; 0: 2^128.
         count: u128,
     },
-    /// These.
+    /// Listed values.
     List(Vec<u128>),
 }
 
-/// Which value a frame has.
+/// Order of values over frames.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Order {
-    /// One after the other, and from the first again.
+    /// One after the other, then from the first again.
     InTurn,
-    /// Any.
+    /// At random, equally likely.
     Random,
-    /// Each as likely as its weight says.
+    /// At random by weights.
     Weighted(Vec<f64>),
-    /// The first most often: value i as likely as 1 / (i + 1)^exponent.
+    /// At random by Zipf's law: value i has the weight 1 / (i + 1)^exponent.
     Zipf(f64),
 }
 
 impl Set {
-    /// How many values there are; 0: 2^128.
+    /// Returns the number of values; 0: 2^128.
     pub(super) fn count(&self) -> u128 {
         match self {
             Set::One(_) => 1,
@@ -60,7 +57,7 @@ impl Set {
     }
 }
 
-/// Reads the values of a field of so many bits; `part` is within `text`.
+/// Parses the values of a field with `bits` bits; `part` is within `text`.
 pub(super) fn values(text: &str, part: &str, format: Format, bits: u32) -> Result<Values, Wrong> {
     let mut values = Values { set: Set::One(0), order: Order::InTurn, every: 1, link: None };
     let mut rest = part.trim();
@@ -79,12 +76,12 @@ pub(super) fn values(text: &str, part: &str, format: Format, bits: u32) -> Resul
         rest = front.trim_end();
     }
     if values.every == 0 {
-        return Err(Wrong::at(text, part, "a value stays for 1 frame or more"));
+        return Err(Wrong::at(text, part, "invalid every; expected 1 frame or more"));
     }
     let reader = Reader { text, format, bits };
     reader.set(rest, &mut values)?;
     if values.every > 1 && values.order != Order::InTurn {
-        return Err(Wrong::at(text, part, "every is for values that follow in turn"));
+        return Err(Wrong::at(text, part, "every needs values in turn"));
     }
     Ok(values)
 }
@@ -104,10 +101,11 @@ impl Reader<'_> {
             let (range, exponent) = inside.rsplit_once(',').unwrap_or((inside, "1"));
             let exponent =
                 exponent.trim().parse().ok().filter(|exponent: &f64| exponent.is_finite() && *exponent >= 0.0);
-            let wrong = || Wrong::at(self.text, part, "write zipf(start..end, exponent), as in zipf(1..1000, 1.1)");
+            let wrong =
+                || Wrong::at(self.text, part, "expected zipf(start..end, exponent), such as zipf(1..1000, 1.1)");
             (values.set, values.order) = (self.range(range)?, Order::Zipf(exponent.ok_or_else(wrong)?));
             if !(1..=MOST_WEIGHTED as u128).contains(&values.set.count()) {
-                return Err(Wrong::at(self.text, part, format!("Zipf's law is over at most {MOST_WEIGHTED} values")));
+                return Err(Wrong::at(self.text, part, format!("too many values; zipf takes at most {MOST_WEIGHTED}")));
             }
         } else if let Some(inside) = part.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')) {
             self.list(inside, values)?;
@@ -122,7 +120,7 @@ impl Reader<'_> {
         Ok(())
     }
 
-    /// `start..end`, `start..end/step`, or all addresses of a network: `address/length`.
+    /// Parses `start..end`, `start..end/step`, or all addresses of a network: `address/length`.
     fn range(self, part: &str) -> Result<Set, Wrong> {
         let part = part.trim();
         let Some((start, rest)) = part.split_once("..") else { return self.network(part) };
@@ -133,13 +131,14 @@ impl Reader<'_> {
         self.check_ends(part, start.trim(), end.trim())?;
         let (start, end) = (self.one(start)?, self.one(end)?);
         let step = step.filter(|step| (1..=i128::MAX as u128).contains(step));
-        let step =
-            step.ok_or_else(|| Wrong::at(self.text, part, "a step is 1 or more; start above end counts down"))?;
+        let step = step.ok_or_else(|| {
+            Wrong::at(self.text, part, "invalid step; expected 1 or more (start above end counts down)")
+        })?;
         let count = (start.abs_diff(end) / step).wrapping_add(1);
         Ok(Set::Range { start, step: if start <= end { step as i128 } else { -(step as i128) }, count })
     }
 
-    /// A number beside an address is nearly always the last part of another address, and would be read as all of it.
+    /// Rejects a range from an address to a number: that is nearly always meant as the last part of another address.
     fn check_ends(self, part: &str, start: &str, end: &str) -> Result<(), Wrong> {
         let separator = match self.format.plain() {
             Format::Ipv4 => '.',
@@ -152,9 +151,12 @@ impl Reader<'_> {
             _ => return Ok(()),
         };
         let is_range = meant.split("..").all(|address| self.format.parse(address).is_some());
-        let advice =
-            if is_range { format!("write {meant}") } else { format!("write {} on both sides", self.format.example()) };
-        Err(Wrong::at(self.text, part, format!("from an address to a number: {advice}")))
+        let advice = if is_range {
+            format!("did you mean {meant}?")
+        } else {
+            format!("expected {} on both sides", self.format.example())
+        };
+        Err(Wrong::at(self.text, part, format!("range from an address to a number; {advice}")))
     }
 
     fn network(self, part: &str) -> Result<Set, Wrong> {
@@ -164,7 +166,7 @@ impl Reader<'_> {
                 Format::Ipv6 => " or a network such as 2001:2::/64",
                 _ => "",
             };
-            Wrong::at(self.text, part, format!("write start..end or start..end/step{network}"))
+            Wrong::at(self.text, part, format!("expected start..end or start..end/step{network}"))
         };
         let (address, length) = part.split_once('/').ok_or_else(wrong)?;
         let is_address = matches!(self.format.plain(), Format::Ipv4 | Format::Ipv6);
@@ -174,7 +176,7 @@ impl Reader<'_> {
         Ok(Set::Range { start: address & !mask, step: 1, count: mask.wrapping_add(1) })
     }
 
-    /// Values with commas between them, each with a weight behind a colon or a cross if some are more likely.
+    /// Parses values separated by commas, each optionally with a weight after a colon or an `x`.
     fn list(self, inside: &str, values: &mut Values) -> Result<(), Wrong> {
         let (mut list, mut weights, mut weighted) = (Vec::new(), Vec::new(), false);
         for item in split(self.text, inside, ',')? {
@@ -191,12 +193,16 @@ impl Reader<'_> {
             weighted |= weight.is_some();
         }
         if list.len() > MOST_WEIGHTED {
-            return Err(Wrong::at(self.text, inside, format!("a list has at most {MOST_WEIGHTED} values")));
+            return Err(Wrong::at(
+                self.text,
+                inside,
+                format!("too many values; a list may have at most {MOST_WEIGHTED}"),
+            ));
         }
         if weighted {
             let right = weights.iter().all(|weight: &f64| weight.is_finite() && *weight >= 0.0);
             if !right || weights.iter().sum::<f64>() <= 0.0 {
-                return Err(Wrong::at(self.text, inside, "weights are 0 or more, and not all 0"));
+                return Err(Wrong::at(self.text, inside, "invalid weights; expected numbers from 0 on, not all 0"));
             }
             values.order = Order::Weighted(weights);
         }
@@ -210,18 +216,20 @@ impl Reader<'_> {
         if let Some((start, end)) = part.split_once('-')
             && [start, end].iter().all(|end| self.format.parse(end.trim()).is_some())
         {
-            let advice = format!("write {}..{}", start.trim(), end.trim());
+            let advice = format!("invalid range; did you mean {}..{}?", start.trim(), end.trim());
             return Err(Wrong::at(self.text, part, advice));
         }
         match self.format.parse(part) {
             Some(value) if value <= most => Ok(value),
-            Some(_) => Err(Wrong::at(self.text, part, format!("the field has {} bits: at most {most}", self.bits))),
-            None => Err(Wrong::at(self.text, part, format!("write {}", self.format.example()))),
+            Some(_) => {
+                Err(Wrong::at(self.text, part, format!("too large for {} bits; expected at most {most}", self.bits)))
+            }
+            None => Err(Wrong::at(self.text, part, format!("expected {}", self.format.example()))),
         }
     }
 }
 
-/// What stands in the parentheses behind a word.
+/// Returns the text in the parentheses after a word.
 pub(super) fn call<'a>(part: &'a str, word: &str) -> Option<&'a str> {
     part.strip_prefix(word)?.trim_start().strip_prefix('(')?.strip_suffix(')')
 }
@@ -262,12 +270,12 @@ mod tests {
     }
 
     #[test]
-    fn wrong_values_say_what_is_legal() {
-        for (text, says) in [
+    fn errors_name_valid_values() {
+        for (text, expected) in [
             ("256", "at most 255"),
             ("x", "a number such as 7"),
             ("1..", "a number such as"),
-            ("1..9/0", "a step is 1 or more"),
+            ("1..9/0", "expected 1 or more"),
             ("[1:x]", "a number such as"),
             ("[1:0]", "not all 0"),
             ("[]", "a number such as"),
@@ -277,21 +285,21 @@ mod tests {
             ("1/2", "start..end"),
         ] {
             let wrong = read(text, Format::Number, 8).unwrap_err();
-            assert!(wrong.what.contains(says), "{text}: {wrong}");
+            assert!(wrong.what.contains(expected), "{text}: {wrong}");
         }
         for (text, format, bits, meant) in [
-            ("10.0.0.1..100", Format::Ipv4, 32, "write 10.0.0.1..10.0.0.100"),
-            ("10.0.0.1 .. 100/2 random", Format::Ipv4, 32, "write 10.0.0.1..10.0.0.100"),
-            ("1..10.0.0.9", Format::Ipv4, 32, "write 10.0.0.1..10.0.0.9"),
+            ("10.0.0.1..100", Format::Ipv4, 32, "did you mean 10.0.0.1..10.0.0.100?"),
+            ("10.0.0.1 .. 100/2 random", Format::Ipv4, 32, "did you mean 10.0.0.1..10.0.0.100?"),
+            ("1..10.0.0.9", Format::Ipv4, 32, "did you mean 10.0.0.1..10.0.0.9?"),
             ("10.0.0.1..256", Format::Ipv4, 32, "an IPv4 address such as 198.18.0.1 on both sides"),
             ("zipf(10.0.0.1..0x64, 1)", Format::Ipv4, 32, "on both sides"),
-            ("2001:2::1..ff", Format::Ipv6, 128, "write 2001:2::1..2001:2::ff"),
-            ("02:00:00:00:00:01..10", Format::Mac, 48, "write 02:00:00:00:00:01..02:00:00:00:00:10"),
+            ("2001:2::1..ff", Format::Ipv6, 128, "did you mean 2001:2::1..2001:2::ff?"),
+            ("02:00:00:00:00:01..10", Format::Mac, 48, "did you mean 02:00:00:00:00:01..02:00:00:00:00:10?"),
         ] {
             let wrong = read(text, format, bits).expect_err(text);
             assert!(wrong.what.contains(meant), "{text}: {wrong}");
         }
-        assert_eq!(read("1..100", Format::Ipv4, 32).unwrap().set.count(), 100, "numbers alone are numbers");
+        assert_eq!(read("1..100", Format::Ipv4, 32).unwrap().set.count(), 100, "a range of plain numbers is valid");
         assert!(read("10.0.0.0/33", Format::Ipv4, 32).unwrap_err().what.contains("198.18.0.0/24"));
     }
 }

@@ -1,47 +1,46 @@
-//! From values of fields to selectors and maps.
+//! Selectors and maps of varying fields.
 
 use super::value::{Order, Set, Values};
 use crate::stream::{Alias, MOST_WEIGHTED, Map, Pick, Selector};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// How the varying fields of one layer move.
+/// Order of the varying fields of one layer.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Pattern {
-    /// Through all combinations, the last field fastest.
+    /// All combinations, the last field fastest.
     Mesh,
-    /// Together: each goes on with every frame.
+    /// In step: each advances with every frame.
     Lockstep,
-    /// Any combination, all as likely.
+    /// Random combinations, equally likely.
     Random,
-    /// Combinations by Zipf's law.
+    /// Random combinations by Zipf's law.
     Zipf(f64),
 }
 
-/// A field that varies.
+/// Field with several values.
 #[derive(Clone, Debug)]
 pub(super) struct Varying {
-    /// Its values.
     pub values: Values,
-    /// Which layer it is in, and how the fields of that layer move.
+    /// Index of its layer, and the pattern of that layer.
     pub pattern: Option<(usize, Pattern)>,
 }
 
-/// Selectors, and for each field which one it follows and what an index means.
+/// Selectors, and for each field the index of its selector and its map.
 pub(super) type Moving = (Vec<Selector>, Vec<(usize, Map)>);
 
-/// What several fields share.
+/// Group of fields that share a selector.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Group {
     Link(String),
     Layer(usize),
-    Alone(usize),
+    Single(usize),
 }
 
-/// The selectors of fields, and for each field which one it follows and what an index means.
+/// Derives the selectors of fields, and for each field the index of its selector and its map.
 ///
 /// # Errors
-/// The index of a field, and what is wrong with how it is to move.
+/// The index of a field, and the problem with its order.
 pub(super) fn selectors(fields: &[Varying], seed: u64) -> Result<Moving, (usize, String)> {
     let mut groups: BTreeMap<Group, Vec<usize>> = BTreeMap::new();
     for (index, field) in fields.iter().enumerate() {
@@ -76,11 +75,11 @@ fn group(index: usize, field: &Varying) -> Group {
     match (&field.values.link, field.pattern) {
         (Some(link), _) => Group::Link(link.clone()),
         (None, Some((layer, _))) if plain => Group::Layer(layer),
-        _ => Group::Alone(index),
+        _ => Group::Single(index),
     }
 }
 
-/// One selector for fields that go on together.
+/// Returns one selector for fields that advance together.
 fn together(fields: &[Varying], members: &[usize], seed: u64) -> Result<(Selector, Vec<u64>), String> {
     let plain = |index: &&usize| fields[**index].values.order == Order::InTurn;
     let leaders: Vec<&Values> = members.iter().filter(|index| !plain(index)).map(|at| &fields[*at].values).collect();
@@ -91,10 +90,10 @@ fn together(fields: &[Varying], members: &[usize], seed: u64) -> Result<(Selecto
         [] => Selector { count: counts.fold(1, multiple), pick: Pick::InTurn { every } },
         [leader, ..] => {
             if counts.clone().any(|count| count != leader.set.count()) {
-                return Err("fields that move together in random order have the same number of values".to_owned());
+                return Err("fields that move together in random order need the same number of values".to_owned());
             }
             if leaders.iter().any(|other| other.order != leader.order) {
-                return Err("fields that move together have one order, not several".to_owned());
+                return Err("fields that move together need one common order".to_owned());
             }
             picked(leader.set.count(), &leader.order, seed)?
         }
@@ -102,18 +101,18 @@ fn together(fields: &[Varying], members: &[usize], seed: u64) -> Result<(Selecto
     Ok((selector, divisors))
 }
 
-/// One selector for all combinations.
+/// Returns one selector for all combinations.
 fn mesh(sets: &[&Set], order: Order, seed: u64) -> Result<(Selector, Vec<u64>), String> {
     let (mut product, mut divisors) = (1u64, vec![1; sets.len()]);
     for (set, divisor) in sets.iter().zip(&mut divisors).rev() {
         *divisor = product;
-        // A list has no divisor of its own: each of its values is there so many times.
+        // A list has no divisor of its own: each of its values is repeated.
         if matches!(set, Set::List(_)) && product.saturating_mul(set.count() as u64) > MOST_WEIGHTED as u64 {
-            return Err("the field with a list changes too slowly here: write it last".to_owned());
+            return Err("the field with a list changes too slowly; put it last".to_owned());
         }
         let count = u64::try_from(set.count()).ok().filter(|count| *count > 0);
         let whole = count.and_then(|count| product.checked_mul(count));
-        product = whole.ok_or("there are more than 2^64 combinations")?;
+        product = whole.ok_or("more than 2^64 combinations; use fewer values")?;
     }
     Ok((picked(product.into(), &order, seed)?, divisors))
 }
@@ -126,16 +125,16 @@ fn picked(count: u128, order: &Order, seed: u64) -> Result<Selector, String> {
         Order::Weighted(weights) => Alias::new(weights),
         Order::Zipf(exponent) => size.and_then(|size| Alias::zipf(size, *exponent)),
     };
-    let table = table.ok_or_else(|| format!("there are {count} values; weights are for at most {MOST_WEIGHTED}"))?;
+    let table = table.ok_or_else(|| format!("{count} values are too many for weights; use at most {MOST_WEIGHTED}"))?;
     Ok(Selector { count: bounded(count), pick: Pick::Weighted { table: Arc::new(table), seed } })
 }
 
-/// A number of values as selectors have it: 0 for 2^64 and all above.
+/// Returns the number of values for a selector: 0 for 2^64 and above.
 fn bounded(count: u128) -> u64 {
     u64::try_from(count).unwrap_or(0)
 }
 
-/// After how many frames two fields are both at their beginning again; 0 where that is beyond 2^64.
+/// Returns the number of frames after which two fields are both at their first value again; 0 above 2^64.
 fn multiple(one: u64, other: u128) -> u64 {
     let (one, other) = (u128::from(one), u128::from(bounded(other)));
     if one == 0 || other == 0 {
@@ -156,7 +155,7 @@ fn map(values: &Values, divide: u64, seed: u64) -> Map {
             _ => Map::List(list.iter().flat_map(|value| std::iter::repeat_n(*value, divide as usize)).collect()),
         },
         Set::Range { start, count, .. } if values.order == Order::Random && bounded(*count) == 0 => {
-            // More values than an index can say: scattered over all of them.
+            // More values than an index can have: scattered over all of them.
             Map::Scatter { start: *start, span: *count, seed }
         }
         Set::Range { start, step, count } => Map::Range { start: *start, step: *step, divide, modulo: bounded(*count) },
@@ -181,8 +180,8 @@ mod tests {
 
     #[test]
     fn fields_move_as_asked() {
-        let alone = frames(&[("1..2", None), ("5..7", None)], 4).unwrap();
-        assert_eq!(alone, [[1, 5], [2, 6], [1, 7], [2, 5]]);
+        let single = frames(&[("1..2", None), ("5..7", None)], 4).unwrap();
+        assert_eq!(single, [[1, 5], [2, 6], [1, 7], [2, 5]]);
         let mesh = Some(Pattern::Mesh);
         assert_eq!(frames(&[("1..2", mesh), ("5..6", mesh)], 5).unwrap(), [[1, 5], [1, 6], [2, 5], [2, 6], [1, 5]]);
         assert_eq!(frames(&[("[1,2]", mesh), ("[5,6]", mesh)], 4).unwrap(), [[1, 5], [1, 6], [2, 5], [2, 6]]);
@@ -201,10 +200,10 @@ mod tests {
     }
 
     #[test]
-    fn fields_that_cannot_move_so_are_refused() {
+    fn impossible_orders_are_refused() {
         let mesh = Some(Pattern::Mesh);
         let wide = "0..0xffffffffffff";
-        assert!(frames(&[("[1,2]", mesh), (wide, mesh)], 1).unwrap_err().1.contains("write it last"));
+        assert!(frames(&[("[1,2]", mesh), (wide, mesh)], 1).unwrap_err().1.contains("put it last"));
         assert!(frames(&[(wide, mesh), ("[1,2]", mesh)], 1).is_ok());
         assert!(frames(&[(wide, mesh), (wide, mesh)], 1).unwrap_err().1.contains("2^64"));
         assert!(frames(&[("1..9 random @c", None), ("1..8 @c", None)], 1).unwrap_err().1.contains("same number"));
@@ -212,7 +211,7 @@ mod tests {
             frames(&[("1..9 random @c", None), ("[1,2,3,4,5,6,7,8:1,9] @c", None)], 1)
                 .unwrap_err()
                 .1
-                .contains("one order")
+                .contains("one common order")
         );
         let zipf = Some(Pattern::Zipf(1.0));
         assert!(frames(&[(wide, zipf)], 1).unwrap_err().1.contains("at most"));

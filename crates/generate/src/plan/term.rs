@@ -1,78 +1,78 @@
-//! From the index of a field to its bits, in arithmetic on 64 bits as far as that can be.
+//! Mapping from the index of a field to its bits, in 64-bit arithmetic where possible.
 
 use super::Place;
 use crate::stream::{Change, Map, Pick, Selector, draw, scale};
 use std::sync::Arc;
 
-/// A number that follows from an index, in its place; all sums and products wrap. It may have bits that its mask takes away.
+/// Number derived from an index, in its place; all sums and products wrap. It may have bits outside of its mask.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Term {
     /// `start + step * index`.
     Linear {
-        /// That of index 0.
+        /// Number of index 0.
         start: u64,
-        /// From one to the next.
+        /// Difference between successive numbers.
         step: u64,
     },
-    /// The same of an index divided and taken modulo first (0: not at all).
+    /// Like `Linear`, with the index divided and taken modulo first (0: no modulo).
     Divided {
-        /// That of index 0.
+        /// Number of index 0.
         start: u64,
-        /// From one to the next.
+        /// Difference between successive numbers.
         step: u64,
-        /// 1 or more.
+        /// Divisor of the index, 1 or more.
         divide: u64,
-        /// Of the quotient.
+        /// Modulus of the quotient.
         modulo: u64,
     },
-    /// The one at the index modulo the length.
+    /// Number at the index modulo the length.
     Table(Arc<[u64]>),
-    /// `start` and a draw scaled to `span` (0: 2^64), shifted.
+    /// `start` plus a draw scaled to `span` (0: 2^64), shifted.
     Scaled {
-        /// The least.
+        /// Lowest value.
         start: u64,
-        /// How many there are.
+        /// Number of values.
         span: u64,
-        /// Of the draw.
+        /// Seed of the draw.
         seed: u64,
-        /// To the left.
+        /// Shift to the left.
         shift: u32,
     },
-    /// `start` and the bits of a draw in `mask`, shifted.
+    /// `start` plus the bits of a draw in `mask`, shifted.
     Masked {
-        /// The least.
+        /// Lowest value.
         start: u64,
-        /// Which bits.
+        /// Bits of the draw.
         mask: u64,
-        /// Of the draw.
+        /// Seed of the draw.
         seed: u64,
-        /// To the left.
+        /// Shift to the left.
         shift: u32,
     },
     /// Anything else.
     Wide(Box<Wide>),
 }
 
-/// A part of a number that takes 128 bits to compute.
+/// Part of a number that takes 128 bits to compute.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Wide {
-    /// The number.
+    /// Map of the whole number.
     pub map: Map,
-    /// It is shifted to the left by this, ...
+    /// Shift to the left, ...
     left: u32,
-    /// ... then to the right by this.
+    /// ... then to the right.
     right: u32,
-    /// Why 64 bits are too few.
+    /// Reason why 64 bits are too few.
     pub why: String,
 }
 
-/// The numbers of a field, each with what picks its index.
+/// Splits a field into numbers, each with the selector of its index.
 pub(super) fn numbers(change: &Change, selector: &Selector, frames: u64) -> Vec<(Place, Selector, Term)> {
-    // Bytes that the mask leaves alone at either end are no part of it.
-    let behind = change.mask.trailing_zeros() as usize / 8;
-    let mask = change.mask >> (8 * behind);
+    // Bytes at either end that the mask does not cover are dropped.
+    let trailing = change.mask.trailing_zeros() as usize / 8;
+    let mask = change.mask >> (8 * trailing);
     let (width, shift) = ((u128::BITS - mask.leading_zeros()).div_ceil(8) as usize, mask.trailing_zeros());
-    let end = change.offset + change.width - behind;
+    let end = change.offset + change.width - trailing;
     let (divide, modulo) = match &change.map {
         Map::Range { divide, modulo, .. } => (*divide, *modulo),
         Map::List(values) => (1, values.len() as u64),
@@ -108,14 +108,15 @@ pub(super) fn numbers(change: &Change, selector: &Selector, frames: u64) -> Vec<
     }
 }
 
-/// A selector whose index is that of another one, divided and taken modulo (0: not at all); `None` where there is none.
+/// Returns a selector whose index is that of `selector`, divided and taken modulo (0: no modulo); `None` if none
+/// exists.
 fn reduced(selector: &Selector, divide: u64, modulo: u64, frames: u64) -> Option<Selector> {
     let last = most(selector, frames);
     let modulo = if modulo > last / divide { 0 } else { modulo };
     let Pick::InTurn { every } = selector.pick else {
         return ((divide, modulo) == (1, 0)).then(|| selector.clone());
     };
-    // One that does not start over in so many frames never does.
+    // An index that does not wrap within `frames` frames never does.
     let starts_over = most(&Selector { count: 0, ..selector.clone() }, frames) > last;
     let count = match (starts_over, modulo) {
         (false, modulo) => modulo,
@@ -126,7 +127,7 @@ fn reduced(selector: &Selector, divide: u64, modulo: u64, frames: u64) -> Option
     Some(Selector { count, pick: Pick::InTurn { every: every.saturating_mul(divide) } })
 }
 
-/// The greatest index of a selector in so many frames.
+/// Returns the highest index of a selector within `frames` frames.
 fn most(selector: &Selector, frames: u64) -> u64 {
     let last = selector.count.wrapping_sub(1);
     match &selector.pick {
@@ -135,7 +136,7 @@ fn most(selector: &Selector, frames: u64) -> u64 {
     }
 }
 
-/// Which part of a value a term is: the lower 64 bits where nobody looks at the others, or one half.
+/// Part of a value: the lower 64 bits if the others are unused, or one half.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Half {
     Only,
@@ -143,16 +144,16 @@ enum Half {
     Upper,
 }
 
-/// What there is to know about an index.
+/// Properties of an index.
 struct Index {
-    /// What is still to be done to it.
+    /// Remaining division and modulus.
     reduction: Option<(u64, u64)>,
-    /// The greatest, after that.
+    /// Highest index after that.
     most: u64,
 }
 
 impl Index {
-    /// Of a map whose values can be told from 64 bits.
+    /// Returns the term of a map, if 64 bits suffice.
     fn term(&self, map: &Map, half: Half, shift: u32, mask: u64) -> Result<Term, String> {
         match map {
             Map::Range { start, step, .. } if half != Half::Only => carries(*start, *step, self.most)?,
@@ -162,7 +163,7 @@ impl Index {
         let part = |value: u128| (if half == Half::Upper { value >> 64 } else { value } as u64) << shift;
         Ok(match map {
             Map::Range { start, step, .. } => {
-                // A step back of the lower half alone is none of the upper one.
+                // A step back in only the lower half borrows nothing from the upper half.
                 let borrows = u64::from(half == Half::Upper && !goes_up(*start, *step, self.most));
                 let (start, step) = (part(*start), part(*step as u128).wrapping_add(borrows));
                 let step = if self.most == 0 { 0 } else { step };
@@ -187,7 +188,7 @@ impl Index {
     }
 }
 
-/// Whether the lower half of a range only ever goes up, without a carry.
+/// Returns whether the lower half of a range only increases, without a carry.
 fn goes_up(start: u128, step: i128, most: u64) -> bool {
     u128::from(start as u64) + u128::from(step as u64) * u128::from(most) <= u64::MAX.into()
 }
@@ -218,7 +219,7 @@ fn spills(start: u128, span: u128, half: Half) -> Result<(), String> {
 }
 
 impl Term {
-    /// The number that an index means.
+    /// Returns the number of an index.
     #[inline(always)]
     pub fn at(&self, index: u64, mask: u64) -> u64 {
         let value = match self {
@@ -239,7 +240,7 @@ impl Term {
         value & mask
     }
 
-    /// Its value under a mask, where it always is the same.
+    /// Returns the value under a mask, if it is constant.
     pub(super) fn constant(&self, selector: &Selector, frames: u64, mask: u64) -> Option<u64> {
         let is_constant = match self {
             _ if most(selector, frames) == 0 => true,
@@ -252,12 +253,12 @@ impl Term {
     }
 }
 
-/// A quotient: of small numbers, which most are, in half the time.
+/// Divides; twice as fast for 32-bit numbers, which most are.
 fn quotient(number: u64, by: u64) -> u64 {
     if (number | by) >> 32 == 0 { u64::from(number as u32 / by as u32) } else { number / by }
 }
 
-/// A remainder, in the same way.
+/// Takes the remainder, in the same way.
 fn remainder(number: u64, by: u64) -> u64 {
     if (number | by) >> 32 == 0 { u64::from(number as u32 % by as u32) } else { number % by }
 }

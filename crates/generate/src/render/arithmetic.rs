@@ -1,8 +1,8 @@
-//! The arithmetic of frames: sums and noise.
+//! Arithmetic of frames: sums and noise.
 
 use crate::stream::{Checksum, draw};
 
-/// Fills bytes with noise; returns the sum of its words, each byte where it would be in a whole one.
+/// Fills bytes with noise; returns the sum of its words, the last one padded.
 pub(super) fn noise(seed: u64, bytes: &mut [u8]) -> u64 {
     let (words, tail) = bytes.as_chunks_mut::<8>();
     let mut sum = 0;
@@ -28,18 +28,18 @@ pub(super) fn crc(checksum: &Checksum, frame: &mut [u8]) -> u64 {
     place.iter().fold(0, |value, byte| value << 8 | u64::from(*byte))
 }
 
-/// The sum of the two halves of a number: the same modulo 2^16 - 1, and 0 only where the number is.
+/// Returns the sum of the two halves of a number: equal modulo 2^16 - 1, and 0 only if the number is 0.
 pub(super) fn halves(value: u64) -> u64 {
     (value >> 32) + (value & 0xffff_ffff)
 }
 
-/// What a checksum over numbers of that sum is (RFC 1071).
+/// Returns the checksum over numbers with this sum (RFC 1071).
 pub(super) fn checksum(sum: u64, no_zero: bool) -> u64 {
     let sum = halves(sum);
     let sum = (sum >> 16) + (sum & 0xffff);
     let sum = (sum >> 16) + (sum & 0xffff);
     let checksum = 0xffff - ((sum >> 16) + (sum & 0xffff));
-    // 0xffff for 0.
+    // 0xffff instead of 0.
     if no_zero { checksum | checksum.wrapping_sub(1) >> 48 } else { checksum }
 }
 
@@ -48,7 +48,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sums_fold_as_rfc_1071_says() {
+    fn sums_fold_by_rfc_1071() {
         for sum in [0, 1, 0xffff, 0x1_0000, 0x1_fffe, 0xffff_ffff, 0xffff_fffe_0001, u64::MAX] {
             let mut naive = sum;
             while naive > 0xffff {

@@ -1,52 +1,52 @@
-//! What changes in the frames of one layout, column by column: each loop does one thing to all frames.
+//! Changing fields of the frames of one layout, column by column: each loop does one thing to all frames.
 //!
-//! Loops are functions that are not inlined: as arguments what they read and write is known to lie apart, which in one large
-//! function is forgotten (a quarter slower).
+//! Loops are functions that are not inlined: function arguments are known not to alias, which is lost in one large
+//! function (a quarter slower).
 
 use super::arithmetic::{checksum, crc, halves, noise};
 use crate::plan::{Cover, Layout, Mark, Place, Plan, Sum, SumKind, Term};
 use crate::stream::{Fill, GAMMA, Pick, Selector, draw, mix};
 use crate::trailer::{self, Key, Trailer};
 
-/// The most frames of a burst.
+/// Maximum number of frames per burst.
 pub(super) const FRAMES: usize = 256;
 
-/// A number for each frame of a burst.
+/// One number per frame of a burst.
 pub(super) type Column = [u64; FRAMES];
 
-/// Where numbers wait between two loops.
+/// Intermediate results between two loops.
 #[derive(Clone, Debug)]
 pub(super) struct Columns {
     indices: Column,
     values: Column,
-    /// Of each checksum of a layout.
+    /// One column per checksum of a layout.
     sums: Vec<Column>,
 }
 
 /// Frames of one layout.
 #[derive(Clone, Copy)]
 pub(super) struct Frames<'a> {
-    /// Their numbers, ascending; at most [`FRAMES`].
+    /// Frame numbers, ascending; at most [`FRAMES`].
     pub numbers: &'a [u64],
-    /// At which place each lies.
+    /// Slot of each frame.
     pub indices: &'a [u32],
-    /// Bytes from one place to the next.
+    /// Bytes from one slot to the next.
     pub stride: usize,
-    /// Whether all lie one behind the other.
+    /// True if the slots are contiguous.
     pub dense: bool,
-    /// When they are sent, UTC nanoseconds.
+    /// Send time, UTC nanoseconds.
     pub time: u64,
-    /// Of the trailers.
+    /// Key of the trailers.
     pub key: Key,
 }
 
 impl Columns {
-    /// For layouts of at most so many checksums.
+    /// Creates columns for layouts with at most `sums` checksums.
     pub(super) fn new(sums: usize) -> Self {
         Columns { indices: [0; FRAMES], values: [0; FRAMES], sums: vec![[0; FRAMES]; sums] }
     }
 
-    /// Writes all that changes into frames that are templates otherwise.
+    /// Writes all changing fields into frames that otherwise equal their templates.
     pub(super) fn write(&mut self, plan: &Plan, layout: &Layout, frames: Frames<'_>, memory: &mut [u8]) {
         let length = frames.numbers.len();
         let sums = &plan.sums[layout.sums.clone()];
@@ -122,7 +122,7 @@ impl Columns {
 }
 
 impl Frames<'_> {
-    /// Does something to the bytes at `offset` of each frame, each with one of `values`.
+    /// Calls `work` with the bytes at `offset` of each frame and its value.
     #[inline(always)]
     fn each<T, const WIDTH: usize>(
         &self,
@@ -157,7 +157,7 @@ impl Frames<'_> {
     }
 }
 
-/// How far apart numbers are; 0 if not all as far.
+/// Returns the constant distance of the numbers; 0 if it varies.
 #[inline(never)]
 fn step(numbers: &[u64]) -> u64 {
     let [first, second, ..] = numbers else { return 1 };
@@ -166,7 +166,7 @@ fn step(numbers: &[u64]) -> u64 {
     if even { step } else { 0 }
 }
 
-/// The indices of frames, whose numbers are `step` apart.
+/// Computes the indices of frames whose numbers are `step` apart.
 #[inline(never)]
 fn pick(selector: &Selector, numbers: &[u64], step: u64, indices: &mut [u64]) {
     let frames = numbers.iter().zip(&mut *indices);
@@ -177,7 +177,7 @@ fn pick(selector: &Selector, numbers: &[u64], step: u64, indices: &mut [u64]) {
         }
         Pick::InTurn { every } => in_turn(*every, selector.count, numbers, indices),
         Pick::Random { seed } if step > 0 && (1..=u32::MAX.into()).contains(&selector.count) => {
-            // The state goes on as far from one to the next; each `scale` of few indices.
+            // The state advances by a constant; each index is `scale` for small counts.
             let mut state = seed.wrapping_add(numbers[0].wrapping_add(1).wrapping_mul(GAMMA));
             let (step, count) = (step.wrapping_mul(GAMMA), u64::from(selector.count as u32));
             for index in indices {
@@ -192,10 +192,10 @@ fn pick(selector: &Selector, numbers: &[u64], step: u64, indices: &mut [u64]) {
     }
 }
 
-/// The fewest steps from an index to itself for which it pays to go in runs.
+/// Minimum number of steps per cycle of indices for which runs are faster.
 const FEWEST_TURNS: u64 = 16;
 
-/// The indices of frames in turn that are a step apart: run by run, each up to the last index.
+/// Computes indices in turn for numbers that are `step` apart: run by run, each up to the last index.
 #[inline(never)]
 fn in_steps(count: u64, numbers: &[u64], step: u64, indices: &mut [u64]) {
     let mut turn = numbers.first().map_or(0, |first| if *first < count { *first } else { first % count });
@@ -211,7 +211,7 @@ fn in_steps(count: u64, numbers: &[u64], step: u64, indices: &mut [u64]) {
     }
 }
 
-/// The indices of frames in turn: divided for the first one, then advanced.
+/// Computes indices in turn: by division for the first one, then by increments.
 #[inline(never)]
 fn in_turn(every: u64, count: u64, numbers: &[u64], indices: &mut [u64]) {
     let count = if count == 0 { u64::MAX } else { count };
@@ -236,7 +236,7 @@ fn in_turn(every: u64, count: u64, numbers: &[u64], indices: &mut [u64]) {
     }
 }
 
-/// What indices mean. Each arm is a loop of its own, in which the term is known.
+/// Maps indices to values. Each arm is a loop of its own, specialised for the term.
 #[inline(never)]
 fn evaluate(term: &Term, mask: u64, indices: &[u64], values: &mut [u64]) {
     let each = indices.iter().zip(values);
@@ -265,7 +265,7 @@ fn place(place: &Place, frames: Frames<'_>, values: &[u64], memory: &mut [u8]) {
     }
 }
 
-/// Writes numbers among bits that stay: 8 bytes are read and written, which may reach beyond the frame.
+/// Writes numbers between bits that stay: reads and writes 8 bytes, which may extend beyond the frame.
 #[inline(never)]
 fn blend(place: &Place, frames: Frames<'_>, values: &[u64], memory: &mut [u8]) {
     let shift = 8 * (8 - place.width);
@@ -275,7 +275,8 @@ fn blend(place: &Place, frames: Frames<'_>, values: &[u64], memory: &mut [u8]) {
     });
 }
 
-/// Adds numbers to the checksums that cover them: those of up to eight bytes (`long`) in halves, so that no sum overflows.
+/// Adds numbers to the checksums that cover them: those of up to eight bytes (`long`) in halves, so that no sum
+/// overflows.
 #[inline(never)]
 fn add(sums: &mut [Column], covers: &[Cover], long: bool, values: &[u64]) {
     for Cover { sum, shift } in covers {

@@ -1,4 +1,4 @@
-//! Frames made when they are asked for.
+//! Frames made on demand.
 
 use super::column::{Columns, FRAMES, Frames};
 use super::groups::Groups;
@@ -9,45 +9,44 @@ use crate::stream::StreamSet;
 use crate::trailer::Key;
 use linerate_burst::{Desc, Nanos, TAIL};
 
-/// Makes frames in its memory, which has a place for each frame of a burst.
+/// Makes frames in its memory, which has a slot for each frame of a burst.
 #[derive(Clone, Debug)]
 pub(super) struct Fresh {
     plan: Plan,
     key: Key,
     groups: Groups,
     columns: Columns,
-    /// Of each checksum of a frame made alone.
+    /// Checksums of a frame made by a [`Row`].
     sums: Vec<u64>,
     memory: Vec<u8>,
     stride: usize,
-    /// The layout whose frame lies at each place: its template need not be copied there again.
+    /// Layout whose template is in each slot and need not be copied again.
     held: Vec<u32>,
 }
 
-/// No layout.
 const NONE: u32 = u32::MAX;
-/// Memory that the frames of a burst may take, in bytes: a part of a second-level cache.
+/// Maximum memory for the frames of a burst, in bytes: a part of a second-level cache.
 const MEMORY: usize = 256 << 10;
-/// The fewest frames of a burst, however long they are.
+/// Minimum number of frames in a burst, for any length.
 const FEWEST: usize = 16;
 
-/// So many layouts may be nobody's, beside as many as are somebody's, until they are left out.
+/// Unused layouts are removed when they exceed the used ones by this number.
 const SPARSE: usize = 1024;
 
-/// From so many frames of one layout on they are made in columns.
+/// Minimum number of frames of one layout that are made in columns.
 const FEW: usize = 4;
 
 impl Fresh {
-    /// Of a set that was checked.
+    /// Creates the emitter of a set that was checked.
     pub(super) fn new(set: &StreamSet) -> Self {
         let plan = Plan::of(set);
         let room = (MEMORY / longest(&plan)).clamp(FEWEST, FRAMES);
         Fresh::of(plan, set.key, room)
     }
 
-    /// Of a plan, for so many frames of a burst, at most [`FRAMES`].
+    /// Creates the emitter of a plan, for bursts of `room` frames, at most [`FRAMES`].
     pub(super) fn of(plan: Plan, key: Key, room: usize) -> Self {
-        // Each frame may be the longest.
+        // Any frame may be the longest.
         let stride = longest(&plan);
         let sums = plan.layouts.iter().map(|layout| layout.sums.len()).max().unwrap_or(0);
         Fresh {
@@ -55,7 +54,7 @@ impl Fresh {
             groups: Groups::new(plan.layouts.len()),
             columns: Columns::new(sums),
             sums: vec![0; sums],
-            // One place more, so that what begins within the last one reaches as far as elsewhere.
+            // One more slot, so that accesses that begin in the last slot stay in the memory.
             memory: vec![0; (room + 1) * stride + TAIL],
             stride,
             held: vec![NONE; room],
@@ -63,7 +62,8 @@ impl Fresh {
         }
     }
 
-    /// Streams come, at these places: whoever was there is gone; trailers have this key from now on. No frame that was made may be wanted any more.
+    /// Adds streams at these places, replacing those there; trailers use this key from now on. Frames made before must
+    /// have been consumed.
     pub(super) fn receive(&mut self, places: impl Iterator<Item = usize>, batch: &Plan, key: Key) {
         self.key = key;
         for (place, stream) in places.zip(&batch.streams) {
@@ -82,7 +82,7 @@ impl Fresh {
         }
     }
 
-    /// From now on the trailers of the stream at a place have this number.
+    /// Sets the stream number in trailers of the stream at a place.
     pub(super) fn renumber(&mut self, place: u32, number: u32) {
         let Some(lengths) = self.plan.streams.get(place as usize) else { return };
         for layout in &mut self.plan.layouts[lengths.layouts.clone()] {
@@ -92,17 +92,17 @@ impl Fresh {
         }
     }
 
-    /// The most frames of a burst.
+    /// Returns the maximum number of frames per burst.
     pub(super) fn room(&self) -> usize {
         self.held.len()
     }
 
-    /// Where the frames are.
+    /// Returns the memory of the frames.
     pub(super) fn memory(&self) -> &[u8] {
         &self.memory
     }
 
-    /// Makes the frames of these runs, at most as many as there is room for. Descs are as it left them.
+    /// Makes the frames of these runs, at most one burst. `descs` must be unchanged since the last call.
     pub(super) fn make(&mut self, runs: &[Run], now: Nanos, descs: &mut [Desc]) {
         self.groups.arrange(runs, &self.plan);
         for (number, numbers, indices) in self.groups.iter() {
@@ -134,12 +134,12 @@ impl Fresh {
     }
 }
 
-/// Bytes of the longest template.
+/// Returns the length of the longest template in bytes.
 fn longest(plan: &Plan) -> usize {
     plan.layouts.iter().map(|layout| layout.template.len()).max().unwrap_or(GRAIN)
 }
 
-/// The same plan without what belongs to no stream.
+/// Returns the plan without parts that belong to no stream.
 fn packed(plan: &Plan) -> Plan {
     let mut packed = Plan::default();
     for (place, stream) in plan.streams.iter().enumerate() {
@@ -148,7 +148,7 @@ fn packed(plan: &Plan) -> Plan {
     packed
 }
 
-/// Copies a template: a short one without a call.
+/// Copies a template; short ones inline.
 fn copy(template: &[u8], place: &mut [u8]) {
     match (template.as_chunks::<GRAIN>().0, place.as_chunks_mut::<GRAIN>().0) {
         ([grain], [place]) => *place = *grain,

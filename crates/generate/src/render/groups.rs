@@ -1,4 +1,4 @@
-//! The frames of a burst by layout, so that all of one layout are made together.
+//! Frames of a burst grouped by layout, so that all of one layout are made together.
 
 use super::column::FRAMES;
 use crate::Run;
@@ -8,25 +8,25 @@ use std::ops::Range;
 /// Frames of one layout after the other.
 #[derive(Clone, Debug)]
 pub(super) struct Groups {
-    /// Which layout, and which of the numbers.
+    /// Layout of each group, and its range of numbers.
     groups: Vec<(u32, Range<usize>)>,
-    /// The numbers of all frames, and 0, 1, 2...: what there is to know if all have one layout.
+    /// Numbers of all frames, and 0, 1, 2...: used if all frames have one layout.
     numbers: Vec<u64>,
     in_order: Vec<u32>,
     alike: bool,
-    /// The numbers of all groups, and where in the burst the frames are.
+    /// Numbers of all groups, and positions of the frames in the burst.
     grouped: Vec<u64>,
     indices: Vec<u32>,
-    /// The layout of each frame, and its group.
+    /// Layout of each frame, and its group.
     layouts: Vec<u32>,
     group_of: Vec<u16>,
-    /// For each layout in which burst it was last met, and its group there.
+    /// For each layout, the burst in which it last occurred, and its group there.
     met: Vec<(u64, u16)>,
     burst: u64,
 }
 
 impl Groups {
-    /// For so many layouts.
+    /// Creates groups for `layouts` layouts.
     pub(super) fn new(layouts: usize) -> Self {
         Groups {
             groups: Vec::with_capacity(FRAMES),
@@ -42,12 +42,12 @@ impl Groups {
         }
     }
 
-    /// There are so many layouts now.
+    /// Sets the number of layouts.
     pub(super) fn resize(&mut self, layouts: usize) {
         self.met.resize(layouts, (0, 0));
     }
 
-    /// Arranges the frames of these runs, at most [`FRAMES`].
+    /// Groups the frames of these runs, at most [`FRAMES`].
     pub(super) fn arrange(&mut self, runs: &[Run], plan: &Plan) {
         self.layouts.clear();
         self.numbers.clear();
@@ -55,7 +55,7 @@ impl Groups {
         if let [run] = runs
             && let Lengths { layouts, size: None, .. } = &plan.streams[run.first.stream as usize]
         {
-            // Most often: nothing to tell apart.
+            // The most frequent case: one layout.
             self.numbers.extend(run.numbers());
             self.alike = true;
             return self.groups.push((layouts.start as u32, 0..self.numbers.len()));
@@ -93,7 +93,7 @@ impl Groups {
         }
     }
 
-    /// Each layout with the numbers of its frames and where in the burst they are.
+    /// Returns each layout with the numbers of its frames and their positions in the burst.
     pub(super) fn iter(&self) -> impl Iterator<Item = (u32, &[u64], &[u32])> {
         let (numbers, indices) = match self.alike {
             true => (&self.numbers, &self.in_order),
@@ -102,7 +102,7 @@ impl Groups {
         self.groups.iter().map(|(layout, range)| (*layout, &numbers[range.clone()], &indices[range.clone()]))
     }
 
-    /// Makes a group for each layout, with as many numbers as it has frames.
+    /// Makes a group for each layout, with the number of its frames.
     fn count(&mut self) {
         self.burst += 1;
         self.group_of.clear();

@@ -1,30 +1,30 @@
-//! Frames made once and shown again and again.
+//! Frames made once and offered repeatedly.
 
 use crate::Run;
 use crate::stream::{Order, StreamSet, Wrong};
 use linerate_burst::{Desc, Nanos, TAIL};
 
-/// The first frames of each stream.
+/// First frames of each stream.
 #[derive(Clone, Debug)]
 pub(super) struct Kept {
     memory: Vec<u8>,
-    /// Where they lie, and how long they are.
+    /// Offset and length of each frame.
     frames: Vec<(u32, u32)>,
-    /// Which of those are a stream's: the first one, and how many.
+    /// First frame and number of frames of each stream.
     streams: Vec<(usize, u64)>,
 }
 
-/// The most memory that kept frames may take, in bytes.
+/// Maximum memory of kept frames, in bytes.
 const MEMORY: usize = 1 << 30;
 
 impl Kept {
-    /// Of a set that was checked: `frames` of each stream.
+    /// Makes `frames` frames of each stream of a set that was checked.
     pub(super) fn new(set: &StreamSet, frames: u64) -> Result<Self, Wrong> {
         let mut kept = Kept { memory: Vec::new(), frames: Vec::new(), streams: Vec::new() };
         for (index, stream) in set.streams.iter().enumerate() {
             let wrong = |what| Wrong::Stream { index, name: stream.name.clone(), what };
             if stream.variants.iter().any(|variant| variant.trailer.is_some()) {
-                return Err(wrong("its frames have a trailer, which is new in each: none can be kept".to_owned()));
+                return Err(wrong("frames with a trailer cannot be kept, because each is different".to_owned()));
             }
             // In a sequence a stream may be entered again.
             let most = if set.order == Order::Interleaved { stream.count.unwrap_or(frames) } else { frames };
@@ -34,7 +34,7 @@ impl Kept {
                 let frame = stream.frame(number, 0, &set.key);
                 let start = kept.memory.len().next_multiple_of(64);
                 if start + frame.len() > MEMORY {
-                    return Err(wrong(format!("kept frames take more than {} MiB: keep fewer", MEMORY >> 20)));
+                    return Err(wrong(format!("kept frames exceed {} MiB; keep fewer", MEMORY >> 20)));
                 }
                 kept.memory.resize(start, 0);
                 kept.memory.extend_from_slice(&frame);
@@ -45,12 +45,12 @@ impl Kept {
         Ok(kept)
     }
 
-    /// Where the frames are.
+    /// Returns the memory of the frames.
     pub(super) fn memory(&self) -> &[u8] {
         &self.memory
     }
 
-    /// Shows the frames of these runs.
+    /// Points `descs` at the frames of these runs.
     pub(super) fn show(&self, runs: &[Run], now: Nanos, descs: &mut [Desc]) {
         let mut descs = descs.iter_mut();
         for run in runs {

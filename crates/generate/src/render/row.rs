@@ -1,26 +1,26 @@
-//! What changes in one frame: for layouts of which a burst has few, where a loop for each thing costs more than the thing.
+//! Changing fields of one frame: for layouts with few frames in a burst, where a loop per field would cost more than
+//! the field.
 
 use super::arithmetic::{checksum, crc, halves, noise};
 use crate::plan::{Covers, Layout, Place, Plan, SumKind};
 use crate::stream::draw;
 use crate::trailer::{self, Key, Trailer};
 
-/// One frame to be written.
+/// Frame to write.
 pub(super) struct Row<'a> {
     pub plan: &'a Plan,
-    /// Its place, which holds the template, and what lies behind it.
+    /// Its slot, which holds the template, and the bytes after it.
     pub frame: &'a mut [u8],
     pub number: u64,
-    /// When it is sent, UTC nanoseconds.
+    /// Send time, UTC nanoseconds.
     pub time: u64,
-    /// Of the trailer.
+    /// Key of the trailer.
     pub key: Key,
-    /// Of each checksum of the layout; anything at first.
+    /// Scratch memory for the checksums of the layout.
     pub sums: &'a mut [u64],
 }
 
 impl Row<'_> {
-    /// Writes all that changes.
     pub(super) fn write(&mut self, layout: &Layout) {
         let plan = self.plan;
         let sums = &plan.sums[layout.sums.clone()];

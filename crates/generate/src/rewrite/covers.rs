@@ -1,45 +1,45 @@
-//! The checksums of a frame, and changing bytes under them.
+//! Checksums of a frame, and updates of the bytes they cover.
 //!
 //! A change is added to every checksum that covers it (RFC 1624), from the inside out: a checksum in a tunnel is itself
-//! covered by those outside. So what was right stays right, what was wrong stays wrong by as much, and nothing but the
-//! changed bytes has to be there: of a cut frame or a first fragment the header is enough.
+//! covered by those outside. So right checksums stay right, wrong ones stay wrong by the same difference, and only the
+//! changed bytes need to be present: of a cut frame or a first fragment the header is enough.
 
 use linerate_wire::{
     Crc32c, Layer, Layers, Protocol, Sum, checksum, gre, ipv4, ipv6, ipv6_extension, ipv6_fragment, registry, udp,
 };
 use std::ops::Range;
 
-/// The checksums of one frame, outermost first. Made once, filled for frame after frame.
+/// Checksums of one frame, outermost first. Reused for all frames.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Covers {
     covers: Vec<Cover>,
 }
 
-/// A checksum, where it is and what it covers, as places in the frame.
+/// Checksum: its position and its ranges in the frame.
 #[derive(Clone, Debug)]
 struct Cover {
     field: usize,
     kind: Kind,
     bytes: Range<usize>,
-    /// The addresses of its pseudo-header.
+    /// Addresses of the pseudo-header.
     addresses: [Range<usize>; 2],
-    /// The protocol in its pseudo-header; none where there is no pseudo-header.
+    /// Protocol in the pseudo-header; `None` without a pseudo-header.
     protocol: Option<u8>,
-    /// Bytes of the message, as in the pseudo-header.
+    /// Length of the message in the pseudo-header.
     length: u32,
-    /// All that it covers is in this frame.
+    /// True if the frame contains everything it covers.
     whole: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
     Internet,
-    /// Zero would mean none (RFC 768).
+    /// Zero would mean no checksum (RFC 768).
     NeverZero,
     Crc32c,
 }
 
-/// What an IP header says about the checksums behind it.
+/// Properties of an IP packet that its inner checksums depend on.
 #[derive(Clone, Debug, Default)]
 struct Packet {
     addresses: [Range<usize>; 2],
@@ -48,7 +48,7 @@ struct Packet {
 }
 
 impl Covers {
-    /// Looks at a frame with these headers; `is_cut` says that bytes are missing at its end.
+    /// Finds the checksums of a frame with these headers; `is_cut` is true if bytes are missing at its end.
     pub(super) fn find(&mut self, frame: &[u8], layers: &Layers, is_cut: bool) {
         self.covers.clear();
         let mut packet = Packet { end: frame.len(), whole: !is_cut, ..Packet::default() };
@@ -57,7 +57,7 @@ impl Covers {
         }
     }
 
-    /// Looks at a packet that is quoted at a place of the frame, within what was found there: some of it may be missing.
+    /// Adds the checksums of a packet that is quoted in the frame and may be incomplete.
     pub(super) fn find_quoted(&mut self, frame: &[u8], layers: &[Layer], quote: Range<usize>) {
         let (before, mut packet) = (self.covers.len(), Packet { end: quote.end, ..Packet::default() });
         layers.iter().for_each(|layer| self.look_at(frame, layer, &mut packet));
@@ -90,7 +90,7 @@ impl Covers {
             }
             Protocol::Routing => {
                 let view = ipv6_extension::View::parse(Protocol::Routing, bytes);
-                // The final destination counts, which stands in the routing header.
+                // The final destination counts, which is in the routing header.
                 if view.is_ok_and(|view| view.segments_left() > 0) {
                     packet.addresses[1] = 0..0;
                     packet.whole = false;
@@ -143,14 +143,14 @@ impl Covers {
         self.covers.push(Cover { field, kind, bytes, addresses, protocol, length, whole });
     }
 
-    /// One behind an extension header's first four bytes, over this header alone.
+    /// Adds a checksum after the first four bytes of an extension header, over only this header.
     fn add_header(&mut self, layer: &Layer, packet: &Packet, protocol: u8) {
         let (start, end) = (layer.offset as usize, layer.end() as usize);
         let packet = Packet { end, ..packet.clone() };
         self.add(start + 4, Kind::Internet, start..end, Some((&packet, protocol)));
     }
 
-    /// One without a pseudo-header that covers the rest of the packet.
+    /// Adds a checksum without a pseudo-header that covers the rest of the packet.
     fn add_plain(&mut self, field: usize, start: usize, packet: &Packet) {
         let kind = if field == start + 8 { Kind::Crc32c } else { Kind::Internet };
         self.add(field, kind, start..packet.end, None);
@@ -159,7 +159,8 @@ impl Covers {
         }
     }
 
-    /// Writes `new`, at most 16 bytes, over what is at `at`: one field of a header. What does not fit is not written.
+    /// Overwrites the bytes at `at`, one field of a header, with `new`, at most 16 bytes. Has no effect beyond the end
+    /// of the frame.
     pub(super) fn write(&self, frame: &mut [u8], at: usize, new: &[u8]) {
         let mut old = [0; MOST];
         let (Some(place), Some(old)) = (frame.get_mut(at..at + new.len()), old.get_mut(..new.len())) else { return };
@@ -168,7 +169,7 @@ impl Covers {
         }
         old.copy_from_slice(place);
         let covering = || self.covers.iter().rev().filter(|cover| cover.field != at && cover.covers(at));
-        // A CRC cannot be told from its wrong value once the bytes have changed.
+        // After the change it is unknown whether the CRC was right.
         let right = covering().find(|cover| cover.kind == Kind::Crc32c && cover.is_crc_right(frame));
         let right = right.map(|cover| cover.field);
         frame[at..at + new.len()].copy_from_slice(new);
@@ -188,7 +189,7 @@ impl Covers {
         }
     }
 
-    /// Computes every checksum anew, but for those of which a part is missing, and of UDP without one.
+    /// Recomputes every checksum, except incomplete ones, and UDP without one.
     pub(super) fn fix(&self, frame: &mut [u8]) {
         let length = frame.len();
         for cover in self.covers.iter().rev().filter(|cover| cover.whole && cover.bytes.end <= length) {
@@ -219,7 +220,7 @@ impl Cover {
         self.bytes.contains(&at) || self.addresses.iter().any(|address| address.contains(&at))
     }
 
-    /// The checksum after the bytes at `at`, of which the first is covered, have changed.
+    /// Returns the checksum after a change of the bytes at `at`, the first of which is covered.
     fn updated(&self, field: u16, at: usize, old: &[u8], new: &[u8]) -> u16 {
         // Sums are over words from the beginning of the message.
         let odd = usize::from(self.bytes.contains(&at) && (at - self.bytes.start) % 2 == 1);
@@ -231,7 +232,7 @@ impl Cover {
         self.on_wire(checksum::update_bytes(field, &words(old), &words(new)))
     }
 
-    /// The checksum of a frame in which its field is zero.
+    /// Returns the checksum of a frame in which its field is zero.
     fn sum(&self, frame: &[u8]) -> u16 {
         let mut sum = Sum::ZERO;
         if let Some(protocol) = self.protocol {
@@ -252,10 +253,10 @@ impl Cover {
         self.whole && field.is_some_and(|field| field == self.crc(frame).to_le_bytes())
     }
 
-    /// The CRC as if its own field were zero (RFC 9260 section 6.8).
+    /// Returns the CRC with its own field as zero (RFC 9260 section 6.8).
     fn crc(&self, frame: &[u8]) -> u32 {
-        let (front, behind) = (self.bytes.start..self.field, self.field + 4..self.bytes.end);
+        let (front, rest) = (self.bytes.start..self.field, self.field + 4..self.bytes.end);
         let part = |range: Range<usize>| frame.get(range).unwrap_or_default();
-        Crc32c::NEW.with(part(front)).with(&[0; 4]).with(part(behind)).value()
+        Crc32c::NEW.with(part(front)).with(&[0; 4]).with(part(rest)).value()
     }
 }

@@ -1,45 +1,45 @@
-//! Blocks of addresses and of ports, and how one is moved onto another.
+//! Blocks of addresses and of ports, and their mapping to other blocks.
 
 use std::net::IpAddr;
 use std::str::FromStr;
 
-/// Addresses that begin alike: `10.0.0.0/8`, or one address. IPv4 addresses are numbers of 32 bits, others of 128.
+/// Address block: `10.0.0.0/8`, or one address. IPv4 addresses are numbers of 32 bits, IPv6 addresses of 128.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Prefix {
     bits: u128,
-    /// The bits that an address has, and those of them that are the same in all of the block.
+    /// Number of bits of an address, and of its fixed prefix.
     width: u32,
     length: u32,
 }
 
 impl Prefix {
-    /// Whether both hold addresses of one family.
+    /// Returns whether both hold addresses of one family.
     pub fn is_like(&self, other: &Prefix) -> bool {
         self.width == other.width
     }
 
-    /// Whether an address, in network byte order, belongs to the block.
+    /// Returns whether an address, in network byte order, belongs to the block.
     pub fn holds(&self, address: &[u8]) -> bool {
         address.len() * 8 == self.width as usize && (number(address) ^ self.bits) & !self.host_mask() == 0
     }
 
-    /// Where an address goes that is moved into this block from `from`: it keeps the bits that are free in both.
+    /// Maps an address of the block `from` into this block: it keeps the bits that are free in both.
     pub fn place(&self, from: &Prefix, address: u128) -> u128 {
         self.bits | address & self.host_mask() & from.host_mask()
     }
 
-    /// The bits in which addresses of the block differ.
+    /// Returns the mask of the bits in which addresses of the block differ.
     fn host_mask(&self) -> u128 {
         low_bits(self.width - self.length)
     }
 }
 
-/// So many bits of ones.
+/// Returns a number with the lowest `bits` bits set.
 pub(super) fn low_bits(bits: u32) -> u128 {
     1u128.checked_shl(bits).map_or(u128::MAX, |top| top - 1)
 }
 
-/// The number of an address in network byte order.
+/// Converts an address in network byte order to a number.
 pub(super) fn number(address: &[u8]) -> u128 {
     address.iter().fold(0, |number, byte| number << 8 | u128::from(*byte))
 }
@@ -64,7 +64,7 @@ impl FromStr for Prefix {
     }
 }
 
-/// Ports in a row: `80`, or `8000-8999`.
+/// Port range: `80`, or `8000-8999`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ports {
     first: u16,
@@ -72,12 +72,12 @@ pub struct Ports {
 }
 
 impl Ports {
-    /// How many, less one.
+    /// Returns the number of ports, less one.
     pub fn span(&self) -> u16 {
         self.last - self.first
     }
 
-    /// Where a port of the block `from` goes: as far from the first as it was, or onto the only one.
+    /// Maps a port of the range `from` into this range: with the same distance from the first, or to the only one.
     pub fn place(&self, from: &Ports, port: u16) -> Option<u16> {
         let is_there = (from.first..=from.last).contains(&port);
         is_there.then(|| self.first + (port - from.first).min(self.span()))
@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn blocks_hold_what_begins_like_them() {
+    fn blocks_hold_addresses_with_their_prefix() {
         let block: Prefix = "10.128.0.0/9".parse().unwrap();
         assert!(block.holds(&[10, 128, 0, 0]) && block.holds(&[10, 255, 255, 255]));
         assert!(!block.holds(&[10, 127, 255, 255]) && !block.holds(&[10, 128]));

@@ -1,72 +1,72 @@
-//! Rules as users write them: `ip=10.0.0.0/8:192.168.0.0/16`, `vlan=pop`, `ttl=-1`.
+//! Rules in user syntax: `ip=10.0.0.0/8:192.168.0.0/16`, `vlan=pop`, `ttl=-1`.
 
 use super::prefix::{Ports, Prefix};
 use linerate_wire::{MacAddr, vlan};
 use std::str::FromStr;
 
-/// What a rule changes, and into what.
+/// Rewriting rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rule {
-    /// MAC addresses: this one, or any one but a group that is sent to, becomes that.
+    /// Replaces MAC addresses: the given old one, or any except destination groups, by the new one.
     Mac(End, Option<MacAddr>, MacAddr),
-    /// IP addresses of one block move into another.
+    /// Moves IP addresses from one block to another.
     Ip(End, Prefix, Prefix),
-    /// Ports of one block move into another.
+    /// Moves ports from one range to another.
     Port(End, Ports, Ports),
-    /// The outermost VLAN tag.
+    /// Changes the outermost VLAN tag.
     Vlan(Tag),
-    /// Time to live, hop limit.
+    /// Changes the time to live or hop limit.
     Ttl(Ttl),
 }
 
-/// Which end of a packet a rule looks at.
+/// End of a packet that a rule applies to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum End {
-    /// Both.
+    /// Both ends.
     Either,
-    /// The sender.
+    /// Sender.
     Source,
-    /// The receiver.
+    /// Receiver.
     Destination,
 }
 
 impl End {
-    /// Whether a rule for this end is one for `end`.
+    /// Returns whether a rule for this end applies to `end`.
     pub fn is(self, end: End) -> bool {
         self == End::Either || self == end
     }
 }
 
-/// What becomes of the outermost VLAN tag; but for `Push`, frames without a tag stay as they are.
+/// Change of the outermost VLAN tag; except for `Push`, frames without a tag stay unchanged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Tag {
-    /// A customer tag with this identifier and priority is put in front.
+    /// Inserts a customer tag with this identifier and priority.
     Push(u16, u8),
-    /// It is taken out.
+    /// Removes the tag.
     Pop,
-    /// It gets this identifier.
+    /// Sets the identifier.
     Id(u16),
-    /// It gets the second identifier if it has the first.
+    /// Replaces the first identifier by the second one.
     Swap(u16, u16),
-    /// It gets this priority.
+    /// Sets the priority.
     Priority(u8),
 }
 
-/// What becomes of the time to live.
+/// Change of the time to live.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ttl {
-    /// This value.
+    /// Sets this value.
     Set(u8),
-    /// So much more, at most 255.
+    /// Adds this value, up to 255.
     Add(u8),
-    /// So much less, at least 1.
+    /// Subtracts this value, down to 1.
     Subtract(u8),
-    /// This value where it is less.
+    /// Raises lower values to this one.
     Floor(u8),
 }
 
 impl Ttl {
-    /// What becomes of a value.
+    /// Returns the new value.
     pub fn of(self, old: u8) -> u8 {
         match self {
             Ttl::Set(value) => value,
@@ -77,27 +77,27 @@ impl Ttl {
     }
 }
 
-/// A rule that cannot be read.
+/// Invalid rule.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{rule:?} is no rule: {wanted}")]
+#[error("invalid rule {rule:?}; {wanted}")]
 pub struct BadRule {
-    /// As it was written.
+    /// Text of the rule.
     pub rule: String,
-    /// What may be written there.
+    /// Valid forms.
     pub wanted: &'static str,
 }
 
-const KINDS: &str = "write WHAT=HOW, where WHAT is mac, src-mac, dst-mac, ip, src-ip, dst-ip, port, src-port, dst-port, \
-                     vlan or ttl";
-const MACS: &str = "write mac=OLD:NEW, src-mac=NEW, dst-mac=NEW or src-mac=OLD:NEW, with addresses such as \
+const KINDS: &str = "expected WHAT=HOW, where WHAT is mac, src-mac, dst-mac, ip, src-ip, dst-ip, port, src-port, \
+                     dst-port, vlan or ttl";
+const MACS: &str = "expected mac=OLD:NEW, src-mac=NEW, dst-mac=NEW or src-mac=OLD:NEW, with addresses such as \
                     02:00:00:00:00:01";
-const IPS: &str = "write ip=OLD:NEW with blocks or addresses of one family, such as 10.0.0.0/8:192.168.0.0/16; where \
-                   colons leave doubt, OLD=NEW";
-const PORTS: &str = "write port=OLD:NEW, such as 80:8080 or 1000-1999:5000-5999; blocks are equally long, or NEW is one \
-                     port";
-const TAGS: &str = "write vlan=push:ID, vlan=push:ID:PRIORITY, vlan=pop, vlan=set:ID, vlan=OLD:NEW or \
-                    vlan=priority:PRIORITY; identifiers go to 4095, priorities to 7";
-const TTLS: &str = "write ttl=N, ttl=+N, ttl=-N or ttl=floor:N, with N from 0 to 255";
+const IPS: &str = "expected ip=OLD:NEW with blocks or addresses of one family, such as 10.0.0.0/8:192.168.0.0/16; if \
+                   colons are ambiguous, OLD=NEW";
+const PORTS: &str = "expected port=OLD:NEW, such as 80:8080 or 1000-1999:5000-5999; ranges of equal length, or NEW is \
+                     one port";
+const TAGS: &str = "expected vlan=push:ID, vlan=push:ID:PRIORITY, vlan=pop, vlan=set:ID, vlan=OLD:NEW or \
+                    vlan=priority:PRIORITY; identifiers up to 4095, priorities up to 7";
+const TTLS: &str = "expected ttl=N, ttl=+N, ttl=-N or ttl=floor:N, with N from 0 to 255";
 
 impl FromStr for Rule {
     type Err = BadRule;
@@ -165,7 +165,7 @@ fn ttl(how: &str) -> Option<Ttl> {
     }
 }
 
-/// Two values with `=` between them, or with `:` if there is one place alone where that can stand.
+/// Parses two values separated by `=`, or by `:` if only one position is possible.
 fn pair<T: FromStr>(text: &str) -> Option<(T, T)> {
     let at = |place: usize| Some((text[..place].parse().ok()?, text[place + 1..].parse().ok()?));
     if let Some(place) = text.find('=') {
@@ -212,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_rule_is_told_what_may_stand_there() {
+    fn invalid_rules_name_valid_forms() {
         for (text, wanted) in [
             ("", KINDS),
             ("ip", KINDS),
@@ -235,7 +235,7 @@ mod tests {
             assert_eq!(text.parse::<Rule>(), Err(BadRule { rule: text.to_owned(), wanted }), "{text}");
         }
         let error = "vlan=9999".parse::<Rule>().unwrap_err().to_string();
-        assert!(error.starts_with("\"vlan=9999\" is no rule: write vlan=push:ID"), "{error}");
+        assert!(error.starts_with("invalid rule \"vlan=9999\"; expected vlan=push:ID"), "{error}");
     }
 
     #[test]

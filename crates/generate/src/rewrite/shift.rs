@@ -1,11 +1,11 @@
-//! Other addresses in each loop of a replay.
+//! Different addresses in each loop of a replay.
 
 use super::prefix::{low_bits, number};
 use std::str::FromStr;
 
-/// By how much addresses move from one loop to the next, and which of their bits move.
+/// Shift of addresses from one loop to the next, and the number of bits that change.
 ///
-/// It is a function of the address and the loop alone, so both directions of a flow stay together, and addresses that
+/// It is a function of only the address and the loop, so both directions of a flow stay together, and addresses that
 /// differ in the first loop differ in every loop. The upper bits of an address stay: a host keeps its network.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shift {
@@ -13,11 +13,11 @@ pub struct Shift {
     bits: u32,
 }
 
-/// Bits that move at most, and unless said otherwise: the first byte of an IPv4 address says what kind it is of.
+/// Maximum and default number of bits that change: the first byte of an IPv4 address determines its kind.
 const BITS: u32 = 24;
 
 impl Shift {
-    /// An address, in network byte order, in loop `turn`, from 0. Groups, broadcasts, loopback and unspecified
+    /// Shifts an address, in network byte order, for loop `turn`, from 0. Groups, broadcasts, loopback and unspecified
     /// addresses stay.
     pub fn of(&self, address: &[u8], turn: u64) -> u128 {
         let old = number(address);
@@ -31,9 +31,9 @@ impl Shift {
     }
 }
 
-/// A shift that cannot be read.
+/// Invalid shift.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{0:?} is no shift; write N, or N/BITS with 1 to 24 bits that move, as in 256/16")]
+#[error("invalid shift {0:?}; expected N, or N/BITS with 1 to 24 changing bits, such as 256/16")]
 pub struct BadShift(String);
 
 impl FromStr for Shift {

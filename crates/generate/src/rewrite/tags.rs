@@ -1,14 +1,14 @@
-//! The outermost VLAN tag: put in front, taken out, changed.
+//! The outermost VLAN tag: insertion, removal, change.
 
 use super::rule::Tag;
 use linerate_wire::vlan;
 
-/// Where the type field of an Ethernet header stands.
+/// Offset of the type field in an Ethernet header.
 const TYPE: usize = 12;
-/// Ethernet's least frame, without FCS (IEEE 802.3, clause 3.2.8).
+/// Minimum length of an Ethernet frame, without FCS (IEEE 802.3, clause 3.2.8).
 const LEAST: usize = 60;
 
-/// Changes the tag of an Ethernet frame. One that becomes shorter than Ethernet allows is padded with zeros.
+/// Changes the tag of an Ethernet frame. A frame that would become too short for Ethernet is padded with zeros.
 pub(super) fn edit(frame: &mut Vec<u8>, tag: Tag) {
     if let Tag::Push(id, priority) = tag {
         if frame.len() >= TYPE + 2 {
@@ -53,7 +53,7 @@ mod tests {
     }
 
     #[test]
-    fn tags_are_put_in_front_and_taken_out() {
+    fn tags_are_inserted_and_removed() {
         let pushed = edited(&[8, 0, 1], 15, Tag::Push(0x123, 5));
         assert_eq!(pushed, [0x81, 0, 0xa1, 0x23, 8, 0, 1]);
         assert_eq!(edited(&pushed, 19, Tag::Pop), [8, 0, 1]);
@@ -66,7 +66,7 @@ mod tests {
     }
 
     #[test]
-    fn a_tag_is_changed_where_there_is_one() {
+    fn existing_tags_are_changed() {
         let tagged = [0x81, 0, 0xb0, 0x64, 8, 0];
         for (tag, control) in [
             (Tag::Id(7), [0xb0, 7]),
@@ -78,7 +78,7 @@ mod tests {
             assert_eq!(edited(&[8, 0, 0xb0, 0x64], 16, tag), [8, 0, 0xb0, 0x64], "{tag:?}");
         }
         for tag in [Tag::Pop, Tag::Id(7), Tag::Priority(1)] {
-            assert_eq!(edited(&tagged[..5], 17, tag), tagged[..5], "a tag that is cut stays");
+            assert_eq!(edited(&tagged[..5], 17, tag), tagged[..5], "a truncated tag stays");
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Rewritten frames beside frames that were built with the other values from the start.
+//! Rewritten frames against frames that were built with the other values from the start.
 
 mod quotes;
 
@@ -8,7 +8,7 @@ use linerate_wire::{ethernet, icmp, icmpv6, ipv4, ipv6, ipv6_extension, sctp, tc
 use proptest::prelude::*;
 use std::net::{Ipv4Addr, Ipv6Addr};
 
-/// What rules change in one packet.
+/// Values of one packet that rules change.
 #[derive(Clone, Copy, Debug)]
 struct Values {
     macs: [MacAddr; 2],
@@ -90,7 +90,7 @@ fn shape() -> impl Strategy<Value = Shape> {
     })
 }
 
-/// Ports that announce nothing, so that the payload stays one.
+/// Generates ports that announce no protocol, so that the payload is not dissected.
 fn port() -> impl Strategy<Value = u16> {
     20_000u16..30_000
 }
@@ -106,7 +106,7 @@ fn values() -> impl Strategy<Value = Values> {
     })
 }
 
-/// One rule of each kind, and what they make of the values, computed apart.
+/// One rule of each kind; `moved` computes their results separately.
 const RULES: [&str; 8] = [
     "src-mac=02:00:00:00:09:01",
     "dst-mac=02:00:00:00:09:02",
@@ -129,14 +129,14 @@ fn moved(values: &Values) -> Values {
     }
 }
 
-/// The rewriter of all rules, for packets in tunnels too.
+/// Returns the rewriter with all rules; `inner` applies them to packets in tunnels too.
 fn all(inner: bool) -> Rewriter {
     let mut all = rewriter(&RULES);
     all.rewriting.inner = inner;
     all
 }
 
-/// What the rules make of the outer headers.
+/// Applies the rules to the outer headers.
 fn outer_moved(frame: &[u8]) -> Vec<u8> {
     rewritten(&mut rewriter(&[RULES[0], RULES[1], "ttl=-3"]), frame)
 }
@@ -156,7 +156,7 @@ proptest! {
         }
     }
 
-    /// Of a frame that was cut, what is left is as it would be had it been cut afterwards.
+    /// Rewriting a cut frame equals cutting a rewritten one.
     #[test]
     fn cutting_and_rewriting_commute(values in values(), shape in shape(), payload: [u8; 32], keep in 0usize..32) {
         prop_assume!(shape.transport != 3, "the checksum of SCTP needs all of the packet");
@@ -179,7 +179,7 @@ proptest! {
         if shape.transport != 3 {
             let mut wanted = build(&moved(&values), shape, &payload);
             wanted[place] ^= flip;
-            prop_assert_eq!(rewritten(&mut all(false), &damaged), wanted, "they follow from what they were");
+            prop_assert_eq!(rewritten(&mut all(false), &damaged), wanted, "they are updated, not recomputed");
         }
         let mut fixing = all(false);
         fixing.rewriting.fix_checksums = true;
@@ -222,9 +222,9 @@ fn arp_and_neighbour_discovery_follow() {
     let wanted = Frame::new(&[&link, &moved], &[0; 18]).to_vec().unwrap();
     let rules = ["src-mac=02:00:00:00:07:07", "dst-mac=02:00:00:00:07:08", "src-ip=10.0.0.0/8:172.0.0.0/8"];
     assert_eq!(rewritten(&mut rewriter(&rules), &frame), wanted, "a broadcast stays one");
-    let mut strange = frame.clone();
-    strange[6] = 0xc1;
-    assert_eq!(rewritten(&mut rewriter(&rules), &strange)[6..12], new.0, "no group sends");
+    let mut group_sender = frame.clone();
+    group_sender[6] = 0xc1;
+    assert_eq!(rewritten(&mut rewriter(&rules), &group_sender)[6..12], new.0, "no group sends");
 
     let solicit = |source: &str, target: &str| {
         let network = ipv6::Header { source: source.parse().unwrap(), ..ipv6::Header::new(0) };
@@ -237,7 +237,7 @@ fn arp_and_neighbour_discovery_follow() {
 }
 
 #[test]
-fn the_checksum_behind_a_source_route_is_that_of_its_last_stop() {
+fn the_checksum_after_a_source_route_uses_its_final_destination() {
     let route = [0, 1, 0, 0, 0, 0, 0x20, 1, 0xd, 0xb8, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 3];
     let frame = |destination: &str| {
         let link = ethernet::Header { source: OUTER.macs[0], destination: OUTER.macs[1], ether_type: 0 };
@@ -278,14 +278,14 @@ fn a_packet_in_a_packet_stays_unless_asked_for() {
 }
 
 #[test]
-fn later_fragments_and_headers_that_are_cut_keep_what_is_not_there() {
+fn later_fragments_and_cut_headers_are_changed_as_far_as_present() {
     let shape = Shape { is_v6: false, transport: 0, tagged: false, in_tunnel: false };
     let values = Values { v4: [[10, 0, 0, 1].into(), [10, 0, 0, 2].into()], ports: [20_000, 20_001], ..OUTER };
     let whole = build(&values, shape, b"hello");
     let mut cut = whole[..40].to_vec();
     all(false).rewrite(&mut cut, 0, true);
     let wanted = rewritten(&mut all(false), &whole);
-    assert_eq!((&cut[..34], &cut[34..]), (&wanted[..34], &whole[34..40]), "ports without a checksum to go with");
+    assert_eq!((&cut[..34], &cut[34..]), (&wanted[..34], &whole[34..40]), "ports without their checksum stay");
     let mut fragment = whole.clone();
     fragment[21] = 1;
     assert_eq!(rewritten(&mut all(false), &fragment)[34..], whole[34..]);

@@ -1,36 +1,36 @@
-//! What a set of streams has to be before anything is made of it.
+//! Validation of a set of streams.
 
 use super::{Change, Checksum, Map, Mark, Next, Order, Pick, Selector, Shape, Span, Stream, StreamSet, Variant};
 use crate::{Rate, trailer};
 use linerate_burst::MAX_FRAME;
 use std::collections::HashMap;
 
-/// One more than the highest number that a stream may have in trailers.
+/// One more than the highest stream number in trailers.
 pub const IDS: u32 = 1 << 24;
 
-/// What is wrong with a set of streams.
+/// Error in a set of streams.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Wrong {
-    /// With all of it.
+    /// Error in the whole set.
     #[error("{0}")]
     Set(String),
-    /// With one stream.
+    /// Error in one stream.
     #[error("stream {name:?}: {what}")]
     Stream {
-        /// Which, from 0.
+        /// Index of the stream, from 0.
         index: usize,
-        /// As the user named it.
+        /// Name given by the user.
         name: String,
-        /// What is wrong with it, and what it may be.
+        /// Problem and remedy.
         what: String,
     },
 }
 
 impl StreamSet {
-    /// Says what is wrong first. Where nothing is, [`Stream::frame`] and whatever is made of this set cannot fail.
+    /// Returns the first error. If there are none, [`Stream::frame`] and everything else made of this set cannot fail.
     pub fn check(&self) -> Result<(), Wrong> {
         if self.streams.is_empty() {
-            return Err(Wrong::Set("there is no stream: at least one".to_owned()));
+            return Err(Wrong::Set("no streams; at least one is needed".to_owned()));
         }
         if let Some(rate) = self.rate {
             check_rate(&rate).map_err(Wrong::Set)?;
@@ -41,10 +41,10 @@ impl StreamSet {
             stream.check(self.streams.len()).map_err(wrong)?;
             if stream.link != self.streams[0].link {
                 let first = &self.streams[0].name;
-                return Err(wrong(format!("it has another link type than stream {first:?}: a port takes one")));
+                return Err(wrong(format!("its link type differs from that of stream {first:?}; a port takes one")));
             }
             if let Some(other) = ids.insert(stream.id, index) {
-                let what = format!("it has the number {} of stream {:?}", stream.id, self.streams[other].name);
+                let what = format!("its number {} is that of stream {:?}", stream.id, self.streams[other].name);
                 return Err(wrong(what));
             }
         }
@@ -52,29 +52,27 @@ impl StreamSet {
         self.check_speeds()
     }
 
-    /// A time to begin or to end means something where streams have times of their own.
+    /// Start and end times need streams with times of their own.
     fn check_spans(&self) -> Result<(), Wrong> {
         let Some(index) = self.streams.iter().position(|stream| stream.span != Span::ALWAYS) else { return Ok(()) };
         let what = match (self.order, self.rate) {
-            (Order::Sequential, _) => {
-                "streams that follow one another begin and end by counts: only those that are sent all at once do by times"
-            }
-            (_, Some(_)) => "with a rate of all together streams have no times of their own to begin or to end",
+            (Order::Sequential, _) => "a start or end time needs interleaved streams; sequential ones end by count",
+            (_, Some(_)) => "a start or end time needs a rate per stream, not a common rate",
             _ if self.streams.iter().any(|stream| stream.rate == Rate::Top) => {
-                "at top speed there are no times to begin or to end: give it a rate"
+                "a start or end time needs a rate; set one other than \"max\""
             }
             _ => return Ok(()),
         };
         Err(Wrong::Stream { index, name: self.streams[index].name.clone(), what: what.to_owned() })
     }
 
-    /// Streams at top speed would keep the others waiting for ever.
+    /// Rejects interleaved streams without a rate among others with one: they would starve the others.
     fn check_speeds(&self) -> Result<(), Wrong> {
         let top = self.streams.iter().find(|stream| stream.rate == Rate::Top);
         let paced = self.streams.iter().find(|stream| stream.rate != Rate::Top);
         match (self.order, top, paced) {
             (Order::Interleaved, Some(top), Some(paced)) => Err(Wrong::Set(format!(
-                "stream {:?} goes at top speed and {:?} at a rate: interleaved streams have either all a rate or none",
+                "stream {:?} has rate \"max\" and {:?} another rate; interleaved streams need all a rate or all \"max\"",
                 top.name, paced.name
             ))),
             _ => Ok(()),
@@ -82,20 +80,20 @@ impl StreamSet {
     }
 }
 
-/// Places of the frames of a recording.
+/// Checks the positions of the frames of a recording.
 fn check_places(places: &[f64]) -> Result<(), String> {
     let is_right = places.first() == Some(&0.0) && places.is_sorted();
-    // What is no number is not sorted either.
+    // NaN is not sorted either.
     if is_right && places.last().is_some_and(|last| *last <= places.len() as f64) {
         return Ok(());
     }
-    Err("the places of a recording begin at 0, do not descend, and end within its gaps".to_owned())
+    Err("invalid positions of a recording; they must begin at 0, not decrease, and end within its gaps".to_owned())
 }
 
 fn check_rate(rate: &Rate) -> Result<(), String> {
     match rate {
         Rate::Frames(number) | Rate::Bits(number, _) if !(number.is_finite() && *number > 0.0) => {
-            Err(format!("{number} is not a rate: above 0"))
+            Err(format!("invalid rate {number}; expected a number above 0"))
         }
         _ => Ok(()),
     }
@@ -104,30 +102,32 @@ fn check_rate(rate: &Rate) -> Result<(), String> {
 impl Stream {
     fn check(&self, streams: usize) -> Result<(), String> {
         if self.id >= IDS {
-            return Err(format!("its number {} is too high: below {IDS}", self.id));
+            return Err(format!("its number {} is too high; expected one below {IDS}", self.id));
         }
         if self.count == Some(0) {
-            return Err("it has no frame: leave it out, or count = 1 and more".to_owned());
+            return Err("count is 0; remove the stream or set count to 1 or more".to_owned());
         }
         check_rate(&self.rate)?;
         match &self.shape {
-            Shape::Bursts { frames: 0, .. } => return Err("a burst has at least one frame".to_owned()),
-            Shape::Poisson { .. } if self.rate == Rate::Top => return Err("a Poisson process has a rate".to_owned()),
+            Shape::Bursts { frames: 0, .. } => return Err("a burst needs at least one frame".to_owned()),
+            Shape::Poisson { .. } if self.rate == Rate::Top => return Err("a Poisson process needs a rate".to_owned()),
             Shape::Recorded(_) if !matches!(self.rate, Rate::Frames(_)) => {
-                return Err("a recording goes at frames a second, as in 10kpps".to_owned());
+                return Err("a recording needs a rate in packets per second, such as 10kpps".to_owned());
             }
             Shape::Recorded(places) => check_places(places)?,
             _ => {}
         }
         match self.next {
             Next::Goto { stream, .. } if stream >= streams => {
-                return Err(format!("goto stream number {stream}: there are {streams}, from 0"));
+                return Err(format!(
+                    "goto stream number {stream}: no such stream; expected one from 0 to below {streams}"
+                ));
             }
             _ => {}
         }
         if self.variants.is_empty() || self.size.count != self.variants.len() as u64 {
             let variants = self.variants.len();
-            return Err(format!("its size chooses from {} lengths, and it has {variants}", self.size.count));
+            return Err(format!("its size selects from {} lengths, but it has {variants}", self.size.count));
         }
         check_selector(&self.size).map_err(|what| format!("size: {what}"))?;
         for (index, selector) in self.selectors.iter().enumerate() {
@@ -137,7 +137,7 @@ impl Stream {
             let of = |what| format!("frame of {} bytes: {what}", variant.frame.len());
             variant.check(self.selectors.len()).map_err(of)?;
             if variant.trailer.is_some() != (self.mark == Mark::Trailer) {
-                return Err(of("each frame has a trailer or none has, as its mark says".to_owned()));
+                return Err(of("its mark needs a trailer in all frames or in none".to_owned()));
             }
         }
         Ok(())
@@ -146,9 +146,9 @@ impl Stream {
 
 fn check_selector(selector: &Selector) -> Result<(), String> {
     match &selector.pick {
-        Pick::InTurn { every: 0 } => Err("each index for 0 frames: 1 and more".to_owned()),
+        Pick::InTurn { every: 0 } => Err("each index for 0 frames; expected 1 or more".to_owned()),
         Pick::Weighted { table, .. } if table.rows().len() as u64 != selector.count => {
-            Err(format!("{} likelihoods for {} indices", table.rows().len(), selector.count))
+            Err(format!("{} weights for {} indices", table.rows().len(), selector.count))
         }
         _ => Ok(()),
     }
@@ -157,7 +157,7 @@ fn check_selector(selector: &Selector) -> Result<(), String> {
 impl Variant {
     fn check(&self, selectors: usize) -> Result<(), String> {
         if self.frame.is_empty() || self.frame.len() > MAX_FRAME {
-            return Err(format!("1 to {MAX_FRAME} bytes"));
+            return Err(format!("invalid length; expected 1 to {MAX_FRAME} bytes"));
         }
         for change in &self.changes {
             change.check(selectors).map_err(|what| format!("field at byte {}: {what}", change.offset))?;
@@ -169,34 +169,36 @@ impl Variant {
             self.check_parts(checksum, &places).map_err(of)?;
             for later in &self.checksums[index + 1..] {
                 if checksum.parts.iter().any(|(first, end)| (*first..*end).contains(&later.offset)) {
-                    return Err(of(format!("it covers the one at byte {}, so that has to come first", later.offset)));
+                    return Err(of(format!("it covers the one at byte {}, which must come first", later.offset)));
                 }
             }
         }
         Ok(())
     }
 
-    /// Everything that is not always the same.
-    fn places(&self) -> Vec<Place> {
-        let changes = self.changes.iter().map(|change| Place::new("field", change.offset, change.width, change.mask));
-        let fills = self.fills.iter().map(|fill| Place::new("fill", fill.offset, fill.length, u128::MAX));
-        let checksums = self.checksums.iter().map(|sum| Place::new("checksum", sum.offset, sum.length(), u128::MAX));
-        let trailer = self.trailer.iter().map(|at| Place::new("trailer", *at, trailer::LEN, u128::MAX));
+    /// Returns all parts that change.
+    fn places(&self) -> Vec<ChangingPart> {
+        let changes =
+            self.changes.iter().map(|change| ChangingPart::new("field", change.offset, change.width, change.mask));
+        let fills = self.fills.iter().map(|fill| ChangingPart::new("fill", fill.offset, fill.length, u128::MAX));
+        let checksums =
+            self.checksums.iter().map(|sum| ChangingPart::new("checksum", sum.offset, sum.length(), u128::MAX));
+        let trailer = self.trailer.iter().map(|at| ChangingPart::new("trailer", *at, trailer::LEN, u128::MAX));
         changes.chain(fills).chain(checksums).chain(trailer).collect()
     }
 
-    /// Inside the frame, and no bit in two of them.
-    fn check_places(&self, places: &[Place]) -> Result<(), String> {
+    /// Checks that they are inside the frame, and that no bit is in two of them.
+    fn check_places(&self, places: &[ChangingPart]) -> Result<(), String> {
         let mut taken = vec![0u8; self.frame.len()];
         for place in places {
             let Some(bytes) = taken.get_mut(place.first..place.end) else {
-                return Err(format!("{} at byte {} reaches beyond the end", place.what, place.first));
+                return Err(format!("{} at byte {} extends beyond the end", place.what, place.first));
             };
             let length = bytes.len();
             for (index, byte) in bytes.iter_mut().enumerate() {
                 let bits = if length > 16 { 0xff } else { (place.mask >> (8 * (length - 1 - index))) as u8 };
                 if *byte & bits != 0 {
-                    return Err(format!("{} at byte {} overlaps something else", place.what, place.first));
+                    return Err(format!("{} at byte {} overlaps another part", place.what, place.first));
                 }
                 *byte |= bits;
             }
@@ -204,19 +206,20 @@ impl Variant {
         Ok(())
     }
 
-    /// Parts in order and inside the frame, and whatever changes wholly in one or wholly outside.
-    fn check_parts(&self, checksum: &Checksum, places: &[Place]) -> Result<(), String> {
+    /// Checks that ranges are in order and inside the frame, and that each changing part is wholly inside or outside of
+    /// a range.
+    fn check_parts(&self, checksum: &Checksum, places: &[ChangingPart]) -> Result<(), String> {
         let mut from = 0;
         for (first, end) in &checksum.parts {
             if *first < from || end < first || *end > self.frame.len() {
-                return Err(format!("part {first} to {end} is out of order or reaches beyond the end"));
+                return Err(format!("part {first} to {end} is out of order or extends beyond the end"));
             }
             from = *end;
             for place in places {
                 let outside = place.end <= *first || *end <= place.first;
                 let inside = *first <= place.first && place.end <= *end;
                 if !outside && !inside {
-                    let Place { what, first: at, .. } = place;
+                    let ChangingPart { what, first: at, .. } = place;
                     return Err(format!("part {first} to {end} ends within the {what} at byte {at}"));
                 }
             }
@@ -225,36 +228,39 @@ impl Variant {
     }
 }
 
-/// Bytes of a frame that are not always the same; of at most 16 those bits that the mask has.
-struct Place {
+/// Changing bytes of a frame; up to 16 bytes, only the bits of the mask.
+struct ChangingPart {
     what: &'static str,
     first: usize,
     end: usize,
     mask: u128,
 }
 
-impl Place {
+impl ChangingPart {
     fn new(what: &'static str, offset: usize, length: usize, mask: u128) -> Self {
-        Place { what, first: offset, end: offset.saturating_add(length), mask }
+        ChangingPart { what, first: offset, end: offset.saturating_add(length), mask }
     }
 }
 
 impl Change {
     fn check(&self, selectors: usize) -> Result<(), String> {
         if !(1..=16).contains(&self.width) {
-            return Err(format!("{} bytes wide: 1 to 16", self.width));
+            return Err(format!("{} bytes wide; expected 1 to 16", self.width));
         }
         let run = self.mask.checked_shr(self.mask.trailing_zeros()).unwrap_or(0);
         let outside = self.mask.checked_shr(8 * self.width as u32).unwrap_or(0);
         if run == 0 || run & run.wrapping_add(1) != 0 || outside != 0 {
-            return Err(format!("mask {:#x}: one run of bits within {} bytes", self.mask, self.width));
+            return Err(format!(
+                "mask {:#x}: invalid; expected one run of bits within {} bytes",
+                self.mask, self.width
+            ));
         }
         if self.selector >= selectors {
-            return Err(format!("it follows selector {}, and there are {selectors}", self.selector));
+            return Err(format!("it uses selector {}, but only {selectors} exist", self.selector));
         }
         match &self.map {
-            Map::Range { divide: 0, .. } => Err("its index is divided by 0: 1 and more".to_owned()),
-            Map::List(values) if values.is_empty() => Err("a list without values".to_owned()),
+            Map::Range { divide: 0, .. } => Err("its index is divided by 0; expected 1 or more".to_owned()),
+            Map::List(values) if values.is_empty() => Err("the list is empty; at least one value is needed".to_owned()),
             _ => Ok(()),
         }
     }

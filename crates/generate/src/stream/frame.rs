@@ -1,19 +1,19 @@
-//! Frames as the model says they are: plainly, and slowly.
+//! Frames by the definition of the model: plain, and slow.
 
 use super::{Change, Fill, Stream, Variant};
 use crate::stream::select::draw;
 use crate::trailer::{self, Key, Trailer};
 
 impl Stream {
-    /// The variant of frame `n`.
+    /// Returns the variant of frame `n`.
     pub fn variant(&self, n: u64) -> &Variant {
         &self.variants[self.size.at(n) as usize % self.variants.len()]
     }
 
-    /// The bytes of frame `n` (from 0), sent at `time` (UTC nanoseconds).
+    /// Returns the bytes of frame `n` (from 0), sent at `time` (UTC nanoseconds).
     ///
     /// # Panics
-    /// If there is no variant, or something in it lies outside of its frame.
+    /// If the stream has no variants, or if a part of one is outside of its frame.
     pub fn frame(&self, n: u64, time: u64, key: &Key) -> Vec<u8> {
         let variant = self.variant(n);
         let mut frame = variant.frame.clone();
@@ -35,13 +35,13 @@ impl Stream {
 }
 
 impl Change {
-    /// Writes what an index means.
+    /// Writes the value of an index.
     pub fn write(&self, index: u64, frame: &mut [u8]) {
         put(&mut frame[self.offset..self.offset + self.width], self.mask, self.map.at(index));
     }
 }
 
-/// Writes a value into those bits of at most 16 bytes in network order that a mask has, in one run.
+/// Writes a value into the bits of a mask, contiguous, in at most 16 bytes in network order.
 pub(crate) fn put(place: &mut [u8], mask: u128, value: u128) {
     let value = value << mask.trailing_zeros() & mask;
     for (index, byte) in place.iter_mut().rev().enumerate() {

@@ -1,43 +1,43 @@
-//! What value an index means.
+//! Mapping from indices to values.
 
 use super::select::{draw, scale};
 use std::sync::Arc;
 
-/// From an index to the value of a field.
+/// Mapping from an index to the value of a field.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Map {
-    /// `start`, and `step` more for each index, modulo 2^128. The index is divided and taken modulo first, so that
-    /// two fields that share a selector go through all pairs.
+    /// `start` plus `step` for each index, modulo 2^128. The index is divided and taken modulo first, so that two
+    /// fields that share a selector go through all pairs.
     Range {
-        /// The value of index 0.
+        /// Value of index 0.
         start: u128,
-        /// From one value to the next; may be negative.
+        /// Difference between successive values; may be negative.
         step: i128,
-        /// The index is divided by this, 1 or more.
+        /// Divisor of the index, 1 or more.
         divide: u64,
-        /// And taken modulo this; 0: not at all.
+        /// Modulus of the quotient; 0 for none.
         modulo: u64,
     },
-    /// These, from the first again where the index is larger; not empty.
+    /// Listed values, repeated for larger indices; not empty.
     List(Arc<[u128]>),
-    /// Anywhere from `start` on, always the same for the same index.
+    /// Pseudo-random values from `start` on, always the same for the same index.
     Scatter {
-        /// The least value.
+        /// Lowest value.
         start: u128,
-        /// How many values there are from there on; 0: 2^128.
+        /// Number of values from there on; 0: 2^128.
         span: u128,
-        /// Other fields have others.
+        /// Seed; different fields need different seeds.
         seed: u64,
     },
 }
 
 impl Map {
-    /// `start`, and one more for each index.
+    /// Returns the map of `start` plus one for each index.
     pub fn counting(start: u128) -> Map {
         Map::Range { start, step: 1, divide: 1, modulo: 0 }
     }
 
-    /// The value that an index means.
+    /// Returns the value of an index.
     pub fn at(&self, index: u64) -> u128 {
         match self {
             Map::Range { start, step, divide, modulo } => {

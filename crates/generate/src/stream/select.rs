@@ -1,55 +1,56 @@
-//! Which of its values a field has in frame n.
+//! Selection of the value of a field in frame n.
 
 pub use linerate_burst::random::{FACTORS, GAMMA};
 pub(crate) use linerate_burst::random::{draw, mix};
 use std::sync::Arc;
 
-/// Picks an index for each frame of a stream.
+/// Selects an index for each frame of a stream.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Selector {
-    /// How many indices there are, from 0; 0 stands for 2^64.
+    /// Number of indices, from 0; 0 stands for 2^64.
     pub count: u64,
-    /// How one is picked.
+    /// Method of selection.
     pub pick: Pick,
 }
 
-/// How an index is picked.
+/// Method of selecting an index.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Pick {
-    /// One after the other, each for so many frames (1 or more), and from the first again.
+    /// One after the other, each for `every` frames (1 or more), then from the first again.
     InTurn {
-        /// Frames that have the same index in a row.
+        /// Number of successive frames with the same index.
         every: u64,
     },
-    /// Any, all as likely.
+    /// At random, all equally likely.
     Random {
-        /// Other selectors have others.
+        /// Seed; different selectors need different seeds.
         seed: u64,
     },
-    /// Some more likely than others.
+    /// At random by weights.
     Weighted {
-        /// How likely each is; it has as many as there are indices.
+        /// Weights of the indices; one for each index.
         table: Arc<Alias>,
-        /// Other selectors have others.
+        /// Seed; different selectors need different seeds.
         seed: u64,
     },
 }
 
-/// Likelihoods as an alias table (Walker 1974, in the form of Vose 1991): one draw, whatever they are.
+/// Weights as an alias table (Walker 1974, in the form of Vose 1991): one draw for any weights.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Alias {
-    /// For each index, below which of 2^32 it is kept, and what is taken instead. Always kept: itself instead.
+    /// For each index, the threshold (of 2^32) below which a draw keeps it, and its substitute. Indices that are always
+    /// kept substitute themselves.
     rows: Vec<(u32, u32)>,
 }
 
-/// The most indices that may have likelihoods of their own: a table of 8 MiB.
+/// Maximum number of weighted indices: a table of 8 MiB.
 pub const MOST_WEIGHTED: usize = 1 << 20;
 
 impl Selector {
-    /// Always 0.
+    /// Always index 0.
     pub const ONE: Selector = Selector { count: 1, pick: Pick::InTurn { every: 1 } };
 
-    /// The index of frame `n`.
+    /// Returns the index of frame `n`.
     pub fn at(&self, n: u64) -> u64 {
         match &self.pick {
             Pick::InTurn { every } => {
@@ -63,8 +64,8 @@ impl Selector {
 }
 
 impl Alias {
-    /// Of likelihoods that need not add up to anything; `None` if there are none or too many, one is negative or no
-    /// number, or all are 0.
+    /// Creates a table of weights, which need not add up to anything; `None` if the list is empty or too long, if a
+    /// weight is negative or not finite, or if all are 0.
     pub fn new(weights: &[f64]) -> Option<Self> {
         let sum: f64 = weights.iter().sum();
         let wrong = weights.iter().any(|weight| !weight.is_finite() || *weight < 0.0);
@@ -85,7 +86,7 @@ impl Alias {
         Some(Alias { rows })
     }
 
-    /// Of Zipf's law: index i is as likely as 1 / (i + 1)^exponent.
+    /// Creates a table by Zipf's law: index i has the weight 1 / (i + 1)^exponent.
     pub fn zipf(count: usize, exponent: f64) -> Option<Self> {
         if count > MOST_WEIGHTED {
             return None;
@@ -93,21 +94,21 @@ impl Alias {
         Alias::new(&(1..=count).map(|rank| (rank as f64).powf(-exponent)).collect::<Vec<_>>())
     }
 
-    /// The index that a draw means.
+    /// Returns the index for a draw.
     pub fn pick(&self, draw: u64) -> u64 {
         let slot = scale(draw, self.rows.len() as u64);
         let (below, other) = self.rows[slot as usize];
         if (draw as u32) < below { slot } else { u64::from(other) }
     }
 
-    /// For each index, below which of 2^32 it is kept, and what is taken instead.
+    /// Returns for each index the threshold (of 2^32) below which a draw keeps it, and its substitute.
     pub fn rows(&self) -> &[(u32, u32)] {
         &self.rows
     }
 }
 
-/// A draw as one of `count` indices (0: 2^64). Of few by the upper half of the draw alone, which a machine without
-/// 128-bit products can do too.
+/// Maps a draw to one of `count` indices (0: 2^64). For counts below 2^32 by the upper half of the draw only, which a
+/// machine without 128-bit products can do too.
 pub(crate) fn scale(draw: u64, count: u64) -> u64 {
     match count {
         0 => draw,
@@ -143,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn likelihoods_that_mean_nothing_are_none() {
+    fn invalid_weights_are_refused() {
         for wrong in [&[][..], &[0.0], &[-1.0, 2.0], &[f64::NAN], &[f64::INFINITY]] {
             assert_eq!(Alias::new(wrong), None);
         }

@@ -1,4 +1,4 @@
-//! Streams that are to begin while others are sent.
+//! Streams to begin while others are sent.
 
 use super::UNLIMITED;
 use super::clock::Clock;
@@ -6,23 +6,23 @@ use crate::plan::Plan;
 use crate::stream::{Next, Order, Stream, StreamSet, Wrong};
 use crate::trailer::Key;
 
-/// Streams that are to [begin](crate::Action::Begin), analysed by whoever tells it: a sender has only to take them over.
+/// Streams that are to [begin](crate::Action::Begin), analysed in advance: a sender has only to take them over.
 #[derive(Debug)]
 pub struct Batch {
-    /// What their frames are.
+    /// Frames of the streams.
     pub(crate) plan: Plan,
-    /// When they are due, and how many there are.
+    /// Clock and frame count of each.
     pub(super) streams: Vec<(Clock, u64)>,
-    /// What follows each, where they follow one another; else empty.
+    /// Successor of each in a sequence; else empty.
     pub(super) nexts: Vec<Next>,
     pub(crate) key: Key,
 }
 
 impl Batch {
-    /// Of streams that are sent all at once, each at its own rate. Trailers of all streams have this key from then on.
+    /// Creates a batch of interleaved streams, each at its own rate. Trailers of all streams use this key from then on.
     ///
     /// # Errors
-    /// What is wrong with one of them.
+    /// If one of them is invalid.
     pub fn new(streams: Vec<Stream>, key: Key) -> Result<Self, Wrong> {
         let set = StreamSet { streams, order: Order::Interleaved, rate: None, key };
         set.check()?;
@@ -30,11 +30,11 @@ impl Batch {
         Ok(Batch { plan: Plan::of(&set), streams: set.streams.iter().map(clock).collect(), nexts: Vec::new(), key })
     }
 
-    /// The same of streams that follow one another, each at its own rate, as [`Stream::next`] says. They are told to stop, pause and
-    /// the like all together.
+    /// Creates a batch of streams in sequence, each at its own rate, in the order of [`Stream::next`]. They can only be
+    /// stopped, paused and so on together.
     ///
     /// # Errors
-    /// What is wrong with one of them; one that is not the last of all and has no end.
+    /// If one of them is invalid, or one that is not the last of all is endless.
     pub fn sequence(streams: Vec<Stream>, key: Key) -> Result<Self, Wrong> {
         let set = StreamSet { streams, order: Order::Sequential, rate: None, key };
         set.check()?;
@@ -44,7 +44,7 @@ impl Batch {
 }
 
 impl PartialEq for Batch {
-    /// Each is like itself alone.
+    /// Compares by identity.
     fn eq(&self, other: &Self) -> bool {
         std::ptr::eq(self, other)
     }

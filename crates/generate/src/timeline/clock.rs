@@ -1,56 +1,56 @@
-//! When the frames of one stream are due.
+//! Due times of the frames of one stream.
 
 use crate::stream::draw;
 use crate::stream::{Selector, Shape, Span, Stream};
 use crate::{Layer, Rate};
 
-/// Fractions of a nanosecond in one.
+/// Fractions per nanosecond.
 pub(super) const FRACTION: f64 = 65536.0;
 
-/// The next frame of a stream, and when it is due if the stream starts at 0.
+/// The next frame of a stream, and its due time if the stream starts at 0.
 #[derive(Clone, Debug)]
 pub(super) struct Clock {
     pub(super) rate: Rate,
     pub(super) shape: Shape,
     pub(super) lengths: Lengths,
-    /// Frames before the next one, and their bytes where the rate asks for them.
+    /// Frames before the next one, and their bytes if the rate depends on them.
     pub(super) frames: u64,
     pub(super) bytes: u64,
-    /// When the next frame is due, by the gaps drawn so far.
+    /// Due time of the next frame, by the gaps drawn so far.
     pub(super) drawn: f64,
-    /// Due times count from here: from when, and from which frame with how many bytes before it.
+    /// Origin of due times: the time, and the frame with the number of bytes before it.
     pub(super) base: f64,
     pub(super) from: (u64, u64),
-    /// When it begins and ends, from where its stream does.
+    /// Start and end, relative to the start of the stream.
     pub(super) span: Span,
 }
 
-/// What clocks that always show the same have in common.
+/// Common properties of clocks that always agree.
 pub(super) type Kind = [u64; 7];
 
-/// How long the frames of a stream are.
+/// Frame lengths of a stream.
 #[derive(Clone, Debug)]
 pub(super) enum Lengths {
-    /// All as long.
+    /// All frames have this length.
     One(u64),
-    /// Frame n as the selector says of `n` modulo `cycle`.
+    /// Frame n has the length that the selector picks for `n` modulo `cycle`.
     Picked { size: Selector, lengths: Box<[u32]>, cycle: u64 },
 }
 
 impl Clock {
-    /// At a stream's first frame. Frame n is as long as frame `n % cycle`.
+    /// Starts at a stream's first frame. Frame n is as long as frame `n % cycle`.
     pub(super) fn new(stream: &Stream, rate: Rate, cycle: u64) -> Self {
         let lengths = Lengths::of(stream, cycle);
         let (shape, span, base) = (stream.shape.clone(), stream.span, stream.span.start as f64);
         Clock { rate, shape, lengths, frames: 0, bytes: 0, drawn: base, base, from: (0, 0), span }
     }
 
-    /// The number of the next frame.
+    /// Returns the number of the next frame.
     pub(super) fn number(&self) -> u64 {
         self.frames
     }
 
-    /// When the next frame is due, in nanoseconds.
+    /// Returns the due time of the next frame in nanoseconds.
     pub(super) fn due(&self) -> f64 {
         let (frames, bytes) = (self.frames.wrapping_sub(self.from.0), self.bytes.wrapping_sub(self.from.1));
         match &self.shape {
@@ -67,12 +67,11 @@ impl Clock {
         }
     }
 
-    /// The same as a whole number of fractions.
+    /// Returns the due time of the next frame in fractions of a nanosecond.
     pub(super) fn fractions(&self) -> i128 {
         (self.due() * FRACTION).round() as i128
     }
 
-    /// Goes on by so many frames.
     pub(super) fn advance(&mut self, by: u64) {
         match (&self.lengths, &self.shape) {
             (Lengths::One(length), Shape::Even | Shape::Bursts { .. }) => {
@@ -95,12 +94,12 @@ impl Clock {
         self.frames = self.frames.wrapping_add(1);
     }
 
-    /// Whether all frames are due at once.
+    /// Returns whether all frames are due at once.
     pub(super) fn is_idle(&self) -> bool {
         self.rate == Rate::Top && !matches!(self.shape, Shape::Bursts { .. })
     }
 
-    /// What two clocks that always show the same have in common; `None` if this one is like no other.
+    /// Returns the kind that two clocks share if they always agree; `None` if this one agrees with no other.
     pub(super) fn kind(&self) -> Option<Kind> {
         let (kind, number, length) = match (self.rate, &self.lengths) {
             (Rate::Top, _) => (0, 0.0, 0),
@@ -128,7 +127,7 @@ impl Lengths {
         }
     }
 
-    /// The length of frame `n`.
+    /// Returns the length of frame `n`.
     pub(super) fn at(&self, n: u64) -> u64 {
         match self {
             Lengths::One(length) => *length,
@@ -140,14 +139,14 @@ impl Lengths {
     }
 }
 
-/// Where a frame of a recording lies, in gaps from the first one of the first pass.
+/// Returns the position of a frame of a recording, in gaps from the first frame of the first pass.
 fn place(places: &[f64], frame: u64) -> f64 {
     let pass = places.len().max(1) as u64;
     let within = places.get((frame % pass) as usize).copied().unwrap_or(0.0);
     (frame / pass * pass) as f64 + within
 }
 
-/// A draw from the exponential distribution of mean 1: its upper 53 bits as a number above 0, up to 1.
+/// Maps a draw to the exponential distribution of mean 1: its upper 53 bits are a number above 0, up to 1.
 fn exponential(draw: u64) -> f64 {
     let uniform = ((draw >> 11) + 1) as f64 / (1u64 << 53) as f64;
     -uniform.ln()
@@ -158,7 +157,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn draws_have_the_mean_and_the_spread_of_their_distribution() {
+    fn draws_have_the_mean_and_spread_of_their_distribution() {
         let gaps: Vec<f64> = (0..100_000).map(|n| exponential(draw(3, n))).collect();
         let mean = gaps.iter().sum::<f64>() / 1e5;
         let spread = gaps.iter().map(|gap| (gap - mean).powi(2)).sum::<f64>() / 1e5;

@@ -1,4 +1,4 @@
-//! Streams all at once.
+//! Interleaved streams: all at once.
 
 mod chain;
 mod commanded;
@@ -12,28 +12,28 @@ use std::cmp::Reverse;
 use std::collections::binary_heap::PeekMut;
 use std::collections::{BinaryHeap, HashMap};
 
-/// Which frame of which stream is next.
+/// Yields the next frame of interleaved streams.
 ///
-/// Streams whose clocks always show the same take turns in a round, whose frames have the same number and are due at
-/// the same time; rounds lie in a heap. So a hundred thousand streams of one rate cost no more than one.
+/// Streams whose clocks always agree take turns in a round: their frames have the same number and due time. Rounds are
+/// in a heap. So a hundred thousand streams of one rate cost no more than one.
 #[derive(Clone, Debug)]
 pub(super) struct Interleave {
     heap: BinaryHeap<Reverse<Turn>>,
     rounds: Vec<Round>,
-    /// Frames of each stream.
+    /// Number of frames per stream.
     counts: Vec<u64>,
     total: Option<Total>,
-    /// What is to be known of streams that are told something.
+    /// State of streams that accept commands.
     commanded: Option<Box<Commanded>>,
-    /// What became of those since it was asked last.
+    /// Pending events of those streams.
     news: Option<Vec<News>>,
 }
 
-/// The next frame of a round, in the order in which frames go.
+/// Next frame of a round, in the order of sending.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Turn {
     due: u64,
-    /// The number of its frame, since its due times began to count.
+    /// Number of its frame, since its due times began to count.
     turns: u64,
     stream: u32,
     round: u32,
@@ -42,35 +42,35 @@ struct Turn {
 #[derive(Clone, Debug)]
 struct Round {
     clock: Clock,
-    /// The streams that still have frames, in order, and whose turn it is.
+    /// Streams that still have frames, in order, and the index of the next one.
     members: Vec<u32>,
     turn: usize,
-    /// The number at which the first of them has none left.
+    /// Number at which the first of them has no frame left.
     ends: u64,
-    /// How much later than the clock says each of them is due, ascending; empty where all are due together.
+    /// Delay of each member after the clock, ascending; empty if all are due together.
     phases: Vec<f64>,
-    /// From when on nothing is due.
+    /// Time from which on nothing is due.
     end: f64,
-    /// Since when it waits to be resumed.
+    /// Time of the pause, if paused.
     paused: Option<f64>,
-    /// Its only member is one of several that follow one another.
+    /// The only member is a stream of a sequence.
     is_chained: bool,
 }
 
-/// The rate of all streams together.
+/// Common rate of all streams together.
 #[derive(Clone, Debug)]
 struct Total {
     rate: Rate,
     frames: u64,
     bytes: u64,
-    /// When the first one is due.
+    /// Due time of the first frame.
     base: f64,
-    /// How long the frames of each stream are, where the rate asks for it.
+    /// Frame lengths of each stream, where the rate depends on them.
     lengths: Vec<Lengths>,
 }
 
 impl Interleave {
-    /// From the first frame on.
+    /// Starts at the first frames.
     pub(super) fn new(set: &StreamSet, cycle: u64) -> Self {
         debug_assert_eq!(set.order, Order::Interleaved);
         let counts: Vec<u64> = set.streams.iter().map(|stream| stream.count.unwrap_or(UNLIMITED)).collect();
@@ -96,7 +96,6 @@ impl Interleave {
         Interleave { heap, rounds, counts, total, commanded: None, news: None }
     }
 
-    /// The next frame.
     pub(super) fn peek(&self) -> Option<Slot> {
         let Reverse(Turn { due, stream, round, .. }) = *self.heap.peek()?;
         let number = self.rounds[round as usize].clock.number();
@@ -104,7 +103,7 @@ impl Interleave {
         Some(Slot { stream, number, due })
     }
 
-    /// Whether any frame is due later than the first one.
+    /// Returns whether any frame is due later than the first one.
     pub(super) fn is_paced(&self) -> bool {
         match &self.total {
             Some(total) => total.rate != Rate::Top,
@@ -113,7 +112,7 @@ impl Interleave {
         }
     }
 
-    /// Whether the next frame waits for no time.
+    /// Returns whether the next frame is due without waiting.
     pub(super) fn is_idle(&self) -> bool {
         match (&self.total, self.heap.peek()) {
             (Some(total), _) => total.rate == Rate::Top,
@@ -122,7 +121,6 @@ impl Interleave {
         }
     }
 
-    /// Goes on by so many frames.
     pub(super) fn advance(&mut self, by: u64) {
         for _ in 0..by {
             let Some(mut top) = self.heap.peek_mut() else { return };
@@ -153,37 +151,37 @@ impl Interleave {
     }
 }
 
-/// The first turn of each round that runs.
+/// Returns the first turn of each running round.
 fn first_turns(rounds: &[Round]) -> BinaryHeap<Reverse<Turn>> {
     let running = rounds.iter().enumerate().filter(|(_, round)| round.paused.is_none());
     running.filter_map(|(index, round)| round.turn(index as u32).map(Reverse)).collect()
 }
 
 impl Round {
-    /// Of one stream, which has so many frames.
+    /// Creates a round of one stream with `count` frames.
     fn new(clock: Clock, stream: u32, count: u64) -> Self {
         let end = clock.end();
         let (turn, phases, paused) = (0, Vec::new(), None);
         Round { clock, members: vec![stream], turn, ends: count, phases, end, paused, is_chained: false }
     }
 
-    /// The next frame.
+    /// Returns the next frame.
     fn turn(&self, round: u32) -> Option<Turn> {
         let stream = *self.members.get(self.turn).filter(|_| !self.is_late())?;
         Some(Turn { due: self.due(), turns: self.clock.turns(), stream, round })
     }
 
-    /// When that is due.
+    /// Returns the due time of the next frame.
     fn due(&self) -> u64 {
         (self.clock.due() + self.phases.get(self.turn).copied().unwrap_or(0.0)).round() as u64
     }
 
-    /// Whether its next frame would be due when its time is over.
+    /// Returns whether the next frame would be due at or after the end.
     fn is_late(&self) -> bool {
         self.end.is_finite() && self.clock.due().round() >= self.end.round()
     }
 
-    /// All had their turn.
+    /// Advances after a turn of all members.
     fn go_on(&mut self, counts: &[u64], news: Option<&mut Vec<News>>) {
         self.turn = 0;
         self.clock.advance(1);
@@ -192,7 +190,7 @@ impl Round {
         }
     }
 
-    /// Leaves out the streams that have no frame left.
+    /// Removes the streams that have no frame left.
     fn retire(&mut self, counts: &[u64], news: Option<&mut Vec<News>>) {
         let (number, is_late) = (self.clock.number(), self.is_late());
         let stays = |stream: &u32| !is_late && counts[*stream as usize] > number;
@@ -214,7 +212,7 @@ impl Round {
 }
 
 impl Total {
-    /// When the next frame is due.
+    /// Returns the due time of the next frame.
     fn due(&self) -> f64 {
         self.base + self.rate.exact_nanos(self.frames, self.bytes)
     }

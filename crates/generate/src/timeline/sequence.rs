@@ -1,4 +1,4 @@
-//! Streams one after the other.
+//! Sequential streams: one after the other.
 
 use super::clock::{Clock, FRACTION};
 use super::{News, Slot, UNLIMITED};
@@ -6,29 +6,29 @@ use crate::Rate;
 use crate::command::{Action, Command, Which};
 use crate::stream::{Next, Stream, StreamSet};
 
-/// Passes that are followed to find the end.
+/// Maximum number of passes to follow when counting frames.
 const FOLLOWED: usize = 100_000;
 
-/// Which frame of which stream is next.
+/// Yields the next frame of sequential streams.
 ///
 /// Each stream's clock counts all of its frames, so that its errors don't add up when it is entered again; when a
-/// stream begins, its clock is set off against the time that all the others have taken.
+/// stream begins, the time that all the others have taken is added to its clock.
 #[derive(Clone, Debug)]
 pub(super) struct Sequence {
     steps: Vec<Step>,
-    /// Which stream; behind the last one the sequence is over.
+    /// Index of the current stream; past the last one the sequence is over.
     at: usize,
-    /// Its frames that are left.
+    /// Frames left of the current stream.
     left: u64,
-    /// What all the other clocks show together, in fractions of a nanosecond: whole numbers, so that nothing is lost
-    /// however often streams take turns.
+    /// Sum of all the other clocks, in fractions of a nanosecond: integers, so that nothing is lost however often
+    /// streams take turns.
     others: i128,
-    /// Since when it waits to be resumed.
+    /// Time of the pause, if paused.
     paused: Option<f64>,
-    /// The steps at their beginning, where streams can be told to begin anew, and whether they wait for that.
+    /// Steps at their start, if streams accept commands, and whether they are stopped.
     origins: Option<Box<[Step]>>,
     stopped: bool,
-    /// What became of streams since it was asked last.
+    /// Pending events of streams.
     news: Vec<News>,
 }
 
@@ -37,12 +37,12 @@ struct Step {
     clock: Clock,
     count: u64,
     next: Next,
-    /// How often it went elsewhere since it last went on.
+    /// Number of jumps since it last continued.
     gone: u64,
 }
 
 impl Sequence {
-    /// From the first stream on.
+    /// Starts at the first stream.
     pub(super) fn new(set: &StreamSet, cycle: u64) -> Self {
         let step = |stream: &Stream| Step {
             clock: Clock::new(stream, set.rate.unwrap_or(stream.rate), cycle),
@@ -55,14 +55,15 @@ impl Sequence {
         Sequence { steps, at: 0, left, others: 0, paused: None, origins: None, stopped: false, news: Vec::new() }
     }
 
-    /// The same, which can be told something.
+    /// Like [`Sequence::new`], for streams that accept commands.
     pub(super) fn commanded(set: &StreamSet, cycle: u64) -> Self {
         let sequence = Sequence::new(set, cycle);
         let origins = Some(sequence.steps.clone().into_boxed_slice());
         Sequence { origins, ..sequence }
     }
 
-    /// Does what streams are told; what was due before that has gone. Only all of them together can be paused, stopped and the like.
+    /// Applies a command; frames due before it have been sent. Pause, resume, stop and start apply only to all streams
+    /// together.
     pub(super) fn obey(&mut self, command: &Command) {
         let at = command.at as f64;
         let (places, is_all) = (command.which.places(self.steps.len()), command.which == Which::All);
@@ -88,22 +89,22 @@ impl Sequence {
         }
     }
 
-    /// What became of streams since this was asked last.
+    /// Drains the events of streams.
     pub(super) fn news(&mut self) -> Vec<News> {
         std::mem::take(&mut self.news)
     }
 
-    /// Whether frames may come once streams are told something.
+    /// Returns whether frames may become due after a command.
     pub(super) fn is_waiting(&self) -> bool {
         self.paused.is_some() || self.stopped
     }
 
-    /// Everything is due so much later.
+    /// Postpones everything by `by` nanoseconds.
     pub(super) fn shift(&mut self, by: f64) {
         self.others = self.others.saturating_add((by * FRACTION).round() as i128);
     }
 
-    /// Whether the next frame waits for no time.
+    /// Returns whether the next frame is due without waiting.
     pub(super) fn is_idle(&self) -> bool {
         self.steps.get(self.at).is_none_or(|step| step.clock.is_idle())
     }
@@ -111,7 +112,7 @@ impl Sequence {
     fn change_rate(&mut self, place: usize, at: f64, new: impl Fn(Rate) -> Rate) {
         let Some(step) = self.steps.get_mut(place) else { return };
         let rate = new(step.clock.rate());
-        // Others wait for their turn.
+        // Other streams wait for their turn.
         let at =
             if place == self.at { self.paused.unwrap_or(at) - self.others as f64 / FRACTION } else { step.clock.due() };
         step.clock.rescale(at, rate);
@@ -127,7 +128,6 @@ impl Sequence {
         self.others = (at * FRACTION).round() as i128;
     }
 
-    /// The next frame.
     pub(super) fn peek(&self) -> Option<Slot> {
         if self.is_waiting() {
             return None;
@@ -137,7 +137,6 @@ impl Sequence {
         Some(Slot { stream: self.at as u32, number: clock.number(), due })
     }
 
-    /// Goes on by so many frames.
     pub(super) fn advance(&mut self, mut by: u64) {
         while let Some(step) = self.steps.get_mut(self.at) {
             if by < self.left {
@@ -151,7 +150,7 @@ impl Sequence {
         }
     }
 
-    /// How many frames there are; `None` without end, or where more passes than are worth following do not show it.
+    /// Returns the number of frames; `None` if endless, or if the end is not reached within [`FOLLOWED`] passes.
     pub(super) fn frames(mut self) -> Option<u64> {
         let mut frames = 0u64;
         for _ in 0..FOLLOWED {
@@ -165,17 +164,16 @@ impl Sequence {
         None
     }
 
-    /// Whether any frame is due later than the first one.
+    /// Returns whether any frame is due later than the first one.
     pub(super) fn is_paced(&self) -> bool {
         self.steps.iter().any(|step| !step.clock.is_idle())
     }
 
-    /// How many frames of this stream, the next one included, are due at once.
+    /// Returns the number of frames of this stream, the next one included, that are due at once.
     pub(super) fn run(&self) -> u64 {
         self.steps.get(self.at).map_or(0, |step| if step.clock.is_idle() { self.left } else { 1 })
     }
 
-    /// The stream that follows, from its beginning.
     fn enter_next(&mut self) {
         let step = &mut self.steps[self.at];
         let all = self.others.saturating_add(step.clock.fractions());

@@ -1,10 +1,10 @@
-//! How the streams of a set share a rate.
+//! Shares of a common rate.
 
 use super::clock::Lengths;
 use crate::stream::StreamSet;
 use crate::{Layer, Rate, rate};
 
-/// What each stream of a set has of the rate of all together, which their own rates say.
+/// Shares of the streams of a set in their common rate, derived from their own rates.
 #[derive(Clone, Debug)]
 pub struct Shares {
     /// Frames of each, and of all together, in the same time.
@@ -14,11 +14,11 @@ pub struct Shares {
     bytes: f64,
 }
 
-/// Frames by whose lengths the mean of a stream is known.
+/// Number of frames sampled for the mean length of a stream.
 const SAMPLED: u64 = 1024;
 
 impl Shares {
-    /// Of a set; nothing where each stream has its own rate alone, or they follow one another.
+    /// Derives the shares of a set; `None` if each stream has its own rate only, or if they are in sequence.
     pub fn of(set: &StreamSet) -> Option<Self> {
         set.rate.filter(|_| set.order == crate::stream::Order::Interleaved)?;
         let mean = |lengths: Lengths| match lengths {
@@ -36,12 +36,12 @@ impl Shares {
         Some(Shares { all: frames.iter().sum(), frames, bytes })
     }
 
-    /// Bytes of a frame of all, on average, as often as they are sent.
+    /// Returns the mean frame length in bytes over all streams, weighted by their rates.
     pub fn mean_length(&self) -> f64 {
         self.bytes / self.all
     }
 
-    /// What the stream at a place has of a rate of all: frames per second, by the mean of its lengths.
+    /// Returns the share of the stream at `place` in the rate `all`: frames per second, by its mean length.
     pub fn rate(&self, all: Rate, place: usize) -> Rate {
         let share = self.frames[place];
         match all {
@@ -52,7 +52,7 @@ impl Shares {
     }
 }
 
-/// Bytes of a frame beside those captured.
+/// Returns the bytes of a frame in addition to those captured.
 fn overhead(layer: Layer) -> f64 {
     match layer {
         Layer::L1 => rate::L1_OVERHEAD as f64,

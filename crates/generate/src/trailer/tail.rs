@@ -1,23 +1,25 @@
-//! Where the payload of a frame ends, and so its trailer.
+//! Finds the end of a frame's payload, and so its trailer.
 //!
-//! Ethernet pads short frames and some devices append trailers of their own, so the end of the frame is not it: the
-//! outermost IP packet says how long it is, and the end of the innermost packet is also that of the packets around it.
+//! Ethernet pads short frames and some devices append trailers of their own, so the end of the frame is not the end of
+//! the payload: the outermost IP packet has a length field, and the end of the innermost packet is also that of the
+//! packets around it.
 
 use super::LEN;
 use linerate_wire::{Layers, Link, Protocol, ethernet, ipv4, ipv6, vlan};
 
-/// Where the outermost IP packet of a frame lies.
+/// Position of the outermost IP packet in a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Tail {
-    /// Where the packet begins; `None` where there is no IP.
+    /// Offset of the packet; `None` without IP.
     pub packet: Option<usize>,
-    /// Where it ends by its length field, which may be beyond the frame; without IP, or with a length of 0 (left so by
-    /// segmentation offload, and in jumbograms), where the frame ends.
+    /// End by its length field, which may be beyond the frame; without IP, or with a length of 0 (left so by
+    /// segmentation offload, and in jumbograms), the end of the frame.
     pub end: usize,
 }
 
 impl Tail {
-    /// Of a frame that begins as `link` says; `layers` is scratch memory for frames that are more than Ethernet, tags and IP.
+    /// Locates the packet in a frame with link type `link`; `layers` is scratch memory for frames with more than
+    /// Ethernet, tags and IP.
     #[inline(always)]
     pub fn of(link: Link, frame: &[u8], layers: &mut Layers) -> Tail {
         match common(frame) {
@@ -26,14 +28,14 @@ impl Tail {
         }
     }
 
-    /// The 16 bytes in front of the end, where all of them are there.
+    /// Returns the 16 bytes before the end, if all of them are in the frame.
     #[inline(always)]
     pub fn bytes<'a>(&self, frame: &'a [u8]) -> Option<&'a [u8; LEN]> {
         frame.get(..self.end)?.last_chunk()
     }
 }
 
-/// Of Ethernet, customer and service tags, then IP.
+/// Parses Ethernet, customer and service tags, then IP.
 #[inline(always)]
 fn common(frame: &[u8]) -> Option<Tail> {
     let mut packet = ethernet::LEN;
@@ -48,10 +50,9 @@ fn common(frame: &[u8]) -> Option<Tail> {
     }
 }
 
-/// Behind more tags than this frames are taken apart as any other.
+/// Frames with more tags than this are dissected like any other.
 const MOST_TAGS: usize = ethernet::LEN + 4 * vlan::LEN;
 
-/// Of any frame.
 #[inline(never)]
 fn dissected(link: Link, frame: &[u8], layers: &mut Layers) -> Tail {
     linerate_wire::dissect(link, frame, layers);
@@ -59,7 +60,7 @@ fn dissected(link: Link, frame: &[u8], layers: &mut Layers) -> Tail {
     packet.unwrap_or(Tail { packet: None, end: frame.len() })
 }
 
-/// Of an IP packet, if there is one.
+/// Returns the extent of an IP packet.
 #[inline(always)]
 fn packet_at(frame: &[u8], packet: usize, protocol: Protocol) -> Option<Tail> {
     let bytes = frame.get(packet..)?;
@@ -109,7 +110,7 @@ mod tests {
         #![proptest_config(ProptestConfig { cases: 2048, failure_persistence: None, ..ProptestConfig::default() })]
 
         #[test]
-        fn the_short_way_agrees_with_the_long_one(
+        fn the_fast_path_agrees_with_the_dissector(
             types in prop::sample::select(vec![
                 vec![0x08, 0x00], vec![0x86, 0xdd], vec![0x81, 0, 0, 1, 0x08, 0], vec![0x88, 0xa8, 0, 1, 0x86, 0xdd],
                 vec![0x81, 0, 0, 1, 0x81, 0, 0, 1, 0x81, 0, 0, 1, 0x81, 0, 0, 1, 0x81, 0, 0, 1, 0x08, 0], vec![0x90, 0],

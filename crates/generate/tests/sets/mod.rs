@@ -1,4 +1,4 @@
-//! Sets of streams by chance, and what they mean, slowly.
+//! Random sets of streams, and their frames by the definitions, slowly.
 #![allow(dead_code)]
 
 use linerate_generate::stream::*;
@@ -6,7 +6,7 @@ use linerate_generate::trailer::{self, Key};
 use linerate_generate::{Layer, Rate, Slot};
 use std::sync::Arc;
 
-/// Numbers by chance from a seed: SplitMix64.
+/// Random numbers from a seed: SplitMix64.
 pub(crate) struct Dice(pub u64);
 
 impl Dice {
@@ -17,17 +17,17 @@ impl Dice {
         word ^ word >> 31
     }
 
-    /// Below a number.
+    /// Returns a number below `end`.
     pub(crate) fn below(&mut self, end: u64) -> u64 {
         self.roll() % end
     }
 
-    /// One of these.
+    /// Returns one of these values.
     pub(crate) fn of<T: Clone>(&mut self, values: &[T]) -> T {
         values[self.below(values.len() as u64) as usize].clone()
     }
 
-    /// A number of any size.
+    /// Returns a number of any size.
     pub(crate) fn any(&mut self) -> u64 {
         let bits = self.below(64);
         self.roll() >> bits
@@ -39,7 +39,7 @@ impl Dice {
     }
 }
 
-/// A set of up to `most` streams.
+/// Returns a set of up to `most` streams.
 pub(crate) fn set(dice: &mut Dice, most: u64) -> StreamSet {
     let streams = 1 + dice.below(most);
     let order = dice.of(&[Order::Sequential, Order::Interleaved]);
@@ -113,7 +113,7 @@ fn selector(dice: &mut Dice) -> Selector {
 
 fn variant(dice: &mut Dice, selectors: usize, trailer: bool) -> Variant {
     let mut variant = Variant::default();
-    // Where something may begin or end.
+    // Borders of checksum parts.
     let mut borders = vec![0];
     let mut at = 0;
     let (mut places, mut trailer) = (Vec::new(), trailer);
@@ -157,7 +157,7 @@ fn variant(dice: &mut Dice, selectors: usize, trailer: bool) -> Variant {
     variant
 }
 
-/// One field in these bytes, or several that share them.
+/// Adds one field in these bytes, or several that share them.
 fn changes(dice: &mut Dice, offset: usize, width: usize, selectors: usize, changes: &mut Vec<Change>) {
     let whole = u128::MAX >> (128 - 8 * width);
     let cut = dice.below(8 * width as u64) as u32;
@@ -189,7 +189,7 @@ fn map(dice: &mut Dice) -> Map {
     }
 }
 
-/// Checksums at these places over anything that they may cover.
+/// Adds checksums at these offsets over random parts.
 fn checksums(dice: &mut Dice, places: &[(usize, ChecksumKind)], borders: &[usize], variant: &mut Variant) {
     for (index, (offset, kind)) in places.iter().enumerate() {
         let mut parts = Vec::new();
@@ -207,7 +207,7 @@ fn checksums(dice: &mut Dice, places: &[(usize, ChecksumKind)], borders: &[usize
     }
 }
 
-/// The first `most` frames of a set, from the definitions.
+/// Returns the first `most` frames of a set, by the definitions.
 pub(crate) fn slots(set: &StreamSet, most: usize) -> Vec<Slot> {
     match set.order {
         Order::Sequential => in_sequence(set, most),
@@ -215,7 +215,7 @@ pub(crate) fn slots(set: &StreamSet, most: usize) -> Vec<Slot> {
     }
 }
 
-/// When frame `n` is due if its stream is there from 0 on.
+/// Returns the due time of frame `n` of a stream that starts at 0.
 fn due(stream: &Stream, rate: Rate, n: u64) -> f64 {
     let start = stream.span.start as f64;
     let length = |n| stream.variant(n).frame.len() as u64;

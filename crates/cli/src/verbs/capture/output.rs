@@ -1,4 +1,4 @@
-//! What `-w` names: one file, or a recording of several.
+//! The output of `-w`: one file, or several with rotation.
 
 use super::super::inputs::{are_live, is_file, link};
 use super::recording::FileOf;
@@ -13,7 +13,7 @@ use linerate_record::{Format, Output, Writer};
 use std::os::fd::OwnedFd;
 
 impl Args {
-    /// The file that frames go to, or the files, and the folder that new ones are made in.
+    /// Opens the output. Returns it with the directory in which new files are created.
     pub(super) fn open_output(
         &self,
         asked: &Asked,
@@ -22,12 +22,12 @@ impl Args {
     ) -> anyhow::Result<(Box<dyn Sink>, Option<OwnedFd>)> {
         let format = self.format(path)?;
         if format != Format::Pcapng && !self.comments.is_empty() {
-            return Err(usage("pcap has no room for --comment: write pcapng, by the name of the file or --format"));
+            return Err(usage("--comment needs pcapng; use a name such as x.pcapng, or --format pcapng"));
         }
-        if self.recording.is_wanted(path, self.beside.rotate()) {
+        if self.recording.is_wanted(path, self.analysis.rotate()) {
             let (comments, threads) = (self.comments.clone(), self.compress_threads.into());
             let of = FileOf { format, comments, threads, is_indexed: self.index };
-            let opened = self.recording.open(path, of, self.beside.rotate());
+            let opened = self.recording.open(path, of, self.analysis.rotate());
             let opened = opened.with_context(|| format!("cannot write {path}"));
             let (recording, folder) = opened.map_err(|error| identity.explain(error))?;
             return Ok((self.trigger.before(Box::new(recording))?, Some(folder)));
@@ -36,7 +36,7 @@ impl Args {
         Ok((write(writer, self.index)?, folder))
     }
 
-    /// One file, and the folder it is in, where it can be begun anew.
+    /// Opens one file. Returns it with its directory, if it can be reopened.
     fn open_writer(
         &self,
         asked: &Asked,
@@ -45,7 +45,7 @@ impl Args {
         identity: &Identity,
     ) -> anyhow::Result<(Writer, Option<OwnedFd>)> {
         let specs = &asked.inputs.specs;
-        // Of rings the link type shows only with their first frame, as of files.
+        // The link type of rings and files is known only from the first packet.
         let is_live = specs.iter().all(|spec| are_live([spec]));
         let links: Vec<LinkType> = specs.iter().map(link).collect();
         let is_mixed = is_live && links.iter().any(|link| *link != links[0]);
@@ -53,7 +53,7 @@ impl Args {
         if is_mixed && format != Format::Pcapng && !may_change {
             let names = asked.inputs.names().join(", ");
             return Err(usage(format!(
-                "{path}: a pcap file holds one link type, and {names} have several: write pcapng"
+                "{path}: a pcap file holds one link type, but {names} have several; write pcapng"
             )));
         }
         let format = if is_mixed { Format::Pcapng } else { format };
@@ -65,8 +65,8 @@ impl Args {
         for comment in &self.comments {
             writer.comment(comment);
         }
-        // So that a file opens even before there is a frame; a failure is told again with the first one. What
-        // link type files have, and what they say of their sections, shows only with their first frame.
+        // Makes the file readable before the first packet; an error is reported again with that packet. Link type and
+        // sections of input files are known only from their first packet.
         let _ = match (is_live, specs.iter().all(is_file)) {
             (true, _) => writer.begin(links.first().copied().unwrap_or(LinkType::ETHERNET)),
             (false, false) => writer.flush(),
@@ -76,7 +76,7 @@ impl Args {
     }
 }
 
-/// What writes the file, with an index beside it if that is wanted.
+/// Returns the sink of the file, with an index if wanted.
 fn write(writer: Writer, is_indexed: bool) -> anyhow::Result<Box<dyn Sink>> {
     Ok(if is_indexed { Box::new(Indexed::new(writer)?) } else { Box::new(writer) })
 }

@@ -1,4 +1,4 @@
-//! What each part of a capture gets of its own: the file, the shared ring, the flow records, the counts, the lines.
+//! Selection of single outputs of a capture: file, shared ring, flow records, statistics, printed lines.
 
 use super::super::inputs::{Inputs, check_filter};
 use super::selection::SelectionArgs;
@@ -9,34 +9,33 @@ use serde::Serialize;
 use std::fmt::{self, Display};
 use std::str::FromStr;
 
-/// Options of single parts.
+/// Options of single outputs.
 #[derive(Debug, clap::Args)]
-#[command(next_help_heading = "What single parts of a capture get: write, share, flows, count, print")]
+#[command(next_help_heading = "Single outputs: write, share, flows, stats, print")]
 pub(super) struct PartArgs {
-    /// Let a part have only frames that pass this text too, as in --filter-for 'flows=tcp port 443'; may be given for
-    /// each part
+    /// Filter of one output, such as --filter-for 'flows=tcp port 443'; repeatable
     #[arg(long, value_name = "PART=TEXT")]
     filter_for: Vec<For<Text>>,
-    /// How much of a frame a part keeps, where not all keep the same (--slice), as in --slice-for share=l4+64
+    /// --slice of one output, such as --slice-for share=l4+64; repeatable
     #[arg(long, value_name = "PART=SLICE", conflicts_with_all = ["slice", "snap"])]
     slice_for: Vec<For<Slice>>,
-    /// Which shard a part gets, where not all keep the same one (--shard), as in --shard-for flows=1/4
+    /// --shard of one output, such as --shard-for flows=1/4; repeatable
     #[arg(long, value_name = "PART=I/N", conflicts_with = "shard")]
     shard_for: Vec<For<Shard>>,
 }
 
-/// What takes frames of a capture.
+/// Output of a capture.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub(super) enum Part {
     Write,
     Share,
     Flows,
-    Count,
+    Stats,
     Print,
 }
 
-/// A value of one part.
+/// Value for one output.
 #[derive(Clone, Debug)]
 struct For<T> {
     part: Part,
@@ -45,7 +44,7 @@ struct For<T> {
 
 type Text = String;
 
-/// What a part gets of its own, for programs.
+/// Selection of one output in the JSON document.
 #[derive(Serialize)]
 pub(super) struct PartJson {
     part: Part,
@@ -58,19 +57,19 @@ pub(super) struct PartJson {
 }
 
 impl PartArgs {
-    /// What is given twice or without its part is a mistake; `there` are the parts that were asked for.
+    /// Refuses options given twice or without their output; `there` are the outputs of the run.
     pub(super) fn check(&self, there: &[Part], inputs: &Inputs) -> anyhow::Result<()> {
         self.filter_for.iter().try_for_each(|one| check_filter(&one.value, &inputs.specs))?;
         check_option("--filter-for", &self.filter_for, there)?;
         check_option("--slice-for", &self.slice_for, there)?;
         check_option("--shard-for", &self.shard_for, there)?;
-        match self.slice_for.iter().find(|one| matches!(one.part, Part::Flows | Part::Count)) {
-            Some(one) => Err(usage(format!("--slice-for {}: flows and counts are of whole frames", one.part))),
+        match self.slice_for.iter().find(|one| matches!(one.part, Part::Flows | Part::Stats)) {
+            Some(one) => Err(usage(format!("--slice-for {}: flows and statistics use whole packets", one.part))),
             None => Ok(()),
         }
     }
 
-    /// What a part selects, of what all do.
+    /// Returns the selection of an output, based on that of all.
     pub(super) fn selection(&self, part: Part, all: Selection, args: &SelectionArgs) -> Selection {
         Selection {
             also: of(&self.filter_for, part).unwrap_or_default(),
@@ -80,14 +79,14 @@ impl PartArgs {
         }
     }
 
-    /// Whether the file and the ring get the same.
+    /// Returns whether file and ring have the same selection.
     pub(super) fn are_alike(&self) -> bool {
         [Part::Write, Part::Share].iter().all(|part| self.of_part(*part).is_none())
     }
 
-    /// For programs.
+    /// Returns the outputs with a selection of their own.
     pub(super) fn json(&self) -> Vec<PartJson> {
-        let all = [Part::Write, Part::Share, Part::Flows, Part::Count, Part::Print];
+        let all = [Part::Write, Part::Share, Part::Flows, Part::Stats, Part::Print];
         all.into_iter().filter_map(|part| self.of_part(part)).collect()
     }
 
@@ -106,10 +105,10 @@ fn of<T: Clone>(all: &[For<T>], part: Part) -> Option<T> {
 fn check_option<T>(option: &str, all: &[For<T>], there: &[Part]) -> anyhow::Result<()> {
     for (at, For { part, .. }) in all.iter().enumerate() {
         if !there.contains(part) {
-            return Err(usage(format!("{option} {part} means nothing without --{part}: there is no such part")));
+            return Err(usage(format!("{option} {part} needs --{part}: the capture has no such output")));
         }
         if all[..at].iter().any(|other| other.part == *part) {
-            return Err(usage(format!("{option} {part} is given twice: join the texts by and, or leave one out")));
+            return Err(usage(format!("{option} {part}: given twice; join both with 'and', or leave one out")));
         }
     }
     Ok(())
@@ -119,10 +118,10 @@ impl<T: FromStr<Err: Display>> FromStr for For<T> {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let (part, value) = text.split_once('=').ok_or("it begins with the part, as in flows=...")?;
+        let (part, value) = text.split_once('=').ok_or("missing output; write PART=..., such as flows=...")?;
         let value = value.trim();
         if value.is_empty() {
-            return Err(format!("nothing stands behind {part}="));
+            return Err(format!("{part}=: missing value"));
         }
         Ok(For { part: part.trim().parse()?, value: value.parse().map_err(|error: T::Err| error.to_string())? })
     }
@@ -136,9 +135,9 @@ impl FromStr for Part {
             "write" => Part::Write,
             "share" => Part::Share,
             "flows" => Part::Flows,
-            "count" => Part::Count,
+            "stats" => Part::Stats,
             "print" => Part::Print,
-            _ => return Err(format!("{text:?} is no part of a capture: write, share, flows, count or print")),
+            _ => return Err(format!("{text:?}: no such output; expected write, share, flows, stats or print")),
         })
     }
 }
@@ -149,7 +148,7 @@ impl Display for Part {
             Part::Write => "write",
             Part::Share => "share",
             Part::Flows => "flows",
-            Part::Count => "count",
+            Part::Stats => "stats",
             Part::Print => "print",
         })
     }

@@ -1,93 +1,116 @@
-//! `--print`: a line a frame on standard output, and the options that say how it looks.
+//! Packets as text on standard output, with the options of tcpdump.
 
 use super::super::inputs::is_file;
 use super::Asked;
 use crate::exit::usage;
 use crate::view::terminal::show_bytes;
+use clap::ArgAction;
 use linerate_burst::{Burst, Interface};
 use linerate_engine::{Lines, Printing};
 use linerate_print::{Bytes, Frame, Options, Printer, Time};
-use std::str::FromStr;
 
-/// Options of `--print`.
+/// Options of printed packets.
 #[derive(Debug, clap::Args)]
-#[command(next_help_heading = "Frames as text, one line each, as tcpdump -n prints them")]
+#[command(next_help_heading = "Printed packets")]
 pub(super) struct PrintArgs {
-    /// Print a line a frame to standard output, as it is kept; what is said of the run goes to standard error. With link
-    /// headers (link), more of each header (verbose), less (brief), TCP numbers as they are (absolute), nanoseconds
-    /// (nanos)
-    #[arg(long, value_name = "WITH,...", num_args = 0..=1, require_equals = true, default_missing_value = "")]
-    print: Option<With>,
-    /// Print times, all UTC, as clock, date, epoch (seconds since 1970), first (since the first frame), delta (since the
-    /// one before), or none
-    #[arg(long, value_name = "FORM", default_value = "clock", hide_possible_values = true)]
-    print_time: Form,
-    /// Print bytes too, in lines behind that of the frame: hex, ascii, or hex,ascii; with link the link header among them
-    #[arg(long, value_name = "FORM,...")]
-    print_bytes: Option<Shape>,
+    /// Print packets next to other outputs too; without other outputs they are printed anyway
+    #[arg(long)]
+    print: bool,
+    /// Print the link-layer header
+    #[arg(short = 'e', long)]
+    link_header: bool,
+    /// Time format; -t: no time, -tt: seconds since 1970, -ttt: since the previous packet, -tttt: with the date, -ttttt: since
+    /// the first packet [default: time of day, UTC]
+    #[arg(short = 't', action = ArgAction::Count)]
+    time: u8,
+    /// Print nanoseconds
+    #[arg(long)]
+    nano: bool,
+    /// Print the bytes in hex; -xx with the link-layer header
+    #[arg(short = 'x', action = ArgAction::Count)]
+    hex: u8,
+    /// Print the bytes in hex and ASCII; -XX with the link-layer header
+    #[arg(short = 'X', action = ArgAction::Count)]
+    hex_ascii: u8,
+    /// Print the bytes in ASCII; -AA with the link-layer header
+    #[arg(short = 'A', action = ArgAction::Count)]
+    ascii: u8,
+    /// Print absolute TCP sequence numbers
+    #[arg(short = 'S', long)]
+    absolute_tcp_sequence_numbers: bool,
+    /// Number the lines
+    #[arg(short = '#', long)]
+    number: bool,
 }
 
-/// What lines are to have; bytes and times are said by other options.
-#[derive(Clone, Copy, Debug)]
-struct With(Options);
-
-/// How times look.
-#[derive(Clone, Copy, Debug, clap::ValueEnum)]
-enum Form {
-    Clock,
-    Date,
-    Epoch,
-    First,
-    Delta,
-    None,
-}
-
-#[derive(Clone, Copy, Debug)]
-struct Shape(Bytes);
+/// Forms of time by the number of `-t`.
+const TIMES: [Time; 6] = [Time::Clock, Time::None, Time::Epoch, Time::Delta, Time::Date, Time::First];
 
 impl PrintArgs {
-    /// Whether frames are printed.
+    /// Returns whether packets are printed.
     pub(super) fn is_wanted(&self) -> bool {
-        self.print.is_some()
+        self.print
     }
 
-    /// Finds words that contradict each other.
+    /// Prints packets if the run has no other output.
+    pub(super) fn print_unless(&mut self, has_output: bool) {
+        self.print |= !has_output;
+    }
+
+    /// Refuses options without effect.
     pub(super) fn check(&self) -> anyhow::Result<()> {
-        match self.print {
-            Some(With(Options { verbose: true, brief: true, .. })) => {
-                Err(usage("--print=verbose,brief: more of each header, or less?"))
-            }
-            Some(With(Options { absolute: true, brief: true, .. })) => {
-                Err(usage("--print=absolute,brief: brief lines have no numbers of TCP"))
-            }
-            _ => Ok(()),
+        let given = [
+            ("-e", self.link_header),
+            ("-t", self.time > 0),
+            ("--nano", self.nano),
+            ("-x", self.hex > 0),
+            ("-X", self.hex_ascii > 0),
+            ("-A", self.ascii > 0),
+            ("-S", self.absolute_tcp_sequence_numbers),
+            ("--number", self.number),
+        ];
+        match given.into_iter().find(|(_, is_given)| *is_given && !self.print) {
+            Some((option, _)) => Err(usage(format!("{option} needs --print next to other outputs"))),
+            None if usize::from(self.time) >= TIMES.len() => Err(usage("-t: at most five times, -ttttt")),
+            None => Ok(()),
         }
     }
 
-    /// What prints them; it waits for nobody where live frames have other outputs too.
-    pub(super) fn printing(&self, asked: &Asked, has_others: bool) -> Printing<Screen> {
+    /// Starts printing, with more (`is_verbose`) or less (`is_brief`) of each header. With `has_others`, live packets
+    /// are never held up by a slow reader of the lines.
+    pub(super) fn printing(
+        &self,
+        asked: &Asked,
+        (is_verbose, is_brief): (bool, bool),
+        has_others: bool,
+    ) -> Printing<Screen> {
         let specs = &asked.inputs.specs;
-        let time = match self.print_time {
-            Form::Clock => Time::Clock,
-            Form::Date => Time::Date,
-            Form::Epoch => Time::Epoch,
-            Form::First => Time::First,
-            Form::Delta => Time::Delta,
-            Form::None => Time::None,
+        let bytes = Bytes {
+            hex: self.hex + self.hex_ascii > 0,
+            ascii: self.ascii + self.hex_ascii > 0,
+            link: self.hex.max(self.hex_ascii).max(self.ascii) > 1,
         };
-        let bytes = self.print_bytes.map_or(Bytes::default(), |shape| shape.0);
-        let options = Options { time, bytes, ..self.print.map_or(Options::default(), |with| with.0) };
+        let options = Options {
+            link: self.link_header,
+            verbose: is_verbose,
+            brief: is_brief,
+            absolute: self.absolute_tcp_sequence_numbers,
+            nanos: self.nano,
+            time: TIMES[usize::from(self.time)],
+            bytes,
+        };
         let screen = Screen {
             printer: Printer::new(options),
             lines: Vec::with_capacity(2 * PART),
             ends: Vec::new(),
             has_ports: specs.len() > 1,
+            number: self.number.then_some(0),
         };
         Printing::new(asked.print.clone(), screen, has_others && !specs.iter().all(is_file))
     }
 }
 
-/// Bytes of lines that are written at once, at least.
+/// Minimum number of bytes per write.
 const PART: usize = 1 << 16;
 
 /// Standard output.
@@ -96,8 +119,10 @@ pub(super) struct Screen {
     lines: Vec<u8>,
     /// Where the lines of each frame end.
     ends: Vec<usize>,
-    /// There are several ports, so each line says which.
+    /// There are several ports, so each line names its own.
     has_ports: bool,
+    /// Number of the last line, if lines are numbered.
+    number: Option<u64>,
 }
 
 impl Lines for Screen {
@@ -113,6 +138,10 @@ impl Lines for Screen {
                 bytes,
                 wire: desc.wire,
             };
+            if let Some(number) = &mut self.number {
+                *number += 1;
+                self.lines.extend_from_slice(format!("{number:5}  ").as_bytes());
+            }
             self.printer.line(&frame, &mut self.lines);
             self.ends.push(self.lines.len());
             if self.lines.len() >= PART {
@@ -128,7 +157,7 @@ impl Lines for Screen {
 }
 
 impl Screen {
-    /// Prints the lines; of how many frames, of all that there are: fewer once nothing can be written any more.
+    /// Prints the lines. Returns for how many packets that succeeded, and the number of packets.
     fn show(&mut self) -> (usize, usize) {
         let bytes = show_bytes(&self.lines);
         let shown = self.ends.iter().take_while(|end| **end <= bytes).count();
@@ -136,54 +165,5 @@ impl Screen {
         self.lines.clear();
         self.ends.clear();
         (shown, all)
-    }
-}
-
-/// Sets what each word of a list names.
-fn words<T>(text: &str, mut value: T, known: &str, set: impl Fn(&mut T, &str) -> bool) -> Result<T, String> {
-    for word in text.split(',').map(str::trim).filter(|_| !text.is_empty()) {
-        if !set(&mut value, word) {
-            return Err(format!("{word:?} is none of {known}"));
-        }
-    }
-    Ok(value)
-}
-
-impl FromStr for With {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        let known = "link, verbose, brief, absolute, nanos";
-        let options = words(text, Options::default(), known, |options, word| {
-            let option = match word {
-                "link" => &mut options.link,
-                "verbose" => &mut options.verbose,
-                "brief" => &mut options.brief,
-                "absolute" => &mut options.absolute,
-                "nanos" => &mut options.nanos,
-                _ => return false,
-            };
-            *option = true;
-            true
-        });
-        options.map(With)
-    }
-}
-
-impl FromStr for Shape {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        let bytes = words(text, Bytes::default(), "hex, ascii, link", |bytes, word| {
-            let option = match word {
-                "hex" => &mut bytes.hex,
-                "ascii" => &mut bytes.ascii,
-                "link" => &mut bytes.link,
-                _ => return false,
-            };
-            *option = true;
-            true
-        })?;
-        if bytes.hex || bytes.ascii { Ok(Shape(bytes)) } else { Err("say hex, ascii, or both".to_owned()) }
     }
 }

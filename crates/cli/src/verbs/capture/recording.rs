@@ -1,4 +1,4 @@
-//! Options that make a recording of what is written: files one after the other, of which the oldest go.
+//! Options of file rotation.
 
 use super::super::inputs::span;
 use super::super::units::{seconds, size};
@@ -13,38 +13,36 @@ use std::time::Duration;
 
 /// Options of recordings.
 #[derive(Debug, clap::Args)]
-#[command(next_help_heading = "Recordings: -w DIR/ or -w 'NAME-%Y%m%d-%H%M%S.pcapng' (UTC), with -C or -G")]
+#[command(next_help_heading = "Rotation of files")]
 pub(super) struct RecordingArgs {
-    /// Begin a new file once one has reached this size, on the disk (as in 100MiB, 1GiB)
+    /// Start a new file after SIZE, such as 100MB or 1GiB (k, M, G: powers of 1024; no unit: millions of bytes)
     #[arg(short = 'C', long, value_name = "SIZE")]
     rotate_size: Option<String>,
-    /// Keep so many files, the one that is written among them: the oldest of this run are removed
+    /// Keep at most N files, including the current one; older files of this run are deleted
     #[arg(short = 'W', long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     keep_files: Option<u32>,
-    /// Keep so many bytes in all files: the oldest of this run are removed
+    /// Keep at most SIZE in all files; older files of this run are deleted
     #[arg(long, value_name = "SIZE")]
     keep_size: Option<String>,
-    /// Where nothing more can be written: end the run, lose frames and try a new file once a second, or remove the oldest file
-    /// of this run from a full disk (and otherwise go on)
+    /// If a file cannot be written: stop; go-on (drop packets, retry every second); drop-oldest (delete the oldest file
+    /// of this run if the disk is full, else as go-on)
     #[arg(long, value_enum, default_value_t = OnFull::Stop)]
     on_full: OnFull,
-    /// Write past the page cache, so that a long recording does not fill it: blocks of 1 MiB, of which the last is in the file at
-    /// pauses and at the end. Where the program is killed that one is missing
+    /// Bypass the page cache (O_DIRECT), in blocks of 1 MiB; the last one is lost if the program is killed
     #[arg(long)]
     direct: bool,
-    /// Have the disk keep what is written, before a power cut: never (the system does within half a minute), file (each
-    /// once it is complete), or that and so often in seconds meanwhile
+    /// fsync policy: never, file (each finished file), or every S seconds too
     #[arg(long, value_name = "never|file|S", default_value = "never", value_parser = sync)]
     sync: Sync,
 }
 
-/// What each file is.
+/// Properties of each file.
 pub(super) struct FileOf {
     pub format: Format,
     pub comments: Vec<String>,
-    /// That compress it.
+    /// Threads that compress it.
     pub threads: usize,
-    /// An index lies beside it.
+    /// Write an index of it.
     pub is_indexed: bool,
 }
 
@@ -56,12 +54,12 @@ enum OnFull {
 }
 
 impl RecordingArgs {
-    /// Whether files follow each other; `rotate` is how often in seconds, if that was said.
+    /// Returns whether files are rotated; `rotate` is the interval in seconds, if given.
     pub(super) fn is_wanted(&self, path: &str, rotate: Option<f64>) -> bool {
         self.rotate_size.is_some() || rotate.is_some() || path.ends_with('/')
     }
 
-    /// Whether it makes sense for what is written there; mistakes before anything is opened.
+    /// Checks the options against the target before anything is opened.
     pub(super) fn check(&self, path: Option<&str>, rotate: Option<f64>) -> anyhow::Result<()> {
         let is_wanted = path.is_some_and(|path| self.is_wanted(path, rotate));
         let options = [
@@ -72,11 +70,11 @@ impl RecordingArgs {
             ("--sync", self.sync != Sync::Never),
         ];
         if let Some((option, _)) = options.iter().find(|(_, is_given)| *is_given && !is_wanted) {
-            return Err(usage(format!("{option} means nothing without -C, -G or -w DIR/: there is one file")));
+            return Err(usage(format!("{option} needs -C, -G or -w DIR/")));
         }
         let Some(path) = path.filter(|_| is_wanted) else { return Ok(()) };
         if path == "-" {
-            return Err(usage("standard output is no recording: -C and -G want -w FILE or DIR/"));
+            return Err(usage("-C and -G need -w FILE or -w DIR/, not standard output"));
         }
         check_place(path).map_err(usage)?;
         self.limits(rotate).map(drop)
@@ -85,26 +83,26 @@ impl RecordingArgs {
     fn limits(&self, rotate: Option<f64>) -> anyhow::Result<Limits> {
         let of = |option: &str, text: &Option<String>| text.as_deref().map(|text| size(option, text)).transpose();
         let limits = Limits {
-            file_bytes: of("--rotate-size", &self.rotate_size)?,
+            file_bytes: of("--rotate-size", &self.rotate_size.as_deref().map(millions))?,
             every: rotate.map(|every| span("--rotate", every)).transpose()?,
             files: self.keep_files.map(|files| files as usize),
             bytes: of("--keep-size", &self.keep_size)?,
         };
         if limits.every.is_some_and(|every| every.is_zero()) {
-            return Err(usage("--rotate: more than 0 seconds"));
+            return Err(usage("--rotate: must be more than 0 seconds"));
         }
         if let (Some(all), Some(one)) = (limits.bytes, limits.file_bytes)
             && all < one.saturating_mul(2)
         {
-            return Err(usage("--keep-size is to have room for two files of --rotate-size at least"));
+            return Err(usage("--keep-size must be at least twice --rotate-size"));
         }
         Ok(limits)
     }
 
-    /// Opens what is written, and the folder that it is in.
+    /// Opens the first file. Returns the recording and its directory.
     pub(super) fn open(&self, path: &str, of: FileOf, rotate: Option<f64>) -> anyhow::Result<(Recording, OwnedFd)> {
         let FileOf { format, comments, threads, is_indexed } = of;
-        // Every file of a recording is opened here, and what goes along with it.
+        // Opens every file of the recording, and its index.
         let open = move |partial: &mut PartialFile| -> std::io::Result<Box<dyn Sink>> {
             let mut writer = Writer::new(partial.output().threads(threads)?, format).since(partial.before());
             for comment in &comments {
@@ -129,7 +127,13 @@ impl RecordingArgs {
     }
 }
 
-/// When files are brought to the disk.
+/// Adds the unit of tcpdump to a number without one.
+fn millions(size: &str) -> String {
+    let unit = if size.bytes().all(|byte| byte.is_ascii_digit()) { "MB" } else { "" };
+    format!("{size}{unit}")
+}
+
+/// Parses `--sync`.
 fn sync(text: &str) -> Result<Sync, String> {
     match text {
         "never" => Ok(Sync::Never),

@@ -1,7 +1,7 @@
-//! What a capture says at its end: a summary for people, `linerate/capture/1` for programs.
+//! Report of a capture: text and `linerate/capture/1`.
 
 use super::Asked;
-use super::beside::{BesideJson, Done};
+use super::analysis::{AnalysisJson, Done};
 use super::parts::PartJson;
 use crate::view::ledger::{self, RunJson};
 use crate::view::rates::{Rates, grouped, totals, totals_read};
@@ -11,14 +11,15 @@ use linerate_engine::{Captured, Received};
 use serde::Serialize;
 use std::time::Duration;
 
-/// The summary at the end, for people; `beside` is what else was done, and the ledger `is_whole` if asked for.
-pub fn summary(run: &Received, captured: &[Captured], is_recorded: bool, beside: &str, is_whole: bool) -> String {
+/// Returns the report; `more` is that of flows, statistics and printing, and `is_whole` adds the whole packet
+/// accounting.
+pub fn summary(run: &Received, captured: &[Captured], is_recorded: bool, more: &str, is_whole: bool) -> String {
     let body = |(what, of): (&&str, &Captured)| body(run, what, of, is_recorded);
     let captured: String = ["captured", "shared"].iter().zip(captured).map(body).collect();
-    ledger::run(run, &(captured + beside), is_whole)
+    ledger::run(run, &(captured + more), is_whole)
 }
 
-/// Over how many seconds frames came: those of files at their own times.
+/// Returns the duration in seconds; for files by their timestamps.
 fn seconds(run: &Received, captured: &Captured, is_recorded: bool) -> f64 {
     let span = captured.span.map_or(Duration::ZERO, |(first, last)| last.since(first));
     if is_recorded { span.as_secs_f64() } else { run.elapsed.as_secs_f64() }
@@ -41,7 +42,7 @@ fn body(run: &Received, what: &str, captured: &Captured, is_recorded: bool) -> S
         let frames: Vec<String> = shards.iter().map(|frames| grouped(*frames)).collect();
         let frames = if frames.len() > 16 { String::new() } else { format!(": {}", frames.join(", ")) };
         let (count, uneven) = (shards.len(), imbalance(shards));
-        text += &format!("  frames of the {count} shards{frames}; the fullest has {uneven:.2} of the mean\n");
+        text += &format!("  packets per shard ({count}){frames}; the largest has {uneven:.2} times the mean\n");
     }
     text
 }
@@ -52,13 +53,13 @@ pub(super) struct CaptureJson<'a> {
     schema: &'static str,
     ports: Vec<String>,
     filter: String,
-    /// Which part of the traffic was kept, as `2/8`.
+    /// Shard that was kept, such as `2/8`.
     shard: Option<String>,
-    /// Frames of each shard, whichever of them was kept.
+    /// Packets of each shard, including those not kept.
     shards: Vec<u64>,
-    /// The most of them over the mean.
+    /// Largest shard relative to the mean.
     shard_imbalance: Option<f64>,
-    /// How much of a frame was kept, as `96` or `l4+64`.
+    /// Slice that was kept, such as `96` or `l4+64`.
     slice: Option<String>,
     dedup_ms: Option<f64>,
     received: u64,
@@ -69,20 +70,20 @@ pub(super) struct CaptureJson<'a> {
     late: u64,
     first_time_ns: Option<u64>,
     last_time_ns: Option<u64>,
-    /// Over which rates are taken.
+    /// Duration that rates refer to.
     seconds: f64,
-    /// Whose time that is: `frames` of files, else `run`.
+    /// Source of `seconds`: `frames` for files, else `run`.
     time_base: &'static str,
     #[serde(flatten)]
     rates: Rates,
-    /// What single parts were to get.
+    /// Outputs with a selection of their own.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     parts: Vec<PartJson>,
-    /// What the ring got, where that is not what the file got.
+    /// Packets of the ring, if its selection differs from that of the file.
     #[serde(skip_serializing_if = "Option::is_none")]
     share: Option<SharedJson>,
     #[serde(flatten)]
-    beside: BesideJson<'a>,
+    analysis: AnalysisJson<'a>,
     #[serde(flatten)]
     run: RunJson,
 }
@@ -92,7 +93,7 @@ impl<'a> CaptureJson<'a> {
         asked: &Asked,
         run: &Received,
         captured: &[Captured],
-        (beside, parts): (&'a Done, Vec<PartJson>),
+        (done, parts): (&'a Done, Vec<PartJson>),
     ) -> Self {
         let is_recorded = asked.inputs.are_files() && !captured.is_empty();
         let captured_first = captured.first().cloned().unwrap_or_default();
@@ -121,13 +122,13 @@ impl<'a> CaptureJson<'a> {
             rates: Rates::new(frames, wire_bytes, seconds),
             parts,
             share: captured.get(1).map(SharedJson::new),
-            beside: beside.json(&asked.inputs, &run.ledger),
+            analysis: done.json(&asked.inputs, &run.ledger),
             run: RunJson::new(run),
         }
     }
 }
 
-/// What a ring got.
+/// Packets of a ring.
 #[derive(Serialize)]
 struct SharedJson {
     frames: u64,

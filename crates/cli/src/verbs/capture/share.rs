@@ -1,4 +1,4 @@
-//! `--share`: the ordered stream for other processes, and the options that say how.
+//! `--share` and its options: the ordered stream for other processes.
 
 use crate::exit::usage;
 use crate::privileges::{Identity, group_number, socket_folder};
@@ -13,56 +13,55 @@ use std::os::fd::OwnedFd;
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "Sharing")]
 pub(super) struct ShareArgs {
-    /// Share the ordered stream with other processes: they read it as port shm:NAME (a NAME with / is the path of a
+    /// Share the packets with other processes in memory; they read port shm:NAME (a NAME with / is the path of a
     /// socket)
     #[arg(long, value_name = "NAME")]
     share: Option<String>,
-    /// Memory for frames that are shared; what it means in time is said at start
+    /// Size of the ring
     #[arg(long, value_name = "SIZE", default_value = "64MiB", requires = "share")]
     share_memory: String,
-    /// Memory of one block: a power of two from 512KiB to 64MiB
+    /// Size of a block: a power of two from 512KiB to 64MiB
     #[arg(long, value_name = "SIZE", default_value = "1MiB", requires = "share")]
     share_block: String,
-    /// Begin once so many readers have attached
+    /// Start after N readers have attached
     #[arg(long, value_name = "N", default_value_t = 0, requires = "share")]
     share_wait: usize,
-    /// Let members of this group attach too, beside root and the user of this program
+    /// Let members of GROUP attach, in addition to root and the user of the run
     #[arg(long, value_name = "GROUP", requires = "share")]
     share_group: Option<String>,
-    /// Let readers ask to be waited for (shm:NAME?mode=lossless): such a one may hold everybody up, as long as
-    /// --share-patience lasts
+    /// Let readers be lossless (shm:NAME?mode=lossless): they block the capture, up to --share-patience
     #[arg(long, requires = "share")]
     lossless_readers: bool,
-    /// Evict a lossless reader that blocks the capture for longer than this many seconds; its stream ends with an error
+    /// Evict a lossless reader that blocks the capture for more than S seconds; its stream ends with an error
     #[arg(long, value_name = "S", default_value_t = 1.0, requires = "share")]
     share_patience: f64,
-    /// The NUMA node to put the memory on
+    /// NUMA node of the ring
     #[arg(long, value_name = "NODE", requires = "share")]
     share_node: Option<u32>,
-    /// Lock the memory, so that it is never paged out
+    /// Lock the ring in memory
     #[arg(long, requires = "share")]
     share_lock: bool,
-    /// Use pages of ordinary size even where there are huge ones
+    /// Do not use huge pages
     #[arg(long, requires = "share")]
     share_small_pages: bool,
 }
 
-/// Frames of 64 bytes a second on four ports of 10 Gb/s each: what the size of the memory is said for.
+/// Frames of 64 bytes per second on four ports of 10 Gb/s, the reference for the duration that the ring holds.
 const FULL_SPEED: f64 = 59.5e6;
 
 impl ShareArgs {
-    /// Whether a ring is asked for.
+    /// Returns whether a ring is wanted.
     pub(super) fn is_wanted(&self) -> bool {
         self.share.is_some()
     }
 
-    /// The same where its name may be what no ring is called.
+    /// Returns the same, and checks the name.
     pub(super) fn check(&self) -> anyhow::Result<bool> {
         Ok(self.share.as_deref().map(|name| ring_name("--share", name)).transpose()?.is_some())
     }
 
-    /// Makes the ring, if one is asked for; before privileges are dropped, since huge and locked memory may need them, and
-    /// readers believe in who began to share. With lines about it, for people.
+    /// Creates the ring, if one is wanted, before privileges are dropped: huge and locked memory may need them, and
+    /// readers trust the user who created it. Returns it with notes for the user.
     pub(super) fn open(&self, identity: &Identity) -> anyhow::Result<Option<(Sharing, Vec<String>)>> {
         let Some(name) = &self.share else { return Ok(None) };
         let memory = size("--share-memory", &self.share_memory)?;
@@ -90,7 +89,7 @@ impl ShareArgs {
             error => identity.explain(anyhow::Error::new(error).context(format!("cannot share {name}"))),
         })?;
         let mut notes = vec![format!(
-            "shared as shm:{name}: {} blocks of {} KiB, {:.0} ms at {} M frames/s of 64 bytes",
+            "shared as shm:{name}: {} blocks of {} KiB, {:.0} ms at {} Mpps of 64 bytes",
             grouped(slots.into()),
             block >> 10,
             sharing.room() as f64 / FULL_SPEED * 1e3,
@@ -100,12 +99,14 @@ impl ShareArgs {
         Ok(Some((sharing, notes)))
     }
 
-    /// The folder that the run removes a socket from.
+    /// Returns the directory of the socket, which the run removes at its end.
     pub(super) fn folder(&self) -> anyhow::Result<Option<OwnedFd>> {
         Ok(self.share.as_deref().map(socket_folder).transpose()?.flatten())
     }
 }
 
 fn size(option: &str, text: &str) -> anyhow::Result<u64> {
-    parse_size(text).ok_or_else(|| usage(format!("{option} {text}: not a size (as in 65536, 512KiB, 64MiB)")))
+    parse_size(text).ok_or_else(|| {
+        usage(format!("{option} {text}: invalid size; expected a number and a unit, such as 512KiB, 64MiB"))
+    })
 }

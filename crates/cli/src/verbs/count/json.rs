@@ -1,4 +1,4 @@
-//! `linerate/count/1`: a line an interval, and a summary as the last line.
+//! `linerate/count/1`: one line per interval, and a summary as the last line.
 
 use super::rows::{Gain, Looks, Place, Subject};
 use crate::view::ledger::RunJson;
@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 
 const SCHEMA: &str = "linerate/count/1";
 
-/// Prints a line about what has happened since the last one; once nobody reads them, the run ends.
+/// Prints a line per interval. The run ends when standard output is closed.
 pub(super) fn ticker(subject: Subject, watch: Watch, stop: Stop) -> impl FnMut() + Send {
     let mut looks = Looks::new(watch);
     move || {
@@ -25,12 +25,12 @@ pub(super) fn ticker(subject: Subject, watch: Watch, stop: Stop) -> impl FnMut()
     }
 }
 
-/// What was counted in one interval: frames and drops are those of the interval alone.
+/// Counts of one interval: frames and drops of this interval only.
 #[derive(Serialize)]
 struct IntervalJson {
     schema: &'static str,
     record: &'static str,
-    /// How long the run had taken.
+    /// Time since the start of the run.
     elapsed_seconds: f64,
     #[serde(flatten)]
     all: GainJson,
@@ -62,7 +62,7 @@ pub(super) struct SummaryJson {
     run: RunJson,
 }
 
-/// What whoever asks is told while the run lasts.
+/// Counts so far, printed on request.
 #[derive(Serialize)]
 pub(super) struct SoFarJson<'a> {
     schema: &'static str,
@@ -75,7 +75,7 @@ pub(super) struct SoFarJson<'a> {
     drops: DropsJson,
 }
 
-/// Everything that was counted.
+/// Counts of all ports, each port and each queue.
 #[derive(Serialize)]
 pub(crate) struct CountsJson {
     elapsed_seconds: f64,
@@ -92,11 +92,11 @@ pub(crate) struct CountsJson {
 #[derive(Serialize)]
 struct BurstsJson {
     windows: Vec<WindowJson>,
-    /// Frames that came after later ones, and are in no window.
+    /// Frames out of order, which are in no window.
     late: u64,
 }
 
-/// Those of one span: the one with most frames, and the one with most bytes at layer 1.
+/// Busiest windows of one length: by frames, and by bytes at layer 1.
 #[derive(Serialize)]
 struct WindowJson {
     window_ns: u64,
@@ -116,7 +116,7 @@ struct RowJson {
     drops: DropsJson,
 }
 
-/// Of one port or queue.
+/// Counts of one port or queue.
 #[derive(Serialize)]
 struct PlacedJson<T> {
     port: String,
@@ -140,7 +140,7 @@ struct CountedJson {
     frames: u64,
     bytes: u64,
     seconds: f64,
-    /// Which time `seconds` is: that of the `run`, or of the `frames` of a file.
+    /// Source of `seconds`: the `run`, or the `frames` of a file.
     time_base: &'static str,
     first_time_ns: Option<u64>,
     last_time_ns: Option<u64>,
@@ -157,7 +157,7 @@ struct CountedJson {
     protocols: Option<ProtocolsJson>,
 }
 
-/// Frames that have a header of a protocol; `unknown` are those not understood to their end.
+/// Frames by protocol header; `unknown`: not parsed to the end.
 #[derive(Serialize)]
 struct ProtocolsJson {
     #[serde(flatten)]
@@ -216,7 +216,7 @@ impl<'a> SoFarJson<'a> {
 }
 
 impl CountsJson {
-    /// Counts of these ports.
+    /// Converts the counts of these ports.
     pub(crate) fn new(subject: &Subject, protocols: bool, counts: &Counts) -> Self {
         let counted = |place, row: &Counted| CountedJson::new(subject, place, row, counts, protocols);
         let row = |(place, row): (Place, &Counted)| {

@@ -1,4 +1,4 @@
-//! What the views of a count have in common: names of ports and queues, and over which time rates are taken.
+//! Rows of all views of a count: names of ports and queues, and the time that rates refer to.
 
 use crate::verbs::inputs::is_file;
 use crate::view::rates::Rates;
@@ -9,28 +9,28 @@ use linerate_engine::count::{Counted, Counts, Traffic};
 use linerate_port::Spec;
 use std::time::Duration;
 
-/// Which ports are counted.
+/// Ports of a count.
 #[derive(Clone, Debug)]
 pub(crate) struct Subject {
     /// As the user named them.
     pub names: Vec<String>,
-    /// The number of the first queue of each port.
+    /// First queue of each port.
     first_queues: Vec<usize>,
-    /// Whether each is a recording, whose frames came at their own time and not at that of the run.
+    /// True for each capture file: its rates refer to timestamps, not to the time of the run.
     recorded: Vec<bool>,
 }
 
-/// How the columns are called that a row is known by.
+/// Returns the heads of the columns that identify a row.
 pub(super) fn heads(counts: &Counts) -> &'static [&'static str] {
     if counts.places.len() > counts.ports.len() { &["port", "queue"] } else { &["port"] }
 }
 
-/// Where a row belongs.
+/// Port or queue of a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Place {
     All,
     Port(usize),
-    /// Its port, and the number of the queue there.
+    /// Port, and number of its queue.
     Queue(usize, usize),
 }
 
@@ -44,19 +44,18 @@ impl Subject {
         }
     }
 
-    /// Every queue.
+    /// Returns the counts of all queues.
     pub(crate) fn queues<'a>(&'a self, counts: &'a Counts) -> impl Iterator<Item = (Place, &'a Counted)> {
         let place = |(port, queue): (usize, usize)| Place::Queue(port, self.first_queues[port] + queue);
         counts.places.iter().map(move |at| place(*at)).zip(&counts.queues)
     }
 
-    /// Every port.
+    /// Returns the counts of all ports.
     pub(crate) fn ports<'a>(&'a self, counts: &'a Counts) -> impl Iterator<Item = (Place, &'a Counted)> {
         counts.ports.iter().enumerate().map(|(port, counted)| (Place::Port(port), counted))
     }
 
-    /// For people: the queues of each port that received anything, then the port where it has several; at last all
-    /// of them.
+    /// Returns the rows of the report: queues that received packets, each port with several queues, and the total.
     pub(crate) fn rows<'a>(&'a self, counts: &'a Counts) -> Vec<(Place, &'a Counted)> {
         let mut rows = Vec::new();
         for (port, sum) in counts.ports.iter().enumerate() {
@@ -75,21 +74,21 @@ impl Subject {
         rows
     }
 
-    /// What a row is called: its port, its queue.
+    /// Returns the name of a row: its port, its queue.
     pub(crate) fn label(&self, place: Place) -> [String; 2] {
         match place {
-            Place::All => ["all".into(), String::new()],
+            Place::All => ["total".into(), String::new()],
             Place::Port(port) => [self.names[port].clone(), "all".into()],
             Place::Queue(port, queue) => [self.names[port].clone(), queue.to_string()],
         }
     }
 
-    /// The same under the heads of a table, which has a column of queues only where a port has several.
+    /// Returns the same for a table, which has a column of queues only if a port has several.
     pub(crate) fn known_by(&self, place: Place, counts: &Counts) -> impl Iterator<Item = String> + use<> {
         self.label(place).into_iter().take(heads(counts).len())
     }
 
-    /// Whether the time that counts is that of the frames, not that of the run.
+    /// Returns whether rates refer to timestamps, not to the time of the run.
     pub(crate) fn is_recorded(&self, place: Place) -> bool {
         match place {
             Place::All => self.recorded.iter().all(|recorded| *recorded),
@@ -97,7 +96,7 @@ impl Subject {
         }
     }
 
-    /// Over how many seconds a row was counted.
+    /// Returns the duration of a row in seconds.
     pub(crate) fn seconds(&self, place: Place, counted: &Counted, elapsed: Duration) -> f64 {
         let (first, last) = counted.traffic.span.unwrap_or_default();
         let time = if self.is_recorded(place) { last.since(first) } else { elapsed };
@@ -105,14 +104,14 @@ impl Subject {
     }
 }
 
-/// The peak rates of a row, in millions of frames and Gb/s at layer 1: the most in one second of the clock, but never less than
-/// the mean, which is the better figure of less than a second and of parts of two.
+/// Returns the peak rates of a row, in Mpps and Gb/s at layer 1: the maximum within one second of the clock, but at
+/// least the mean, which is more exact for less than a second or parts of two.
 pub(super) fn peaks(traffic: &Traffic, mean: &Rates) -> (f64, f64) {
     let (frames, l1) = (traffic.peak.frames as f64 / 1e6, traffic.peak.l1_bytes as f64 * 8.0 / 1e9);
     (frames.max(mean.mpps.unwrap_or(0.0)), l1.max(mean.gbps_l1.unwrap_or(0.0)))
 }
 
-/// One look after the other at what a run counts.
+/// Successive readings of the counts of a run.
 pub(super) struct Looks {
     watch: Watch,
     before: Option<Counts>,
@@ -123,7 +122,7 @@ impl Looks {
         Looks { watch, before: None }
     }
 
-    /// Shows the counts of the last look beside those of now, unless the run has brought nothing newer.
+    /// Calls `show` with the previous and the current counts, if these are newer.
     pub(super) fn look(&mut self, show: impl FnOnce(&Counts, &Counts)) {
         let now = self.watch.counts();
         let before = self.before.take().unwrap_or_else(|| now.beginning());
@@ -135,7 +134,7 @@ impl Looks {
     }
 }
 
-/// What a row has gained between two looks.
+/// Increase of a row between two readings.
 pub(crate) struct Gain {
     pub frames: u64,
     pub bytes: u64,
@@ -145,7 +144,7 @@ pub(crate) struct Gain {
 }
 
 impl Subject {
-    /// From `before` to `now`, which were seen when the run had taken `elapsed`, before and now.
+    /// Returns the increase from `before` to `now`, read at the two times `elapsed`.
     pub(crate) fn gain(&self, place: Place, before: &Counted, now: &Counted, elapsed: (Duration, Duration)) -> Gain {
         let newest = |traffic: &Traffic| traffic.span.map(|(_, last)| last);
         let begin = newest(&before.traffic).or(now.traffic.span.map(|(first, _)| first)).unwrap_or(Nanos::ZERO);
@@ -174,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn queues_have_the_numbers_asked_for_and_silent_ones_of_several_are_left_out() {
+    fn queues_keep_their_numbers_and_idle_ones_are_omitted() {
         let specs = ["xdp:x0@2-4", "pcap:f", "packet:y0"].map(|text| Spec::parse(text).unwrap());
         let subject = Subject::new(&specs);
         let counts = Counts {
@@ -185,7 +184,7 @@ mod tests {
         };
         let labels: Vec<String> =
             subject.rows(&counts).iter().map(|(place, _)| subject.label(*place).join(" ")).collect();
-        assert_eq!(labels, ["xdp:x0@2-4 2", "xdp:x0@2-4 4", "xdp:x0@2-4 all", "pcap:f 0", "packet:y0 0", "all "]);
+        assert_eq!(labels, ["xdp:x0@2-4 2", "xdp:x0@2-4 4", "xdp:x0@2-4 all", "pcap:f 0", "packet:y0 0", "total "]);
         let recorded = [Place::All, Place::Port(0), Place::Queue(1, 0)].map(|place| subject.is_recorded(place));
         assert_eq!(recorded, [false, false, true]);
     }

@@ -1,4 +1,4 @@
-//! A count while it runs: on a terminal a table that is drawn again, else a line.
+//! Progress of a count: a table redrawn on a terminal, else lines.
 
 use super::rows::{Gain, Looks, Place, Subject, heads};
 use super::text::losses;
@@ -9,10 +9,10 @@ use linerate_engine::Watch;
 use linerate_engine::count::{Counted, Counts};
 use linerate_generate::rate::FCS;
 
-/// Lines of a terminal that does not say.
+/// Lines of a terminal of unknown height.
 const USUAL_HEIGHT: usize = 24;
 
-/// Shows what has happened since the last time, on standard error.
+/// Shows progress on standard error.
 pub(super) fn ticker(subject: Subject, watch: Watch) -> impl FnMut() + Send {
     let mut looks = Looks::new(watch);
     move || {
@@ -26,7 +26,7 @@ pub(super) fn ticker(subject: Subject, watch: Watch) -> impl FnMut() + Send {
     }
 }
 
-/// The table by queue, or by port where the terminal is not high enough for that.
+/// Returns the table by queue, or by port if the terminal is not high enough.
 fn fitting(subject: &Subject, before: &Counts, now: &Counts) -> String {
     let mut rows = subject.rows(now);
     if rows.len() + 2 > height().unwrap_or(USUAL_HEIGHT) {
@@ -40,7 +40,7 @@ fn picture(subject: &Subject, rows: Vec<(Place, &Counted)>, before: &Counts, now
     let mut earlier: Vec<(Place, &Counted)> = subject.queues(before).chain(subject.ports(before)).collect();
     earlier.push((Place::All, &before.all));
     let keys = heads(now);
-    let mut lines = table(&[keys, &["frames", "lost", "rate", "L1", "L2", "mean size"]].concat(), keys.len());
+    let mut lines = table(&[keys, &["packets", "lost", "rate", "L1", "L2", "mean size"]].concat(), keys.len());
     for (place, counted) in rows {
         let Some((_, then)) = earlier.iter().find(|(at, _)| *at == place) else { continue };
         let gain = subject.gain(place, then, counted, (before.elapsed, now.elapsed));

@@ -1,4 +1,4 @@
-//! A count as tables for people.
+//! Report of a count: tables.
 
 use super::rows::{Place, Subject, heads, peaks};
 use crate::view::rates::{Rates, bits_per_second, frames_per_second, grouped, stated};
@@ -8,7 +8,7 @@ use linerate_burst::Sizes;
 use linerate_engine::count::{Busiest, Counted, Counts, Traffic, Windows};
 use linerate_generate::rate::FCS;
 
-/// What was counted.
+/// Returns the report.
 pub(crate) fn summary(subject: &Subject, protocols: bool, counts: &Counts) -> String {
     let mut text = totals(subject, counts) + &sizes(subject, counts);
     text += &counts.windows.as_ref().map(bursts).unwrap_or_default();
@@ -18,12 +18,12 @@ pub(crate) fn summary(subject: &Subject, protocols: bool, counts: &Counts) -> St
     text
 }
 
-/// The mean size of a frame, with the FCS.
+/// Returns the mean size of a frame, with the FCS.
 pub(super) fn mean_size(traffic: &Traffic) -> Option<f64> {
     (traffic.frames > 0).then(|| traffic.bytes as f64 / traffic.frames as f64 + FCS as f64)
 }
 
-/// What a bucket of sizes is called.
+/// Returns the name of a bucket of sizes.
 pub(super) fn bucket(least: u32, most: Option<u32>) -> String {
     match most {
         Some(most) if least == most => least.to_string(),
@@ -32,14 +32,14 @@ pub(super) fn bucket(least: u32, most: Option<u32>) -> String {
     }
 }
 
-/// Losses with their causes.
+/// Returns the losses by cause.
 pub(super) fn losses(lost: impl Iterator<Item = (&'static str, u64)>) -> String {
     let causes: Vec<String> = lost.map(|(cause, frames)| format!("{} {cause}", grouped(frames))).collect();
     if causes.is_empty() { "0".into() } else { causes.join(", ") }
 }
 
 fn totals(subject: &Subject, counts: &Counts) -> String {
-    let others = ["frames", "bytes", "lost", "mean rate", "L1", "L2", "peak rate", "peak L1", "size"];
+    let others = ["packets", "bytes", "lost", "mean rate", "L1", "L2", "peak rate", "peak L1", "size"];
     let keys = heads(counts);
     let mut rows = table(&[keys, &others].concat(), keys.len());
     for (place, counted) in subject.rows(counts) {
@@ -62,7 +62,7 @@ fn totals(subject: &Subject, counts: &Counts) -> String {
     format!("{rows}\n  {}\n", explanation(subject, counts))
 }
 
-/// Smallest, mean and greatest size.
+/// Returns the smallest, mean and largest size.
 fn size_range(traffic: &Traffic) -> String {
     let Some(((least, most), mean)) = traffic.lengths.zip(mean_size(traffic)) else { return String::new() };
     format!("{} / {mean:.0} / {}", u64::from(least) + FCS, u64::from(most) + FCS)
@@ -71,16 +71,14 @@ fn size_range(traffic: &Traffic) -> String {
 fn explanation(subject: &Subject, counts: &Counts) -> String {
     let ports = || subject.ports(counts);
     let recorded = ports().filter(|(place, _)| subject.is_recorded(*place)).count();
-    let of_frames = "the time from the first frame counted to the last";
+    let of_frames = "the time from the first packet to the last";
     let of_run = format!("the {:.3} s of the run", counts.elapsed.as_secs_f64());
     let time = match recorded {
         0 => of_run,
         all if all == ports().count() => of_frames.to_owned(),
         _ => format!("{of_run}, those of files over {of_frames}"),
     };
-    format!(
-        "means over {time}; peak: the most in one second, at least the mean; size: smallest / mean / largest, with FCS; bytes without"
-    )
+    format!("means over {time}; peak: maximum of one second; size: min / mean / max with FCS; bytes: without FCS")
 }
 
 fn sizes(subject: &Subject, counts: &Counts) -> String {
@@ -92,11 +90,11 @@ fn sizes(subject: &Subject, counts: &Counts) -> String {
         let frames = counted.traffic.sizes.buckets().map(|(_, _, frames)| grouped(frames));
         rows.add_row(subject.known_by(place, counts).chain(frames));
     }
-    format!("\n  frames by size (RFC 2819; sizes count the FCS):\n{rows}\n\n")
+    format!("\n  packets by size (RFC 2819, with FCS):\n{rows}\n\n")
 }
 
 fn bursts(windows: &Windows) -> String {
-    let mut rows = table(&["within", "most frames", "rate", "at", "most at L1", "at"], 1);
+    let mut rows = table(&["window", "max packets", "rate", "at", "max L1 rate", "at"], 1);
     for Busiest { span, frames, frames_at, l1_bytes, l1_at } in windows.busiest() {
         let seconds = span.as_secs_f64();
         rows.add_row([
@@ -110,12 +108,12 @@ fn bursts(windows: &Windows) -> String {
     }
     let late = match windows.late() {
         0 => String::new(),
-        late => format!("  {}; no window has them\n", stated(late, "frames came after later ones")),
+        late => format!("  {}, not counted in windows\n", stated(late, "packets were out of order")),
     };
-    format!("  the busiest windows, by the frames' own times (UTC):\n{rows}\n{late}\n")
+    format!("  busiest windows, by timestamps (UTC):\n{rows}\n{late}\n")
 }
 
-/// Hour, minute, second and microsecond, in UTC.
+/// Formats hour, minute, second and microsecond, in UTC.
 fn time_of_day(time: Nanos) -> String {
     let seconds = time.seconds() % 86_400;
     let micros = time.0 % 1_000_000_000 / 1000;
@@ -128,9 +126,9 @@ fn mix(subject: &Subject, counts: &Counts) -> String {
     } else {
         vec![(Place::All, &counts.all)]
     };
-    let label = |place| if columns.len() > 1 { subject.label(place)[0].clone() } else { "frames".into() };
+    let label = |place| if columns.len() > 1 { subject.label(place)[0].clone() } else { "packets".into() };
     let labels: Vec<String> = columns.iter().map(|(place, _)| label(*place)).collect();
-    let heads: Vec<&str> = ["protocol"].into_iter().chain(labels.iter().map(String::as_str)).chain(["part"]).collect();
+    let heads: Vec<&str> = ["protocol"].into_iter().chain(labels.iter().map(String::as_str)).chain(["share"]).collect();
     let mut rows = table(&heads, 1);
     let all = counts.all.traffic.frames;
     let part = |frames: u64| format!("{:.1} %", frames as f64 / all.max(1) as f64 * 100.0);
@@ -143,5 +141,5 @@ fn mix(subject: &Subject, counts: &Counts) -> String {
     }
     let unknown = columns.iter().map(|(_, counted)| grouped(counted.mix.unknown()));
     rows.add_row(["unknown".to_owned()].into_iter().chain(unknown).chain([part(counts.all.mix.unknown())]));
-    format!("  frames with a header of (unknown: not understood to their end):\n{rows}\n\n")
+    format!("  packets by protocol header (unknown: not parsed to the end):\n{rows}\n\n")
 }

@@ -1,6 +1,7 @@
-//! What was captured against what was sent, frame by frame.
+//! Compares captured packets with sent ones, one by one.
 
 use super::stage::PARTS;
+use crate::view::rates::counted;
 use anyhow::Context;
 use linerate_burst::{Desc, Interface, Nanos};
 use linerate_generate::Split;
@@ -8,27 +9,27 @@ use linerate_record::Reader;
 use std::fs::File;
 use std::path::Path;
 
-/// The most differences described; the rest is only counted.
+/// Maximum number of differences described; others are only counted.
 const DESCRIBED: usize = 5;
 
-/// The frames of a recording, by the part that sends them.
+/// Packets of a recording, by the part that sends them.
 pub(super) struct Expected {
     parts: [Vec<Vec<u8>>; PARTS],
     span: (Nanos, Nanos),
 }
 
-/// What the comparison found.
+/// Result of the comparison.
 #[derive(Debug, Default)]
 pub(super) struct Compared {
-    /// Frames in the file that the senders can have sent.
+    /// Captured packets that match sent ones.
     pub captured: u64,
-    /// Those that are in their place, byte for byte.
+    /// Those in the expected order, byte for byte.
     pub equal: u64,
-    /// Frames that neither sender had: chatter of the hosts.
+    /// Packets that no sender sent, such as those of the hosts' kernels.
     pub foreign: u64,
-    /// Packets older than the newest before them, without those that the merge counted as late.
+    /// Packets with a time stamp before that of a previous packet, except those that the merge counted as late.
     pub out_of_order: u64,
-    /// What is wrong, in words.
+    /// Differences as text.
     pub differences: Vec<String>,
 }
 
@@ -46,19 +47,19 @@ impl Expected {
         Ok(expected)
     }
 
-    /// How many frames there are.
+    /// Returns the number of packets.
     pub(super) fn frames(&self) -> u64 {
         self.parts.iter().map(|part| part.len() as u64).sum()
     }
 
-    /// How long the recording lasts.
+    /// Returns the duration of the recording.
     pub(super) fn seconds(&self) -> f64 {
         self.span.1.since(self.span.0).as_secs_f64()
     }
 }
 
 /// Compares a file with `loops` passes over the recording; part i was captured by the interface called
-/// `interfaces[i]`. `late` frames were counted by the merge, as on a machine slower than its lag.
+/// `interfaces[i]`. The merge counted `late` packets, as on a machine slower than its lag.
 pub(super) fn compare(
     path: &Path,
     expected: &Expected,
@@ -73,7 +74,7 @@ pub(super) fn compare(
         compared.out_of_order += u64::from(desc.time < newest);
         newest = newest.max(desc.time);
         let Some(part) = interfaces.iter().position(|name| *name == interface.name) else {
-            compared.differ(format!("a frame from interface {:?}, which nobody sent to", interface.name));
+            compared.differ(format!("a packet from interface {:?}, to which none was sent", interface.name));
             return;
         };
         compared.take(&expected.parts[part], &mut next[part], frame, &interface.name);
@@ -81,18 +82,18 @@ pub(super) fn compare(
     for (part, sent) in expected.parts.iter().enumerate() {
         let all = sent.len() as u64 * loops;
         if next[part] != all {
-            compared.differ(format!("{} of {all} frames sent to {} were found", next[part], interfaces[part]));
+            compared.differ(format!("{} of {all} packets sent to {} were captured", next[part], interfaces[part]));
         }
     }
     compared.out_of_order = compared.out_of_order.saturating_sub(late);
     if compared.out_of_order > 0 {
-        compared.differ(format!("{} packets are out of order and were not counted as late", compared.out_of_order));
+        compared.differ(format!("{} out of order and not counted as late", counted(compared.out_of_order, "packet")));
     }
     Ok(compared)
 }
 
 impl Compared {
-    /// Takes one captured frame of a part whose next frame should be number `next`.
+    /// Compares a captured packet of a part with number `next` of the sent ones.
     fn take(&mut self, sent: &[Vec<u8>], next: &mut u64, frame: &[u8], interface: &str) {
         let at = |number: u64| sent.get((number % sent.len().max(1) as u64) as usize).map(Vec::as_slice);
         if at(*next) == Some(frame) {
@@ -100,13 +101,13 @@ impl Compared {
             self.equal += 1;
             *next += 1;
         } else if let Some(ahead) = (1..=sent.len() as u64).find(|ahead| at(*next + ahead) == Some(frame)) {
-            self.differ(format!("{ahead} frames are missing on {interface} before its frame {}", *next));
+            self.differ(format!("{} missing on {interface} before packet {}", counted(ahead, "packet"), *next));
             self.captured += 1;
             self.equal += 1;
             *next += ahead + 1;
         } else {
             self.foreign += 1;
-            self.differ(format!("a frame of {} bytes on {interface} that nobody sent", frame.len()));
+            self.differ(format!("a packet of {} bytes on {interface} that was not sent", frame.len()));
         }
     }
 
@@ -117,7 +118,7 @@ impl Compared {
     }
 }
 
-/// Calls `each` with every frame of a file and the interface it was seen at.
+/// Calls `each` with every packet of a file and the interface that captured it.
 fn each_frame(path: &Path, mut each: impl FnMut(&Desc, &[u8], &Interface)) -> anyhow::Result<()> {
     let name = path.to_string_lossy();
     let file = File::open(path).with_context(|| format!("cannot open {name}"))?;

@@ -1,4 +1,4 @@
-//! Where the demonstration takes place: test hosts of its own, or memory; and what it replays.
+//! Ports of the demonstration (test hosts or memory), and the capture that it replays.
 
 use anyhow::Context;
 use linerate_burst::{Block, Desc, Interface, Ledger, LinkType, Nanos, Sink, StampSource};
@@ -10,27 +10,27 @@ use linerate_record::{Format, Output, Writer};
 
 use std::path::{Path, PathBuf};
 
-/// Into how many parts the recording is split: one for each sending host.
+/// Number of parts of the recording: one per sending host.
 pub(super) const PARTS: usize = 2;
-/// Real captures hold frames that GRO made, up to 21,942 bytes.
+/// The real capture contains packets merged by GRO, up to 21,942 bytes.
 const MTU: u32 = 22_000;
 const HOSTS: [&str; PARTS] = ["left", "right"];
-/// Frames of the recording that is made where there is none.
+/// Number of generated packets, if no recording is given.
 const MADE_FRAMES: u32 = 30_000;
 
 /// The senders and the sensor.
 pub(super) enum Stage {
-    /// Hosts in network namespaces, gone when this is dropped.
+    /// Hosts in network namespaces, removed on drop.
     Hosts(TemporaryLab),
-    /// Memory ports, and why.
+    /// Memory ports, and the reason.
     Memory(String),
 }
 
 impl Stage {
-    /// Sets the stage: hosts if that is possible, else memory.
+    /// Creates test hosts if possible, else memory ports.
     pub(super) fn set(memory: bool) -> anyhow::Result<Self> {
         if memory {
-            return Ok(Stage::Memory("as asked for".into()));
+            return Ok(Stage::Memory("--memory".into()));
         }
         if !rustix::process::geteuid().is_root() {
             return Ok(Stage::Memory("test hosts need root".into()));
@@ -41,21 +41,23 @@ impl Stage {
         let plan = Plan::from_links("demo", links)?;
         Ok(match TemporaryLab::up(&plan) {
             Ok(lab) => Stage::Hosts(lab),
-            Err(error) => Stage::Memory(format!("test hosts cannot be made: {error}")),
+            Err(error) => Stage::Memory(format!("cannot create test hosts: {error}")),
         })
     }
 
-    /// One sentence for the user.
+    /// Describes the ports for the user.
     pub(super) fn describe(&self) -> String {
         match self {
             Stage::Hosts(_) => {
-                "two sending hosts and a sensor with two ports, in network namespaces of this machine".into()
+                "two sending hosts and a sensor with two ports, in network namespaces of this host".into()
             }
-            Stage::Memory(reason) => format!("two senders and a sensor joined by MEMORY, not by a network ({reason})"),
+            Stage::Memory(reason) => {
+                format!("two senders and a sensor connected by MEMORY, not by a network ({reason})")
+            }
         }
     }
 
-    /// Where each part is sent to.
+    /// Returns the sending port of each part.
     pub(super) fn senders(&self) -> Vec<Spec> {
         self.specs(|lab, part| match lab {
             Some(lab) => format!("packet:eth0?netns={}", lab.plan().namespace(HOSTS[part])),
@@ -63,7 +65,7 @@ impl Stage {
         })
     }
 
-    /// Where each part arrives.
+    /// Returns the receiving port of each part.
     pub(super) fn sensor(&self) -> Vec<Spec> {
         self.specs(|lab, part| match lab {
             Some(lab) => format!("packet:port{part}?netns={}", lab.plan().namespace("sensor")),
@@ -71,7 +73,7 @@ impl Stage {
         })
     }
 
-    /// What the sensor's interfaces are called in the file.
+    /// Returns the names of the sensor's interfaces in the file.
     pub(super) fn interfaces(&self) -> Vec<String> {
         (0..PARTS).map(|part| format!("port{part}")).collect()
     }
@@ -90,16 +92,16 @@ impl Stage {
 pub struct Recording {
     /// Path of the file.
     pub path: PathBuf,
-    /// Where it came from, as text for the user.
+    /// Origin, as text for the user.
     pub origin: String,
 }
 
-/// The recording asked for, the real one of the corpus, or one made in `workplace`.
+/// Returns the given recording, the real one of the corpus, or one generated in `workplace`.
 pub fn recording(asked: Option<&Path>, workplace: &Path) -> anyhow::Result<Recording> {
     found(asked).map_or_else(|| made(workplace.join("made.pcap")), Ok)
 }
 
-/// The recording asked for, or the real one of the corpus.
+/// Returns the given recording, or the real one of the corpus.
 pub(super) fn found(asked: Option<&Path>) -> Option<Recording> {
     if let Some(path) = asked {
         return Some(Recording { path: path.to_path_buf(), origin: path.display().to_string() });
@@ -109,16 +111,16 @@ pub(super) fn found(asked: Option<&Path>) -> Option<Recording> {
         .map(|path| Recording { origin: format!("{} (real traffic)", path.display()), path })
 }
 
-/// One made here, as `path`.
+/// Generates a recording at `path`.
 pub(super) fn made(path: PathBuf) -> anyhow::Result<Recording> {
     make(&path).with_context(|| format!("cannot write {}", path.display()))?;
     Ok(Recording {
         path,
-        origin: "a recording made here (for real traffic set LINERATE_CORPUS, or give --replay FILE)".into(),
+        origin: "generated packets (for real traffic set LINERATE_CORPUS or use --replay FILE)".into(),
     })
 }
 
-/// A few seconds of UDP between hosts, in frames of every size from 64 to 1518 bytes.
+/// Writes a few seconds of UDP between hosts, in frames of every size from 64 to 1518 bytes.
 fn make(path: &Path) -> anyhow::Result<()> {
     let mut writer = Writer::new(Output::open(&path.to_string_lossy())?, Format::Pcap);
     let interfaces = [Interface::new("made", LinkType::ETHERNET, StampSource::User)];

@@ -1,4 +1,4 @@
-//! Where the demonstration's files are.
+//! Files of the demonstration.
 
 use anyhow::{Context, bail};
 use linerate_record::Output;
@@ -8,8 +8,7 @@ use std::fs::{File, OpenOptions};
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
-/// Files of a run: in a folder if they are to be kept, else without names, so that nothing is left of
-/// them however the process ends.
+/// Files of a run: in a folder if kept, else unnamed, so that none is left however the process ends.
 pub(super) enum Workplace {
     Kept(PathBuf, OwnedFd),
     Nameless,
@@ -17,42 +16,44 @@ pub(super) enum Workplace {
 
 /// A file of the run.
 pub(super) struct WorkFile {
-    /// Leads through this process.
+    /// Path through `/proc/self/fd`.
     pub path: PathBuf,
     name: String,
     file: File,
 }
 
 impl Workplace {
-    /// The folder is made where there is none.
+    /// Opens the folder, and creates it if missing.
     pub(super) fn new(keep: Option<&Path>) -> anyhow::Result<Self> {
         let Some(path) = keep else { return Ok(Workplace::Nameless) };
         let shown = path.display();
-        std::fs::create_dir_all(path).with_context(|| format!("cannot make the folder {shown}"))?;
+        std::fs::create_dir_all(path).with_context(|| format!("cannot create directory {shown}"))?;
         let flags = OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::RDONLY | OFlags::CLOEXEC;
-        let folder = open(path, flags, Mode::empty()).with_context(|| format!("cannot open the folder {shown}"))?;
-        let stat = fstat(&folder).with_context(|| format!("cannot look at the folder {shown}"))?;
-        // What root writes there others would lead elsewhere, or replace.
+        let folder = open(path, flags, Mode::empty()).with_context(|| format!("cannot open directory {shown}"))?;
+        let stat = fstat(&folder).with_context(|| format!("cannot read attributes of directory {shown}"))?;
+        // Other users could redirect or replace files that root writes there.
         let is_of_others = stat.st_uid != 0 || stat.st_mode & 0o022 != 0;
         if geteuid().is_root() && is_of_others {
-            bail!("{shown}: others may write there, and root makes the files: name a new folder in one of root's own");
+            bail!(
+                "{shown}: writable by other users, while root creates the files; use a new directory inside one that only root can write"
+            );
         }
         Ok(Workplace::Kept(path.to_path_buf(), folder))
     }
 
-    /// Makes a file, of a name that there is not yet.
+    /// Creates a file; fails if it exists.
     pub(super) fn file(&self, name: &str) -> anyhow::Result<WorkFile> {
         let file = match self {
             Workplace::Kept(path, folder) => {
                 let flags = OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::RDWR | OFlags::CLOEXEC;
                 let made = openat(folder, name, flags, Mode::from_raw_mode(0o644));
                 File::from(
-                    made.with_context(|| format!("cannot make {name} in {}: name a new folder", path.display()))?,
+                    made.with_context(|| format!("cannot create {name} in {}; use a new directory", path.display()))?,
                 )
             }
             Workplace::Nameless => {
                 let folder = std::env::temp_dir();
-                nameless(&folder).with_context(|| format!("cannot make a file in {}", folder.display()))?
+                nameless(&folder).with_context(|| format!("cannot create a file in {}", folder.display()))?
             }
         };
         let path = format!("/proc/self/fd/{}", file.as_raw_fd()).into();
@@ -86,7 +87,7 @@ mod tests {
     use std::io::{Read, Write};
 
     #[test]
-    fn a_file_without_a_name_is_read_from_its_beginning_by_its_path() {
+    fn an_unnamed_file_is_read_from_the_start_by_its_path() {
         let file = Workplace::new(None).unwrap().file("a.pcap").unwrap();
         (&file.file).write_all(b"bytes").unwrap();
         let mut text = String::new();
@@ -95,9 +96,9 @@ mod tests {
         assert!(file.output().is_ok());
     }
 
-    /// A link of that name leads nowhere, and nothing that is there is written over.
+    /// Links are not followed, and files are not overwritten.
     #[test]
-    fn what_is_there_is_not_written_over() {
+    fn files_are_not_overwritten() {
         let folder = std::env::temp_dir().join(format!("linerate-kept-{}", std::process::id()));
         std::fs::create_dir(&folder).unwrap();
         std::fs::write(folder.join("secret"), "secret").unwrap();
@@ -110,10 +111,10 @@ mod tests {
         assert_eq!(std::fs::read_to_string(folder.join("secret")).unwrap(), "secret");
         let link = folder.with_extension("link");
         std::os::unix::fs::symlink(&folder, &link).unwrap();
-        assert!(Workplace::new(Some(&link)).is_err(), "a folder behind a link");
+        assert!(Workplace::new(Some(&link)).is_err(), "a link to a folder");
         if geteuid().is_root() {
             std::os::unix::fs::chown(&folder, Some(65_534), None).unwrap();
-            assert!(Workplace::new(Some(&folder)).is_err(), "a folder of somebody else");
+            assert!(Workplace::new(Some(&folder)).is_err(), "a folder of another user");
         }
         std::fs::remove_file(link).unwrap();
         std::fs::remove_dir_all(folder).unwrap();

@@ -1,4 +1,4 @@
-//! The folder that captures are to be written to: room, and what it lies on.
+//! The directory for captures: free space and storage.
 
 use super::finding::{Check, Finding, Machine};
 use rustix::fs::statvfs;
@@ -6,12 +6,13 @@ use std::os::linux::fs::MetadataExt;
 
 pub(super) const CHECKS: &[Check] = &[Check::machine("folder", room), Check::machine("disk", disk)];
 
-/// A second of 10 Gb/s, in bytes.
+/// One second of 10 Gb/s, in bytes.
 const SECOND: u64 = 1_250_000_000;
-/// Room for less than this many seconds of 10 Gb/s is little.
+/// Seconds of 10 Gb/s that should fit.
 const LITTLE: u64 = 60;
-/// File systems in memory, and such as lie on another machine or go through another process.
+/// File systems in memory.
 const IN_MEMORY: [&str; 2] = ["tmpfs", "ramfs"];
+/// File systems on another host, or behind another process.
 const FAR: [&str; 9] = ["nfs", "nfs4", "cifs", "smb3", "9p", "virtiofs", "ceph", "fuse", "fuse.sshfs"];
 
 fn room(machine: &Machine) -> Option<Finding> {
@@ -19,10 +20,10 @@ fn room(machine: &Machine) -> Option<Finding> {
     let state = statvfs(folder).ok()?;
     let free = state.f_bavail.saturating_mul(state.f_frsize);
     let seconds = free / SECOND;
-    let now = format!("{} GB are free in {}", free / 1_000_000_000, folder.display());
-    let why = format!("10 Gb/s of frames fill that in {seconds} s");
+    let now = format!("{} GB free in {}", free / 1_000_000_000, folder.display());
+    let why = format!("10 Gb/s of traffic fill it in {seconds} s");
     Some(if free == 0 {
-        Finding::bad(now, "nothing can be written")
+        Finding::bad(now, "the file system is full")
     } else if seconds < LITTLE {
         Finding::warn(now, why)
     } else {
@@ -35,25 +36,22 @@ fn disk(machine: &Machine) -> Option<Finding> {
     let (major, minor) = (rustix::fs::major(device), rustix::fs::minor(device));
     let number = format!("{major}:{minor}");
     let mounts = machine.tree.text("proc/self/mountinfo").unwrap_or_default();
-    // Fields: number, parent, device, root, place, options, ..., then behind a dash: type, source.
+    // Fields: number, parent, device, root, mount point, options, ..., then after a dash: type, source.
     let kind = mounts.lines().rev().find_map(|line| {
-        let (before, behind) = line.split_once(" - ")?;
-        (before.split(' ').nth(2)? == number).then(|| behind.split(' ').next().unwrap_or_default().to_owned())
+        let (before, after) = line.split_once(" - ")?;
+        (before.split(' ').nth(2)? == number).then(|| after.split(' ').next().unwrap_or_default().to_owned())
     });
     let kind = kind.unwrap_or_default();
     if IN_MEMORY.contains(&kind.as_str()) {
-        return Some(Finding::note(
-            format!("it lies in memory ({kind})"),
-            "it is fast, small, and gone with the machine",
-        ));
+        return Some(Finding::note(format!("in memory ({kind})"), "fast, but small, and lost at reboot"));
     }
     if FAR.contains(&kind.as_str()) {
         return Some(Finding::warn(
             kind,
-            "whoever stands behind it decides how fast it is: try it with the run itself",
+            "network or user-space file system: its write speed is unknown; test it with a capture",
         ));
     }
-    // A part of a disk has its queue in the folder above.
+    // The queue of a partition is in the parent folder.
     let queue = |what: &str| {
         let at = |up: &str| machine.tree.text(&format!("sys/dev/block/{number}/{up}queue/{what}"));
         at("").or_else(|| at("../"))
@@ -62,19 +60,19 @@ fn disk(machine: &Machine) -> Option<Finding> {
     let scheduler = scheduler.split('[').nth(1).and_then(|rest| rest.split(']').next()).unwrap_or("none").to_owned();
     Some(match queue("rotational").as_deref() {
         Some("1") => Finding::warn(
-            format!("{kind} on a disk that turns, or says so (scheduler {scheduler})"),
-            "one such disk writes some 150 MB/s in a row, which is 1.2 Gb/s of frames",
+            format!("{kind} on a rotational disk (scheduler {scheduler})"),
+            "such a disk writes about 150 MB/s sequentially, or 1.2 Gb/s of traffic",
         ),
         Some(_) => Finding::ok(
-            format!("{kind} on a disk without turning parts (scheduler {scheduler})"),
-            "linerate-bench says how fast this machine writes files",
+            format!("{kind} on a non-rotational disk (scheduler {scheduler})"),
+            "linerate-bench measures its write speed",
         ),
         None => Finding::note(
             format!(
-                "{} on {number}, of which the kernel says nothing",
-                if kind.is_empty() { "a folder" } else { &kind }
+                "{} on device {number}, of unknown kind",
+                if kind.is_empty() { "unknown file system" } else { &kind }
             ),
-            "how fast it is shows with the run itself",
+            "its write speed is unknown; test it with a capture",
         ),
     })
 }

@@ -1,4 +1,4 @@
-//! Packets that an interface has lost so far: at its card and ring, at its queueing disciplines, at a bridge port.
+//! Packets that an interface has dropped so far: card and ring, queueing disciplines, bridge port.
 
 use super::finding::{Check, Finding, Machine};
 use super::port::Port;
@@ -11,17 +11,17 @@ pub(super) const CHECKS: &[Check] = &[
     Check::port("stamps", stamps),
 ];
 
-/// Counters that are shown; a driver has hundreds.
+/// Maximum number of counters shown; a driver has hundreds.
 const SHOWN: usize = 6;
-/// Words in the names of counters for frames that found no room.
+/// Parts of the names of counters for packets that found no free descriptor or buffer.
 const NO_ROOM: [&str; 8] = ["miss", "no_buf", "nobuf", "nodesc", "no_desc", "out_of_buffer", "discard", "fifo"];
 
 fn drops(_: &Machine, port: &Port) -> Option<Finding> {
     let losses = &port.facts.losses;
     if losses.is_empty() {
         return Some(Finding::ok(
-            format!("none of {} received", counted(port.facts.received, "frame")),
-            "the card and its driver counted no loss; udp, tcp, ip and firewall-drops count above them",
+            format!("0 dropped, {} received", counted(port.facts.received, "packet")),
+            "no drops in the card and its driver; for drops above them see udp, tcp, ip and firewall-drops",
         ));
     }
     let no_room = |name: &str| NO_ROOM.iter().any(|word| name.contains(word));
@@ -30,32 +30,32 @@ fn drops(_: &Machine, port: &Port) -> Option<Finding> {
     let shown: Vec<String> = sorted.iter().take(SHOWN).map(|(name, value)| format!("{name} {value}")).collect();
     let more = losses.len().saturating_sub(SHOWN);
     let more = if more > 0 { format!(" and {more} more") } else { String::new() };
-    let now = format!("{}{more}, of {} received", shown.join(", "), counted(port.facts.received, "frame"));
+    let now = format!("{}{more}; {} received", shown.join(", "), counted(port.facts.received, "packet"));
     let name = port.interface();
     let command = port.command(format_args!("ethtool -S {name} | grep -E 'miss|drop|err|buf|full'"));
     let is_loss = losses.iter().any(|(name, _)| no_room(name));
     Some(if is_loss {
         Finding::warn(
             now,
-            "frames found no room in the card or its ring: more queues, deeper rings, processors of their own",
+            "the card or its receive ring was full: use more queues, larger rings or dedicated processors",
         )
     } else {
-        Finding::note(now, "rx_dropped are also frames that nobody wanted; errors are damaged ones")
+        Finding::note(now, "rx_dropped includes packets of protocols without a receiver; errors are damaged packets")
     })
-    .map(|finding| finding.mend(command))
+    .map(|finding| finding.remedy(command))
 }
 
 fn qdisc(_: &Machine, port: &Port) -> Option<Finding> {
     let disciplines = &port.facts.disciplines;
     let (kind, dropped) = disciplines.iter().max_by_key(|(_, dropped)| *dropped)?;
     if *dropped == 0 {
-        return Some(Finding::ok(format!("{kind}: 0 packets dropped"), "no queue of packets to send was full"));
+        return Some(Finding::ok(format!("{kind}: 0 packets dropped"), "no transmit queue was full"));
     }
-    let why = "packets to send found their queue full, or a tc rule dropped them";
+    let why = "a transmit queue was full, or a tc rule dropped packets";
     let command = port.command(format_args!("tc -s qdisc show dev {}", port.interface()));
     Some(
-        Finding::warn(format!("{kind}: {} dropped since it was set up", counted(*dropped, "packet")), why)
-            .mend(command),
+        Finding::warn(format!("{kind}: {} dropped since it was attached", counted(*dropped, "packet")), why)
+            .remedy(command),
     )
 }
 
@@ -66,21 +66,19 @@ fn bridge_port(_: &Machine, port: &Port) -> Option<Finding> {
     let state = port.file("brport/state")?;
     let name = state.parse::<usize>().ok().and_then(|state| STATES.get(state)).unwrap_or(&"in an unknown state");
     if *name == "forwarding" {
-        return Some(Finding::ok("forwarding", "the bridge takes packets from it"));
+        return Some(Finding::ok("forwarding", "the bridge forwards packets of this interface"));
     }
-    let why = "the bridge drops packets from this interface, and sends none to it";
+    let why = "the bridge drops packets from this interface and sends none to it";
     let command = port.command(format_args!("bridge -d link show dev {}", port.interface()));
-    Some(Finding::warn(*name, why).mend(command))
+    Some(Finding::warn(*name, why).remedy(command))
 }
 
 fn stamps(_: &Machine, port: &Port) -> Option<Finding> {
     Some(match port.facts.stamps_by {
         Some(clock) => Finding::ok(
-            format!("the card can stamp frames (clock ptp{clock})"),
-            "packet:...?stamp=hardware takes these stamps: no softirq stands between them and the wire",
+            format!("hardware time stamps available (clock ptp{clock})"),
+            "packet:...?stamp=hardware uses them: they do not include softirq delay",
         ),
-        None => {
-            Finding::ok("by the kernel alone", "a stamp is taken when the softirq gets to a frame: late by its wait")
-        }
+        None => Finding::ok("kernel time stamps only", "taken in the softirq, so they include its delay"),
     })
 }

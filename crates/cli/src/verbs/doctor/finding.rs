@@ -1,4 +1,4 @@
-//! What was found, how bad it is, and what mends it.
+//! Findings: severity, state, reason and remedy.
 
 use super::fix::Fix;
 use super::port::Port;
@@ -6,37 +6,37 @@ use super::tree::Tree;
 use serde::Serialize;
 use std::path::PathBuf;
 
-/// How bad something is.
+/// Severity of a finding; JSON prints these names, text prints ok, note, warning and error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub(super) enum Severity {
-    /// As it should be.
+    /// Check passed.
     Ok,
-    /// Good to know.
+    /// Worth knowing; what is better depends on the use.
     Note,
-    /// Frames may get lost at load, or look other than on the wire.
+    /// Packets may be lost under load, or differ from those on the wire.
     Warn,
-    /// Frames get lost, or do not come at all.
+    /// Packets are lost, or do not arrive at all.
     Bad,
 }
 
-/// What a check has found.
+/// Result of a check.
 #[derive(Debug)]
 pub(super) struct Finding {
     pub severity: Severity,
-    /// How it is now.
+    /// Current state.
     pub now: String,
     /// Why that matters, in one sentence.
     pub why: String,
-    /// Commands that mend it.
-    pub mend: Vec<String>,
-    /// Those of them that `--fix` does by itself: they can be put back.
+    /// Commands that fix it; key `mend` in JSON.
+    pub remedies: Vec<String>,
+    /// Those that `--fix` applies, since they can be restored.
     pub fixes: Vec<Fix>,
 }
 
 impl Finding {
     pub(super) fn new(severity: Severity, now: impl Into<String>, why: impl Into<String>) -> Self {
-        Finding { severity, now: now.into(), why: why.into(), mend: Vec::new(), fixes: Vec::new() }
+        Finding { severity, now: now.into(), why: why.into(), remedies: Vec::new(), fixes: Vec::new() }
     }
 
     pub(super) fn ok(now: impl Into<String>, why: impl Into<String>) -> Self {
@@ -55,54 +55,50 @@ impl Finding {
         Finding::new(Severity::Bad, now, why)
     }
 
-    /// A command that mends it.
-    pub(super) fn mend(mut self, command: impl Into<String>) -> Self {
-        self.mend.push(command.into());
+    /// Adds a command that fixes it.
+    pub(super) fn remedy(mut self, command: impl Into<String>) -> Self {
+        self.remedies.push(command.into());
         self
     }
 
-    /// What `--fix` does about it; its command is that of the fix unless one was given.
+    /// Adds a change for `--fix`, and its command unless one was given.
     pub(super) fn fix(mut self, fix: Fix, port: Option<&Port>) -> Self {
-        if self.fixes.len() == self.mend.len() {
-            self.mend.push(fix.command(port));
+        if self.fixes.len() == self.remedies.len() {
+            self.remedies.push(fix.command(port));
         }
         self.fixes.push(fix);
         self
     }
 }
 
-/// The machine that is looked at.
+/// The host to check.
 #[derive(Debug)]
 pub(super) struct Machine {
-    /// Its files.
     pub tree: Tree,
-    /// Where captures are to be written, if that is asked.
+    /// Directory for captures, if given.
     pub folder: Option<PathBuf>,
-    /// The firewall's rules with their counters, if a program lists them.
+    /// Firewall rules with their counters, if a program lists them.
     pub rules: Option<String>,
 }
 
 impl Machine {
-    /// The processors that are there.
+    /// Returns the processors that are online.
     pub(super) fn processors(&self) -> Vec<u32> {
         super::tree::members(&self.tree.text("sys/devices/system/cpu/online").unwrap_or_default())
     }
 }
 
-/// A row: what is looked at, and how. What does not exist on a machine is not spoken of.
+/// A check. It returns `None` where its subject does not exist.
 pub(super) struct Check {
-    /// Its name, in the output and in JSON.
+    /// Name in text and JSON.
     pub name: &'static str,
-    /// Looks.
     pub look: Look,
 }
 
-/// At what a check looks.
+/// Subject of a check, and its function.
 #[derive(Clone, Copy)]
 pub(super) enum Look {
-    /// At the machine.
     Machine(fn(&Machine) -> Option<Finding>),
-    /// At a port.
     Port(fn(&Machine, &Port) -> Option<Finding>),
 }
 

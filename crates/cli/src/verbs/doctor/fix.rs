@@ -1,4 +1,4 @@
-//! What `--fix` does, and how it is put back.
+//! Changes that `--fix` makes and restores.
 
 use super::port::{Port, quoted};
 use super::tree::Tree;
@@ -10,14 +10,14 @@ use std::fs::{File, TryLockError};
 use std::io;
 use std::os::unix::fs::OpenOptionsExt;
 
-/// A change that can be put back.
+/// A change that can be restored.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Fix {
-    /// An offload, turned on or off.
+    /// Turns an offload on or off.
     Feature { name: String, on: bool },
-    /// Descriptors of the receive rings.
+    /// Sets the number of descriptors of the receive rings.
     RxRing(u32),
-    /// What a file below `/proc` or `/sys` says.
+    /// Writes a file below `/proc` or `/sys`.
     File { path: String, value: String },
 }
 
@@ -32,7 +32,7 @@ impl Fix {
         Fix::File { path: path.into(), value: value.into() }
     }
 
-    /// The command that does the same.
+    /// Returns the equivalent shell command.
     pub(super) fn command(&self, port: Option<&Port>) -> String {
         let of_port = |command: String| port.map_or_else(|| command.clone(), |port| port.command(&command));
         let interface = port.map(Port::interface).unwrap_or_default();
@@ -49,7 +49,7 @@ impl Fix {
     }
 }
 
-/// A change to be made: where, and what.
+/// A change to make, and its port.
 #[derive(Debug)]
 pub(super) struct Step<'a> {
     pub port: Option<&'a Port>,
@@ -57,11 +57,11 @@ pub(super) struct Step<'a> {
 }
 
 impl<'a> Step<'a> {
-    /// Makes the change, and says how it is put back.
+    /// Makes the change, and returns how to restore it.
     fn make(&self, tree: &Tree) -> io::Result<Undo<'a>> {
         let changer = self.port.map(changer).transpose()?;
         let back = self.fix.make(tree, changer.as_ref())?;
-        // A driver may take another number than it was given.
+        // A driver may round the number.
         let set = self.fix.now(tree, changer.as_ref())?;
         Ok(Undo { port: self.port, changer, set, back })
     }
@@ -72,7 +72,7 @@ impl<'a> Step<'a> {
 }
 
 impl Fix {
-    /// Makes the change, and says what there was.
+    /// Makes the change, and returns the previous state.
     fn make(&self, tree: &Tree, changer: Option<&Changer>) -> io::Result<Fix> {
         let of_port = || changer.ok_or(io::ErrorKind::InvalidInput);
         Ok(match self {
@@ -82,7 +82,7 @@ impl Fix {
         })
     }
 
-    /// What there is of the same.
+    /// Returns the current state.
     fn now(&self, tree: &Tree, changer: Option<&Changer>) -> io::Result<Fix> {
         let of_port = || changer.ok_or(io::ErrorKind::InvalidInput);
         Ok(match self {
@@ -98,19 +98,19 @@ fn changer(port: &Port) -> io::Result<Changer> {
     within(port.netns.as_deref(), || Changer::new(&found.name, found.index))
 }
 
-/// How a change is put back.
+/// Restores a change.
 #[derive(Debug)]
 struct Undo<'a> {
     port: Option<&'a Port>,
-    /// That made it: a name may be another interface's by then.
+    /// Handle of the changed interface: its name may belong to another one by then.
     changer: Option<Changer>,
-    /// What was there when it was made.
+    /// State right after the change.
     set: Fix,
     back: Fix,
 }
 
 impl Undo<'_> {
-    /// Puts it back; not so where somebody else has changed the same since.
+    /// Restores it, and returns false without doing so if it was changed by another program since.
     fn make(&self, tree: &Tree) -> io::Result<bool> {
         if self.set.now(tree, self.changer.as_ref())? != self.set {
             return Ok(false);
@@ -123,73 +123,75 @@ impl Undo<'_> {
     }
 }
 
-/// The right to change this machine. Of two that did so at once the second would put back what the first one had set.
+/// Lock for changes of this host. Of two concurrent runs the second would restore what the first one had set.
 #[derive(Debug)]
-pub(super) struct Turn {
+pub(super) struct FixLock {
     _locked: File,
 }
 
-impl Turn {
-    /// Takes it, until this goes or the process ends.
-    pub(super) fn take() -> anyhow::Result<Turn> {
-        // Root alone can make files there.
+impl FixLock {
+    /// Takes the lock, until this is dropped or the process ends.
+    pub(super) fn take() -> anyhow::Result<FixLock> {
+        // Only root can create files there.
         const LOCK: &str = "/run/linerate-doctor.lock";
         let opened = File::options().create(true).truncate(false).write(true).mode(0o600).open(LOCK);
-        let file = opened.with_context(|| format!("--fix: cannot open {LOCK}, which root alone may"))?;
+        let file = opened.with_context(|| format!("--fix: cannot open {LOCK}; run as root"))?;
         match file.try_lock() {
-            Ok(()) => Ok(Turn { _locked: file }),
+            Ok(()) => Ok(FixLock { _locked: file }),
             Err(TryLockError::WouldBlock) => {
-                bail!("another linerate doctor --fix runs on this machine ({LOCK}): end it first, and it puts all back")
+                bail!(
+                    "another linerate doctor --fix runs on this host ({LOCK}); stop it first, and it restores its changes"
+                )
             }
             Err(TryLockError::Error(error)) => Err(error).with_context(|| format!("--fix: cannot lock {LOCK}")),
         }
     }
 }
 
-/// Changes that were made; put back, the last one first, when this goes, however that is.
+/// Changes that were made. Dropping this restores them, the last one first.
 #[derive(Debug)]
-pub(super) struct Made<'a> {
+pub(super) struct Applied<'a> {
     tree: &'a Tree,
     undo: Vec<Undo<'a>>,
 }
 
-impl<'a> Made<'a> {
-    /// Makes changes. One that cannot be made is said, and the others are made. Whoever kills this process so that it cannot put
-    /// anything back has read how it is done by hand.
-    pub(super) fn make(tree: &'a Tree, steps: Vec<Step<'a>>) -> Made<'a> {
-        let mut made = Made { tree, undo: Vec::new() };
+impl<'a> Applied<'a> {
+    /// Makes changes; one that fails is reported, and the others are made. Prints how to restore each, for the case that this
+    /// process is killed.
+    pub(super) fn make(tree: &'a Tree, steps: Vec<Step<'a>>) -> Applied<'a> {
+        let mut made = Applied { tree, undo: Vec::new() };
         for step in steps {
             let command = step.command();
             match step.make(tree) {
                 Ok(undo) => {
-                    tell_whole(&format!("mended: {command}"));
-                    tell_whole(&format!("  back:   {}", undo.command()));
+                    tell_whole(&format!("fixed: {command}"));
+                    tell_whole(&format!("  undo: {}", undo.command()));
                     made.undo.push(undo);
                 }
-                Err(error) => fail(format_args!("{command}: {error}: left as it is")),
+                Err(error) => fail(format_args!("{command}: {error}; not changed")),
             }
         }
         made
     }
 
-    /// How many there are.
+    /// Returns the number of changes.
     pub(super) fn len(&self) -> usize {
         self.undo.len()
     }
 }
 
-impl Drop for Made<'_> {
+impl Drop for Applied<'_> {
     fn drop(&mut self) {
         while let Some(undo) = self.undo.pop() {
             let command = undo.command();
             match undo.make(self.tree) {
-                Ok(true) => tell_whole(&format!("put back: {command}")),
+                Ok(true) => tell_whole(&format!("restored: {command}")),
                 Ok(false) => {
-                    fail("changed by somebody else meanwhile: left; before all it was as this makes it:");
+                    fail("changed by another program since, not restored; to restore it:");
                     tell_whole(&format!("  {command}"));
                 }
                 Err(error) => {
-                    fail(format_args!("cannot be put back: {error}: do it by"));
+                    fail(format_args!("cannot restore: {error}; to restore it:"));
                     tell_whole(&format!("  {command}"));
                 }
             }

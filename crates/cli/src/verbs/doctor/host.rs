@@ -1,7 +1,7 @@
-//! Where the host itself has dropped packets, above the interfaces: firewall, connection tracking, IP, TCP and UDP sockets.
+//! Packets that the host dropped above its interfaces: firewall, connection tracking, IP, TCP and UDP sockets.
 //!
-//! Counters of SNMP groups are documented in networking/snmp_counter of the kernel. They belong to one network namespace and start
-//! with it, at boot for the first one.
+//! Counters of SNMP groups are documented in networking/snmp_counter of the kernel. They belong to one network namespace and
+//! start at zero with it, at boot for the first one.
 
 use super::finding::{Check, Finding, Machine, Severity};
 use crate::view::rates::counted;
@@ -15,22 +15,22 @@ pub(super) const CHECKS: &[Check] = &[
     Check::machine("firewall-drops", firewall),
 ];
 
-/// Counters shown of one layer.
+/// Maximum number of counters shown per layer.
 const SHOWN: usize = 6;
 /// Drops below this number are a note only, whatever their share.
 const FEW: u64 = 10;
 
 const UDP_RECEIVED: [&str; 4] = ["Udp.InDatagrams", "Udp6InDatagrams", "UdpLite.InDatagrams", "UdpLite6InDatagrams"];
 const UDP_GROUPS: [&str; 4] = ["Udp.", "Udp6", "UdpLite.", "UdpLite6"];
-/// Counters of datagrams dropped, why, and what helps: nothing on this host where they came damaged. `NoPorts` and `IgnoredMulti` count
-/// datagrams that no program asked for, which are no loss.
+/// Counters of dropped datagrams, cause and remedies: none on this host for damaged datagrams. `NoPorts` and `IgnoredMulti` count
+/// datagrams without a receiver, which are not losses.
 const UDP_CAUSES: [(&str, &str, &[&str]); 5] = [
     (
         "RcvbufErrors",
         "the program reads too slowly for its socket buffer (SO_RCVBUF)",
         &[
             "sysctl -w net.core.rmem_max=26214400 net.core.rmem_default=26214400",
-            "ss -lunmp   # drops of each socket: d... in skmem:()",
+            "ss -lunmp   # drops per socket: d... in skmem:()",
         ],
     ),
     (
@@ -40,13 +40,13 @@ const UDP_CAUSES: [(&str, &str, &[&str]); 5] = [
     ),
     (
         "MemErrors",
-        "all UDP sockets together have reached the limit of their memory (udp_mem)",
+        "UDP sockets reached their total memory limit (udp_mem)",
         &["sysctl net.ipv4.udp_mem; grep UDP /proc/net/sockstat   # limits, use: pages"],
     ),
-    ("InCsumErrors", "the checksum is wrong: damaged on the way, or by the sender", &[]),
-    (UDP_OTHERS, "the length is wrong, or an IPsec policy rejects them", &[]),
+    ("InCsumErrors", "wrong checksum: damaged in transit or by the sender", &[]),
+    (UDP_OTHERS, "wrong length, or rejected by an IPsec policy", &[]),
 ];
-/// Counts those of the receiving side again: what is left has no counter of its own.
+/// Includes the receive counters above; the rest has no counter of its own.
 const UDP_OTHERS: &str = "InErrors";
 const UDP_IN_ERRORS: [&str; 3] = ["RcvbufErrors", "MemErrors", "InCsumErrors"];
 /// `ListenDrops` includes `ListenOverflows`.
@@ -96,7 +96,7 @@ fn counters(machine: &Machine) -> BTreeMap<String, u64> {
                 continue;
             };
             for (name, value) in names.split_whitespace().zip(values.split_whitespace()) {
-                // Tcp.MaxConn is -1 where there is no limit.
+                // Tcp.MaxConn is -1 for unlimited.
                 let Ok(value) = value.parse() else { continue };
                 found.insert(format!("{group}.{name}"), value);
             }
@@ -111,7 +111,7 @@ fn counters(machine: &Machine) -> BTreeMap<String, u64> {
     found
 }
 
-/// Returns how grave so many drops are of so many packets received.
+/// Returns the severity of a share of drops.
 fn severity(drops: u64, received: u64) -> Severity {
     let all = received.saturating_add(drops);
     match drops {
@@ -123,7 +123,7 @@ fn severity(drops: u64, received: u64) -> Severity {
     }
 }
 
-/// Returns since when the counters of this machine count.
+/// Returns since when the counters count.
 fn since(machine: &Machine) -> String {
     let uptime = machine.tree.text("proc/uptime").and_then(|text| text.split('.').next()?.parse::<u64>().ok());
     match uptime {
@@ -134,7 +134,7 @@ fn since(machine: &Machine) -> String {
     }
 }
 
-/// Returns those of these counters that are not zero, the largest first.
+/// Returns the non-zero counters, largest first.
 fn dropped_by<'a>(found: &BTreeMap<String, u64>, names: &[&'a str]) -> Vec<(&'a str, u64)> {
     let value = |name: &'a str| Some((name, *found.get(name)?)).filter(|(_, value)| *value > 0);
     let mut drops: Vec<(&str, u64)> = names.iter().filter_map(|name| value(name)).collect();
@@ -142,7 +142,7 @@ fn dropped_by<'a>(found: &BTreeMap<String, u64>, names: &[&'a str]) -> Vec<(&'a 
     drops
 }
 
-/// Describes the drops of one layer, the largest counter first.
+/// Describes the drops of one layer, largest counter first.
 fn layer(
     machine: &Machine,
     found: &BTreeMap<String, u64>,
@@ -190,7 +190,9 @@ fn udp(machine: &Machine) -> Option<Finding> {
     if seen.contains(&"RcvbufErrors") {
         finding.now.push_str(&worst_socket(machine).unwrap_or_default());
     }
-    finding.mend.extend(causes.iter().flat_map(|(.., commands)| commands.iter().map(|command| (*command).to_owned())));
+    finding
+        .remedies
+        .extend(causes.iter().flat_map(|(.., commands)| commands.iter().map(|command| (*command).to_owned())));
     Some(finding)
 }
 
@@ -202,18 +204,20 @@ fn worst_socket(machine: &Machine) -> Option<String> {
         Some((row.split_whitespace().last()?.parse::<u64>().ok()?, u16::from_str_radix(port, 16).ok()?))
     });
     let (drops, port) = drops.max().filter(|(drops, _)| *drops > 0)?;
-    Some(format!("; the open socket with the most: UDP port {port}, {drops}"))
+    Some(format!("; most of them on an open socket: UDP port {port}, {drops}"))
 }
 
 fn tcp(machine: &Machine) -> Option<Finding> {
     let why = [
         "no listen queue or receive queue was full",
-        "a program accepts or reads too slowly, or memory ran out; TCP sends these again, later",
+        "a program accepts or reads too slowly, or memory ran out; TCP retransmits these",
     ];
     let finding = layer(machine, &counters(machine), &["Tcp.InSegs"], &TCP_DROPS, "segments", why)?;
     let has_drops = finding.severity > Severity::Ok;
     Some(if has_drops {
-        finding.mend("ss -lnt   # Recv-Q at Send-Q: the listen queue is full").mend("sysctl -w net.core.somaxconn=8192")
+        finding
+            .remedy("ss -lnt   # Recv-Q equal to Send-Q: the listen queue is full")
+            .remedy("sysctl -w net.core.somaxconn=8192")
     } else {
         finding
     })
@@ -221,15 +225,19 @@ fn tcp(machine: &Machine) -> Option<Finding> {
 
 fn ip(machine: &Machine) -> Option<Finding> {
     let why = [
-        "routes, headers and reassembly lost none",
-        "no route, a wrong header, reverse path filter, or a lost fragment",
+        "no drops by routing, header checks or reassembly",
+        "no route, invalid header, reverse path filter, or missing fragment",
     ];
     let finding = layer(machine, &counters(machine), &IP_RECEIVED, &IP_DROPS, "packets", why)?;
     let has_drops = finding.severity > Severity::Ok;
-    Some(if has_drops { finding.mend("nstat -az | grep -E 'Discard|Err|Fail|NoRoute|Filter|Trunc'") } else { finding })
+    Some(if has_drops {
+        finding.remedy("nstat -az | grep -E 'Discard|Err|Fail|NoRoute|Filter|Trunc'")
+    } else {
+        finding
+    })
 }
 
-/// The columns of `/proc/net/stat/nf_conntrack` that count packets or connections that were dropped.
+/// Columns of `/proc/net/stat/nf_conntrack` that count dropped packets or connections.
 const CONNTRACK_DROPS: [&str; 3] = ["drop", "early_drop", "insert_failed"];
 
 fn conntrack(machine: &Machine) -> Option<Finding> {
@@ -246,7 +254,7 @@ fn conntrack(machine: &Machine) -> Option<Finding> {
     let (count, most) = (number("nf_conntrack_count").unwrap_or(0), number("nf_conntrack_max").unwrap_or(i64::MAX));
     let now = format!("{count} of {most} connections tracked");
     if drops.is_empty() && count < most / 10 * 9 {
-        return Some(Finding::ok(now, "the table of connections was never full"));
+        return Some(Finding::ok(now, "the connection table was never full"));
     }
     let shown: String = drops.iter().map(|(name, value)| format!(", {name} {value}")).collect();
     let lost = drops.iter().map(|(_, value)| value).sum::<u64>();
@@ -255,12 +263,12 @@ fn conntrack(machine: &Machine) -> Option<Finding> {
     let finding = Finding::new(
         severity,
         format!("{now}{shown} {}", since(machine)),
-        "packets of new connections are dropped when the table is full",
+        "packets of new connections are dropped while the table is full",
     );
-    Some(finding.mend(format!("sysctl -w net.netfilter.nf_conntrack_max={}", most.saturating_mul(2))))
+    Some(finding.remedy(format!("sysctl -w net.netfilter.nf_conntrack_max={}", most.saturating_mul(2))))
 }
 
-/// Sums what firewall rules with a counter have dropped: lines of `nft list ruleset` and of `iptables-save -c`.
+/// Sums the drops of firewall rules with a counter: lines of `nft list ruleset` and of `iptables-save -c`.
 fn firewall(machine: &Machine) -> Option<Finding> {
     let rules = machine.rules.as_deref()?;
     let mut worst: Vec<(u64, &str)> = rules
@@ -270,17 +278,16 @@ fn firewall(machine: &Machine) -> Option<Finding> {
         .collect();
     worst.sort_by_key(|(packets, _)| std::cmp::Reverse(*packets));
     let Some((_, rule)) = worst.first() else {
-        return Some(Finding::ok("no rule with a counter has dropped a packet", "rules without a counter do not show"));
+        return Some(Finding::ok("no drops by rules with a counter", "rules without a counter are not shown"));
     };
     let sum = worst.iter().map(|(packets, _)| packets).sum::<u64>();
     let rule: String = rule.chars().take(60).collect();
-    let now =
-        format!("{} dropped by {}; the most by: {rule}", counted(sum, "packet"), counted(worst.len() as u64, "rule"));
-    let why = "these never reach a program; packet: and xdp: see packets before the firewall";
-    Some(Finding::note(now, why).mend("nft list ruleset | grep -E 'drop|reject'"))
+    let now = format!("{} dropped by {}; most by: {rule}", counted(sum, "packet"), counted(worst.len() as u64, "rule"));
+    let why = "dropped packets reach no program; packet: and xdp: capture before the firewall";
+    Some(Finding::note(now, why).remedy("nft list ruleset | grep -E 'drop|reject'"))
 }
 
-/// Returns how many packets a rule has dropped; nothing where it drops none or has no counter.
+/// Returns the packets that a rule dropped, or `None` if it does not drop or has no counter.
 fn dropped(line: &str) -> Option<u64> {
     let words: Vec<&str> = line.split_whitespace().collect();
     let drops = |word: &&str| ["drop", "reject", "DROP", "REJECT"].contains(word);

@@ -1,4 +1,4 @@
-//! Who serves the card: interrupts, memory nodes, polling, and steering in software.
+//! Packet processing of the card: interrupts, NUMA nodes, polling, and software steering.
 
 use super::finding::{Check, Finding, Machine};
 use super::port::{Port, quoted};
@@ -14,14 +14,14 @@ pub(super) const CHECKS: &[Check] = &[
     Check::port("steering", steering),
 ];
 
-/// So many commands are printed one by one.
+/// Maximum number of commands printed.
 const SHOWN: usize = 16;
 
-/// Interrupts of a port: number, name, how often on which processor.
+/// Interrupts of a port: number, name, count per processor.
 fn interrupts(machine: &Machine, port: &Port) -> Vec<(u32, String, Vec<u64>)> {
     let table = machine.tree.text("proc/interrupts").unwrap_or_default();
     let processors = table.lines().next().map_or(0, |heads| heads.split_whitespace().count());
-    // A card on PCI names its own; virtio stands between the two.
+    // A PCI card lists its own; virtio adds a device in between.
     let folders = ["device/msi_irqs", "device/../msi_irqs"];
     let own: BTreeSet<u32> =
         folders.iter().flat_map(|folder| port.files(folder)).filter_map(|name| name.parse().ok()).collect();
@@ -43,10 +43,10 @@ fn affinity(machine: &Machine, port: &Port) -> Option<Finding> {
     if interrupts.is_empty() {
         return None;
     }
-    // Those beside the card, where that is known.
+    // Those on the node of the card, if known.
     let near = node_of(machine, port).map(|(_, near)| near).filter(|near| !near.is_empty());
     let online = near.unwrap_or_else(|| machine.processors());
-    // Where each may go: the kernel's choice if it tells it.
+    // The effective affinity, if the kernel reports it.
     let mut places: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
     for (number, ..) in &interrupts {
         let file = |what: &str| machine.tree.text(&format!("proc/irq/{number}/{what}")).filter(|text| !text.is_empty());
@@ -64,21 +64,21 @@ fn affinity(machine: &Machine, port: &Port) -> Option<Finding> {
     Some(match busiest {
         Some((processor, numbers)) if receive > 1 && numbers.len() > fair && numbers.len() > 1 => {
             let why = format!(
-                "processor {processor} serves {} of them, others are idle; irqbalance would undo this",
+                "processor {processor} serves {} of them while others are idle; stop irqbalance, which reverts a change",
                 numbers.len()
             );
             let spread = interrupts.iter().zip(online.iter().cycle()).take(SHOWN);
             let commands = spread
                 .map(|((number, ..), processor)| format!("echo {processor} > /proc/irq/{number}/smp_affinity_list"));
-            commands.fold(Finding::warn(now, why), Finding::mend)
+            commands.fold(Finding::warn(now, why), Finding::remedy)
         }
-        _ => Finding::ok(now, "each queue has a processor that serves it"),
+        _ => Finding::ok(now, "the interrupts are spread over the processors"),
     })
 }
 
-/// The memory node of the card, and its processors.
+/// Returns the NUMA node of the card, and its processors.
 fn node_of(machine: &Machine, port: &Port) -> Option<(u32, Vec<u32>)> {
-    // Without nodes it is -1.
+    // -1 on a machine without NUMA.
     let node = port.file("device/numa_node").and_then(|node| node.parse::<u32>().ok())?;
     Some((node, members(&machine.tree.text(&format!("sys/devices/system/node/node{node}/cpulist"))?)))
 }
@@ -89,19 +89,19 @@ fn node(machine: &Machine, port: &Port) -> Option<Finding> {
     let allowed = status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:")).map(members)?;
     let far: Vec<u32> = allowed.iter().copied().filter(|one| !near.contains(one)).collect();
     if far.is_empty() {
-        return Some(Finding::ok(format!("node {node}, as this process"), "frames do not cross between memory nodes"));
+        return Some(Finding::ok(format!("node {node}, same as this process"), "packets stay on one NUMA node"));
     }
-    let now = format!("node {node} (processors {}), this process may run on {}", list(&near), list(&allowed));
-    let why = "whatever runs on another node reads each frame through the link between them";
-    Some(Finding::warn(now, why).mend(format!("numactl -N {node} -m {node} linerate capture {}", quoted(&port.name))))
+    let now = format!("node {node} (processors {}); this process may run on {}", list(&near), list(&allowed));
+    let why = "a thread on another node reads each packet through the link between the nodes";
+    Some(Finding::warn(now, why).remedy(format!("numactl -N {node} -m {node} linerate capture {}", quoted(&port.name))))
 }
 
 fn threaded(_: &Machine, port: &Port) -> Option<Finding> {
     Some(match port.file("threaded")?.as_str() {
-        "0" => Finding::ok("polled in softirqs", "frames come in on the processor of the interrupt"),
+        "0" => Finding::ok("polled in softirqs", "packets are processed on the processor of the interrupt"),
         _ => Finding::note(
             "polled by threads (napi/...)",
-            "the scheduler decides when they run: with a busy machine, give them a processor and a priority",
+            "the scheduler decides when they run: on a busy host give them a processor and a priority",
         ),
     })
 }
@@ -110,13 +110,16 @@ fn deferred(_: &Machine, port: &Port) -> Option<Finding> {
     let number = |name: &str| port.file(name).and_then(|text| text.parse::<u64>().ok());
     let (timeout, times) = (number("gro_flush_timeout")?, number("napi_defer_hard_irqs")?);
     if timeout == 0 && times == 0 {
-        return Some(Finding::ok("interrupts are not deferred", "frames come in as soon as the card says so"));
+        return Some(Finding::ok(
+            "interrupts are not deferred",
+            "packets are processed as soon as the card signals them",
+        ));
     }
     let now = format!("gro_flush_timeout {timeout} ns, napi_defer_hard_irqs {times}");
-    let why = "interrupts stay off and frames lie in the card for so long: good with busy polling, otherwise late";
+    let why = "packets wait in the card while interrupts are off: good with busy polling, otherwise a delay";
     let commands = [("gro_flush_timeout", timeout), ("napi_defer_hard_irqs", times)];
     let commands = commands.into_iter().filter(|(_, value)| *value > 0).map(|(file, _)| port.write(file, "0"));
-    Some(commands.fold(Finding::note(now, why), Finding::mend))
+    Some(commands.fold(Finding::note(now, why), Finding::remedy))
 }
 
 fn steering(machine: &Machine, port: &Port) -> Option<Finding> {
@@ -132,21 +135,20 @@ fn steering(machine: &Machine, port: &Port) -> Option<Finding> {
     }
     let now = format!("RPS on {}, XPS on {send}", counted(receive as u64, "queue"));
     if receive > 0 {
-        let why =
-            "frames go to another processor before packet: sees them, which spreads work and costs a wake-up each";
+        let why = "packets move to another processor before packet: gets them: spreads the load, at one wake-up each";
         return Some(Finding::note(now, why));
     }
     let is_one = port.facts.channels.is_none_or(|channels| channels.most_rx < 2);
     let processors = machine.processors();
     Some(if is_one && processors.len() > 1 && !port.is_xdp && !port.is_veth() {
-        let why = "with one queue one processor takes all; RPS gives the rest of the work to the others";
-        Finding::note(now, why).mend(port.write("queues/rx-0/rps_cpus", &mask(&processors)))
+        let why = "one queue uses one processor; RPS moves part of the work to the others";
+        Finding::note(now, why).remedy(port.write("queues/rx-0/rps_cpus", &mask(&processors)))
     } else {
-        Finding::ok(now, "frames stay on the processor they came in on")
+        Finding::ok(now, "packets stay on the processor that received them")
     })
 }
 
-/// A set of processors as the kernel reads it: words of 32 bits, the highest first.
+/// Returns a set of processors as a kernel mask: words of 32 bits, highest first.
 fn mask(processors: &[u32]) -> String {
     let mut words = vec![0u32; processors.iter().max().map_or(1, |most| *most as usize / 32 + 1)];
     for processor in processors {
@@ -161,7 +163,7 @@ mod tests {
     use super::mask;
 
     #[test]
-    fn masks_have_the_processors_that_are_there() {
+    fn masks_contain_the_processors() {
         let many: Vec<u32> = (0..36).collect();
         assert_eq!(
             (mask(&[0, 1, 2, 3]), mask(&[0, 2, 33]), mask(&many)),

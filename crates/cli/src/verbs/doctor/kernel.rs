@@ -1,4 +1,4 @@
-//! The kernel: its age, its BPF, what it does against attacks, what this process may ask of it.
+//! The kernel: version, BPF, mitigations, and the capabilities of this process.
 
 use super::finding::{Check, Finding, Machine};
 use super::fix::Fix;
@@ -16,7 +16,7 @@ pub(super) const CHECKS: &[Check] = &[
 const JIT: &str = "proc/sys/net/core/bpf_jit_enable";
 const HARDEN: &str = "proc/sys/net/core/bpf_jit_harden";
 
-/// The first kernel with all that `xdp:` uses; `packet:` does with any.
+/// First kernel with all features that `xdp:` uses; `packet:` works with any.
 const XDP_KERNEL: (u32, u32) = (6, 6);
 
 fn kernel(machine: &Machine) -> Option<Finding> {
@@ -27,58 +27,55 @@ fn kernel(machine: &Machine) -> Option<Finding> {
     let now = format!("Linux {release}, {} BTF", if has_btf { "with" } else { "without" });
     Some(if version < XDP_KERNEL {
         let why = format!(
-            "xdp: is made for Linux {}.{} and later; before, VLAN tags and offloads of a driver are not told",
+            "xdp: needs Linux {}.{} for VLAN tags and offload information of the driver",
             XDP_KERNEL.0, XDP_KERNEL.1
         );
         Finding::note(now, why)
     } else if !has_btf {
-        Finding::note(
-            now,
-            "xdp: finds what a driver tells of VLAN tags by its type information (CONFIG_DEBUG_INFO_BTF)",
-        )
+        Finding::note(now, "xdp: needs BTF (CONFIG_DEBUG_INFO_BTF) to get VLAN tags from the driver")
     } else {
-        Finding::ok(now, "xdp: has all that it uses")
+        Finding::ok(now, "xdp: has all kernel features that it uses")
     })
 }
 
 fn jit(machine: &Machine) -> Option<Finding> {
     let is_on = machine.tree.number(JIT)? != 0;
     Some(if is_on {
-        Finding::ok("BPF programs are compiled", "filters and XDP run at the speed of the processor")
+        Finding::ok("BPF JIT is on", "filters and XDP programs run as machine code")
     } else {
-        Finding::warn("BPF programs are interpreted", "filters and XDP programs cost several times more for each frame")
-            .fix(Fix::file(JIT, "1"), None)
+        Finding::warn(
+            "BPF JIT is off: programs are interpreted",
+            "filters and XDP programs cost several times more per packet",
+        )
+        .fix(Fix::file(JIT, "1"), None)
     })
 }
 
 fn harden(machine: &Machine) -> Option<Finding> {
     Some(match machine.tree.number(HARDEN)? {
         2 => Finding::warn(
-            "constants in all BPF programs are hidden (bpf_jit_harden is 2)",
-            "programs of root are made longer and slower too; 1 hardens those of ordinary users alone",
+            "BPF constant blinding for all users (bpf_jit_harden is 2)",
+            "makes programs of root slower too; 1 hardens only those of unprivileged users",
         )
         .fix(Fix::file(HARDEN, "1"), None),
-        level => Finding::ok(format!("bpf_jit_harden is {level}"), "programs of root are compiled as they are"),
+        level => Finding::ok(format!("bpf_jit_harden is {level}"), "programs of root are compiled unchanged"),
     })
 }
 
 fn mitigations(machine: &Machine) -> Option<Finding> {
     let folder = "sys/devices/system/cpu/vulnerabilities";
-    let said = |name: &String| Some((name.clone(), machine.tree.text(&format!("{folder}/{name}"))?));
-    let known: Vec<(String, String)> = machine.tree.names(folder).iter().filter_map(said).collect();
-    let spectre = known.iter().find(|(name, _)| name == "spectre_v2").map(|(_, said)| said.as_str())?;
+    let read = |name: &String| Some((name.clone(), machine.tree.text(&format!("{folder}/{name}"))?));
+    let known: Vec<(String, String)> = machine.tree.names(folder).iter().filter_map(read).collect();
+    let spectre = known.iter().find(|(name, _)| name == "spectre_v2").map(|(_, state)| state.as_str())?;
     Some(if spectre.contains("etpoline") {
         Finding::note(
             "indirect calls go through retpolines (spectre_v2)",
-            "a driver, XDP and AF_PACKET pay for some at each frame; a machine that runs nothing foreign may do \
-             without (kernel parameter mitigations=off)",
+            "they cost time per packet in drivers, XDP and AF_PACKET; a host that runs only trusted code may turn \
+             them off (kernel parameter mitigations=off)",
         )
     } else {
-        let dear = known.iter().filter(|(_, said)| said.starts_with("Mitigation")).count();
-        Finding::ok(
-            format!("no retpolines; {dear} other mitigations"),
-            "indirect calls cost what the processor takes for them",
-        )
+        let dear = known.iter().filter(|(_, state)| state.starts_with("Mitigation")).count();
+        Finding::ok(format!("no retpolines; {dear} other mitigations"), "indirect calls run at full speed")
     })
 }
 
@@ -97,15 +94,15 @@ fn rights(machine: &Machine) -> Option<Finding> {
     let may_attach = has(ADMIN) && (has(BPF) && has(PERFMON) || has(SYS_ADMIN));
     let grant = GRANT.replace("PROGRAM", "$P");
     let lines = || iter::once("P=$(command -v linerate)").chain(grant.split(" && "));
-    let granted = |finding: Finding| lines().fold(finding, |finding, line| finding.mend(line));
+    let granted = |finding: Finding| lines().fold(finding, |finding, line| finding.remedy(line));
     Some(if !has(RAW) {
-        granted(Finding::bad("this process may open no port (no CAP_NET_RAW)", "nothing can be captured or sent"))
+        granted(Finding::bad("this process cannot open ports (no CAP_NET_RAW)", "it cannot capture or send"))
     } else if !may_attach {
         granted(Finding::note(
-            "packet: may be opened, xdp: not (CAP_NET_ADMIN, CAP_BPF and CAP_PERFMON)",
-            "XDP programs are loaded and attached with these",
+            "packet: can be opened, xdp: cannot (needs CAP_NET_ADMIN, CAP_BPF and CAP_PERFMON)",
+            "loading and attaching XDP programs needs these capabilities",
         ))
     } else {
-        Finding::ok("packet: and xdp: may be opened", "the capabilities for them are there")
+        Finding::ok("packet: and xdp: can be opened", "this process has the capabilities")
     })
 }

@@ -1,4 +1,4 @@
-//! Memory: large pages, what may be locked, how many files may be open.
+//! Memory: free memory, huge pages, limits of locked memory and open files.
 
 use super::finding::{Check, Finding, Machine};
 
@@ -9,13 +9,13 @@ pub(super) const CHECKS: &[Check] = &[
     Check::machine("open-files", open_files),
 ];
 
-/// Rings and files at work take this much of memory, in KiB.
+/// Memory of rings and file buffers of a run, in KiB.
 const ENOUGH_KIB: u64 = 1 << 20;
-/// The memory of an AF_XDP port with some queues, in bytes.
+/// Memory of an AF_XDP port with some queues, in bytes.
 const ENOUGH_LOCKED: u64 = 256 << 20;
 /// Sockets, rings and files of a run with many queues.
 const ENOUGH_FILES: u64 = 1024;
-/// `CAP_IPC_LOCK`: whoever has it may lock all.
+/// `CAP_IPC_LOCK`, which lifts the limit.
 const IPC_LOCK: u32 = 14;
 
 fn meminfo(machine: &Machine, name: &str) -> Option<u64> {
@@ -27,11 +27,11 @@ fn meminfo(machine: &Machine, name: &str) -> Option<u64> {
 fn available(machine: &Machine) -> Option<Finding> {
     let free = meminfo(machine, "MemAvailable")?;
     let total = meminfo(machine, "MemTotal")?;
-    let now = format!("{} of {} MiB are free", free >> 10, total >> 10);
+    let now = format!("{} of {} MiB available", free >> 10, total >> 10);
     Some(if free < ENOUGH_KIB {
-        Finding::warn(now, "the rings of a port take 128 MiB and more, and files go through memory before the disk")
+        Finding::warn(now, "rings take 128 MiB and more per port, and files are buffered in memory")
     } else {
-        Finding::ok(now, "rings and what waits for the disk fit")
+        Finding::ok(now, "rings and file buffers fit")
     })
 }
 
@@ -39,13 +39,13 @@ fn huge_pages(machine: &Machine) -> Option<Finding> {
     let free = meminfo(machine, "HugePages_Free")?;
     let size = meminfo(machine, "Hugepagesize")? >> 10;
     let modes = machine.tree.text("sys/kernel/mm/transparent_hugepage/enabled").unwrap_or_default();
-    let mode = modes.split('[').nth(1).and_then(|rest| rest.split(']').next()).unwrap_or("not there");
-    let now = format!("{free} of {size} MiB reserved and free, transparent ones: {mode}");
-    Some(if free == 0 && ["never", "not there"].contains(&mode) {
-        Finding::note(now, "blocks of frames lie on small pages, which costs a few percent at top speed")
-            .mend("echo madvise > /sys/kernel/mm/transparent_hugepage/enabled")
+    let mode = modes.split('[').nth(1).and_then(|rest| rest.split(']').next()).unwrap_or("not supported");
+    let now = format!("{free} free of {size} MiB each; transparent: {mode}");
+    Some(if free == 0 && ["never", "not supported"].contains(&mode) {
+        Finding::note(now, "packet buffers use small pages, which costs a few percent at high rates")
+            .remedy("echo madvise > /sys/kernel/mm/transparent_hugepage/enabled")
     } else {
-        Finding::ok(now, "blocks of frames get large pages")
+        Finding::ok(now, "packet buffers get huge pages")
     })
 }
 
@@ -56,11 +56,11 @@ fn locked(machine: &Machine) -> Option<Finding> {
     let may_lock_all = mask.is_some_and(|mask| mask >> IPC_LOCK & 1 != 0);
     Some(match most {
         Some(most) if most < ENOUGH_LOCKED && !may_lock_all => Finding::note(
-            format!("{} KiB may be locked", most >> 10),
-            "the memory of AF_XDP (xdp:?mode=native and af_xdp) counts against it; packet: does not",
+            format!("limit of {} KiB", most >> 10),
+            "memory of AF_XDP (xdp:?mode=native and af_xdp) counts against it; packet: does not",
         )
-        .mend("ulimit -l unlimited"),
-        _ => Finding::ok("enough may be locked", "the memory of AF_XDP fits"),
+        .remedy("ulimit -l unlimited"),
+        _ => Finding::ok("limit is high enough", "memory of AF_XDP fits"),
     })
 }
 
@@ -68,14 +68,14 @@ fn open_files(machine: &Machine) -> Option<Finding> {
     let most = limit(machine, "Max open files")?;
     Some(match most {
         Some(most) if most < ENOUGH_FILES => {
-            Finding::note(format!("{most} files may be open"), "each queue has a socket, each output a file")
-                .mend(format!("ulimit -n {}", 4 * ENOUGH_FILES))
+            Finding::note(format!("limit of {most} files"), "each queue uses a socket, each output a file")
+                .remedy(format!("ulimit -n {}", 4 * ENOUGH_FILES))
         }
-        _ => Finding::ok("enough files may be open", "each queue has a socket, each output a file"),
+        _ => Finding::ok("limit is high enough", "each queue uses a socket, each output a file"),
     })
 }
 
-/// The limit of this process by proc(5): nothing where the file is not there, `Some(None)` where there is no limit.
+/// Returns a limit of this process by proc(5): `None` if the file is missing, `Some(None)` if unlimited.
 fn limit(machine: &Machine, name: &str) -> Option<Option<u64>> {
     let limits = machine.tree.text("proc/self/limits")?;
     let line = limits.lines().find_map(|line| line.strip_prefix(name))?;

@@ -1,4 +1,4 @@
-//! What the card and the stack do to frames before a capture sees them.
+//! Changes of the card and the stack to packets before a capture gets them.
 
 use super::finding::{Check, Finding, Machine};
 use super::fix::Fix;
@@ -21,14 +21,13 @@ const STRIP: &str = "rx-vlan-hw-parse";
 const FCS: &str = "rx-fcs";
 const ALL: &str = "rx-all";
 
-/// Frames that come joined are counted as one, and their sizes are of no wire.
-const JOINED: &str =
-    "frames of a connection come joined, up to 64 KiB: counts, sizes and gaps are not those of the wire";
+/// Reason for GRO, hardware GRO and LRO.
+const JOINED: &str = "packets of a connection are merged, up to 64 KiB: counts, sizes and gaps differ from the wire";
 
 fn gro(_: &Machine, port: &Port) -> Option<Finding> {
     Some(match (port.has(GRO), port.is_xdp) {
-        (false, _) => Finding::ok("off", "the stack joins no frames"),
-        (true, true) => Finding::ok("on, behind XDP", "xdp: has frames before they are joined"),
+        (false, _) => Finding::ok("off", "the stack does not merge packets"),
+        (true, true) => Finding::ok("on, after XDP", "xdp: gets packets before they are merged"),
         (true, false) => Finding::warn("on", JOINED).fix(Fix::off(GRO), Some(port)),
     })
 }
@@ -41,58 +40,58 @@ fn lro(_: &Machine, port: &Port) -> Option<Finding> {
     joined_by_card(port, LRO)
 }
 
-/// What the card joins even XDP sees joined.
+/// Checks an offload of the card, which applies to XDP too.
 fn joined_by_card(port: &Port, offload: &'static str) -> Option<Finding> {
     if port.has(offload) {
-        return Some(Finding::warn("on: the card joins frames", JOINED).fix(Fix::off(offload), Some(port)));
+        return Some(Finding::warn("on: the card merges packets", JOINED).fix(Fix::off(offload), Some(port)));
     }
-    port.can_change(offload).then(|| Finding::ok("off", "the card joins no frames"))
+    port.can_change(offload).then(|| Finding::ok("off", "the card does not merge packets"))
 }
 
 fn segmentation(_: &Machine, port: &Port) -> Option<Finding> {
     let on = port.has("tx-tcp-segmentation") || port.has("tx-generic-segmentation");
     Some(match (on, port.is_veth()) {
-        (false, _) => Finding::ok("off", "what the host sends here is as long as on a wire"),
-        (true, false) => Finding::ok(
-            "on",
-            "it is about frames that this host sends; direction=inout shows those before they are cut",
-        ),
+        (false, _) => Finding::ok("off", "the host sends packets of wire size"),
+        (true, false) => {
+            Finding::ok("on", "affects only packets that this host sends: captures get them before segmentation")
+        }
         (true, true) => {
             let name = port.interface();
-            let why = "what the host sends into this end comes out at the other one uncut, up to 64 KiB";
-            Finding::note("on, and no card cuts them", why)
-                .mend(port.command(format_args!("ethtool -K {name} tso off gso off")))
+            let why = "packets of up to 64 KiB reach the veth peer unsegmented";
+            Finding::note("on, without a card", why)
+                .remedy(port.command(format_args!("ethtool -K {name} tso off gso off")))
         }
     })
 }
 
 fn vlan(_: &Machine, port: &Port) -> Option<Finding> {
     if !port.has(STRIP) {
-        return port.can_change(STRIP).then(|| Finding::ok("off", "VLAN tags stay where they are"));
+        return port.can_change(STRIP).then(|| Finding::ok("off", "VLAN tags stay in the packet"));
     }
     Some(if port.is_xdp {
-        let why = "where the driver does not tell XDP what it took out, frames come without their tag";
-        Finding::note("the card takes VLAN tags out", why).fix(Fix::off(STRIP), Some(port))
+        let why = "packets lack their tag if the driver does not pass it to XDP";
+        Finding::note("the card strips VLAN tags", why).fix(Fix::off(STRIP), Some(port))
     } else {
-        Finding::ok("the card takes VLAN tags out", "packet: puts them back where they were")
+        Finding::ok("the card strips VLAN tags", "packet: inserts them again")
     })
 }
 
 fn fcs(_: &Machine, port: &Port) -> Option<Finding> {
     port.has(FCS).then(|| {
-        let why = "each frame comes with four bytes more at its end, which are taken for its payload";
-        Finding::warn("frames come with their FCS", why).fix(Fix::off(FCS), Some(port))
+        let why = "each frame has four extra bytes at its end, which count as payload";
+        Finding::warn("frames include their FCS", why).fix(Fix::off(FCS), Some(port))
     })
 }
 
 fn all(_: &Machine, port: &Port) -> Option<Finding> {
     match (port.has(ALL), port.can_change(ALL)) {
         (true, _) => {
-            Some(Finding::note("frames with a wrong FCS come too", "they are damaged, and nothing says which they are"))
+            Some(Finding::note("frames with a wrong FCS are received too", "they are damaged, and not marked as such"))
         }
-        (false, true) => {
-            Some(Finding::ok("frames with a wrong FCS stay in the card", "it counts them as rx_crc_errors or alike"))
-        }
+        (false, true) => Some(Finding::ok(
+            "frames with a wrong FCS are dropped by the card",
+            "it counts them as rx_crc_errors or similar",
+        )),
         (false, false) => None,
     }
 }

@@ -1,4 +1,4 @@
-//! A port that is looked at: its interface, and what it is to be opened by.
+//! A port to check: its interface and its backend.
 
 use super::tree::Tree;
 use crate::view::terminal::fail;
@@ -15,31 +15,31 @@ use std::io::{self, ErrorKind};
 /// A port on an interface of this machine.
 #[derive(Debug)]
 pub(super) struct Port {
-    /// As the user named it.
+    /// As given by the user.
     pub name: String,
-    /// Whether frames are taken from the interface by XDP.
+    /// True if the port uses XDP.
     pub is_xdp: bool,
-    /// The network namespace that it is in, if not this process's own.
+    /// Network namespace, if not that of this process.
     pub netns: Option<String>,
-    /// What the kernel and the driver say.
+    /// Settings and counters of the kernel and the driver.
     pub facts: Facts,
-    /// The files of its namespace.
+    /// Files of its namespace.
     pub tree: Tree,
 }
 
 impl Port {
-    /// Looks at the interface of a port.
+    /// Reads the interface of a port.
     pub(super) fn look(spec: &Spec) -> anyhow::Result<Port> {
         let at = REGISTRY.interface(spec).with_context(|| {
-            format!("{spec}: it is no interface of this machine: a doctor looks at ports such as eth0 and xdp:eth0")
+            format!("{spec}: not an interface of this host; expected a port such as eth0 or xdp:eth0")
         })?;
         let netns = at.option("netns").map(str::to_owned);
         Port::of(spec.to_string(), at.scheme == "xdp", &at.target, netns)
             .map_err(|error| anyhow::anyhow!("{spec}: {error}"))
     }
 
-    /// All interfaces of this network namespace that are up, but the loopback. One that goes meanwhile is left out; one that
-    /// cannot be looked at is said, and hides no other.
+    /// Returns all interfaces of this network namespace that are up, except loopback. One that disappears is skipped; one
+    /// that cannot be read is reported and skipped.
     pub(super) fn all() -> anyhow::Result<Vec<Port>> {
         let found = interfaces(None).context("cannot list interfaces")?;
         let names = found.into_iter().filter(|one| one.name != "lo" && one.up).map(|one| one.name);
@@ -48,7 +48,7 @@ impl Port {
                 Port::of(format!("packet:{name}"), false, &name, None)
                     .inspect_err(|error| {
                         if error.kind() != ErrorKind::NotFound {
-                            fail(format_args!("{name}: {error}: not looked at"));
+                            fail(format_args!("{name}: {error}; not checked"));
                         }
                     })
                     .ok()
@@ -56,22 +56,22 @@ impl Port {
             .collect())
     }
 
-    /// By the name of the interface, which need not be one that a port can have.
+    /// Reads an interface by its name, which need not be valid in a port.
     fn of(name: String, is_xdp: bool, interface: &str, netns: Option<String>) -> io::Result<Port> {
         let (facts, tree) = within(netns.as_deref(), || {
-            // Without privileges there is no other than the usual one, which has the interfaces of whoever mounted it.
+            // Without privileges only /sys is available; it shows the namespace of the process that mounted it.
             let tree = sysfs().map_or_else(|_| Tree::at("/"), Tree::with_sys);
             Ok((facts(interface)?, tree))
         })?;
         Ok(Port { name, is_xdp, netns, facts, tree })
     }
 
-    /// The name of the interface, as a shell takes it for one word.
+    /// Returns the name of the interface, quoted for a shell.
     pub(super) fn interface(&self) -> Cow<'_, str> {
         quoted(&self.facts.found.name)
     }
 
-    /// A command that is about the interface.
+    /// Returns a command in the namespace of the interface.
     pub(super) fn command(&self, command: impl std::fmt::Display) -> String {
         match &self.netns {
             None => command.to_string(),
@@ -79,42 +79,42 @@ impl Port {
         }
     }
 
-    /// A command that writes into a file of its `/sys/class/net`.
+    /// Returns a command that writes a file of its `/sys/class/net`.
     pub(super) fn write(&self, file: &str, value: &str) -> String {
         let path = format!("/sys/class/net/{}/{file}", self.interface());
         match &self.netns {
             None => format!("echo {value} > {path}"),
-            // The file is another one outside.
+            // Outside the namespace the path is another file.
             Some(_) => format!("echo {value} | {}", self.command(format_args!("tee {path}"))),
         }
     }
 
-    /// What a file of its `/sys/class/net` says.
+    /// Returns the text of a file of its `/sys/class/net`.
     pub(super) fn file(&self, file: &str) -> Option<String> {
         self.tree.text(&format!("sys/class/net/{}/{file}", self.facts.found.name))
     }
 
-    /// The names in a folder of it.
+    /// Returns the names in a folder of it.
     pub(super) fn files(&self, folder: &str) -> Vec<String> {
         self.tree.names(&format!("sys/class/net/{}/{folder}", self.facts.found.name))
     }
 
-    /// Whether an offload is on.
+    /// Returns whether an offload is on.
     pub(super) fn has(&self, offload: &str) -> bool {
         self.facts.found.offloads.iter().any(|one| one == offload)
     }
 
-    /// Whether it can be changed.
+    /// Returns whether an offload can be changed.
     pub(super) fn can_change(&self, offload: &str) -> bool {
         self.facts.changeable.iter().any(|one| one == offload)
     }
 
-    /// Whether it is one end of a pair without a wire.
+    /// Returns whether it is one end of a veth pair.
     pub(super) fn is_veth(&self) -> bool {
         self.facts.found.driver == "veth"
     }
 
-    /// The most frames a second that its wire can bring: 64 bytes each.
+    /// Returns the maximum rate in frames of 64 bytes per second.
     pub(super) fn most_frames(&self) -> Option<f64> {
         self.facts.found.speed_mbps.map(|mbps| mbps as f64 * 1e6 / 672.0)
     }

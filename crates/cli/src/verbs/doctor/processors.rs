@@ -1,4 +1,4 @@
-//! Processors: how many, how fast, how often they sleep or are taken away.
+//! Processors: number, clock, sleep states, and steal time.
 
 use super::finding::{Check, Finding, Machine};
 use super::fix::Fix;
@@ -13,11 +13,11 @@ pub(super) const CHECKS: &[Check] = &[
     Check::machine("irqbalance", irqbalance),
 ];
 
-/// Waking up longer than this is as long as a small ring of a fast card lasts.
+/// Wake-up latency in which a small ring of a fast card fills up.
 const LONG_WAKE_US: i64 = 50;
-/// A share of time, in percent, below which nobody notices.
+/// Negligible steal time, in percent.
 const LITTLE_STEAL: f64 = 1.0;
-/// Frames of 64 bytes in a microsecond of 10 Gb/s.
+/// Frames of 64 bytes per microsecond at 10 Gb/s.
 const FRAMES_PER_US: f64 = 14.88;
 
 fn processors(machine: &Machine) -> Option<Finding> {
@@ -26,11 +26,11 @@ fn processors(machine: &Machine) -> Option<Finding> {
     let apart = if isolated.is_empty() { "none isolated".into() } else { format!("{isolated} isolated") };
     let now = format!("{} online ({}), {apart}", online.len(), list(&online));
     Some(if online.len() < 2 {
-        Finding::warn(now, "the kernel's part, the capture and whoever writes the file take turns on one processor")
+        Finding::warn(now, "kernel, capture and file writer share one processor")
     } else if !isolated.is_empty() && members(&isolated).len() + 1 >= online.len() {
-        Finding::warn(now, "all threads stand on what is left, unless they are put elsewhere (taskset)")
+        Finding::warn(now, "threads run only on the others, unless pinned to isolated ones (taskset)")
     } else {
-        Finding::ok(now, "the kernel's part and the capture have one each")
+        Finding::ok(now, "kernel and capture can run on different ones")
     })
 }
 
@@ -38,11 +38,11 @@ fn smt(machine: &Machine) -> Option<Finding> {
     let is_on = machine.tree.number("sys/devices/system/cpu/smt/active")? != 0;
     Some(if is_on {
         Finding::note(
-            "two processors share a core (SMT)",
-            "a softirq beside a busy thread on its core has about half of it",
+            "on: two processors share a core",
+            "a softirq gets about half of the core while the other processor is busy",
         )
     } else {
-        Finding::ok("no processors share a core", "each has all of its core")
+        Finding::ok("off: one processor per core", "each has its whole core")
     })
 }
 
@@ -58,11 +58,11 @@ fn governor(machine: &Machine) -> Option<Finding> {
     let (_, first) = all.iter().find(|(_, governor)| governor != "performance").or(all.first())?;
     let others = all.iter().filter(|(_, governor)| governor != "performance").count();
     if others == 0 {
-        return Some(Finding::ok("performance", "the clock does not follow the load"));
+        return Some(Finding::ok("performance", "the clock frequency does not follow the load"));
     }
-    let why = "the clock is low when a burst begins, and goes up only some milliseconds later";
+    let why = "the clock frequency is low when a burst starts, and rises some milliseconds later";
     let mut finding = Finding::warn(format!("{first} on {others} of {}", all.len()), why)
-        .mend("echo performance | tee /sys/devices/system/cpu/cpu*/cpufreq/scaling_governor");
+        .remedy("echo performance | tee /sys/devices/system/cpu/cpu*/cpufreq/scaling_governor");
     let wrong = all.iter().filter(|(_, governor)| governor != "performance");
     finding.fixes = wrong.map(|(file, _)| Fix::file(file, "performance")).collect();
     Some(finding)
@@ -76,13 +76,13 @@ fn idle(machine: &Machine) -> Option<Finding> {
         is_on.then(|| Some((file("latency")?, machine.tree.text(&format!("{folder}/{name}/name"))?))).flatten()
     };
     let (latency, name) = machine.tree.names(folder).iter().filter_map(state).max()?;
-    let now = format!("a processor may sleep as deep as {name}, and wakes within {latency} us");
+    let now = format!("deepest state {name}, wake-up in {latency} us");
     Some(if latency > LONG_WAKE_US {
         let frames = latency as f64 * FRAMES_PER_US;
-        let why = format!("10 Gb/s bring up to {frames:.0} frames meanwhile, which the card's ring has to hold");
-        Finding::warn(now, why).mend(format!("cpupower idle-set -D {LONG_WAKE_US}"))
+        let why = format!("up to {frames:.0} packets arrive in that time at 10 Gb/s; the card's ring must buffer them");
+        Finding::warn(now, why).remedy(format!("cpupower idle-set -D {LONG_WAKE_US}"))
     } else {
-        Finding::ok(now, "a ring bears that")
+        Finding::ok(now, "within what a ring buffers")
     })
 }
 
@@ -96,17 +96,15 @@ fn steal(machine: &Machine) -> Option<Finding> {
     let is_virtual = cpuinfo
         .lines()
         .any(|line| line.starts_with("flags") && line.split_whitespace().any(|flag| flag == "hypervisor"));
-    let now = format!("{share:.1} % of the time since the start went to other guests of the host");
+    let now = format!("{share:.1} % of the time since boot");
     Some(match (is_virtual, share > LITTLE_STEAL) {
-        (_, true) => Finding::warn(
-            now,
-            "nobody empties the rings while a processor is away: give the guest processors of its own",
-        ),
-        (true, false) => Finding::note(
-            format!("a virtual machine: {now}"),
-            "what its host loses before the guest's ring is counted nowhere here",
-        ),
-        (false, false) => Finding::ok("a machine of its own", "nobody else takes its processors"),
+        (_, true) => {
+            Finding::warn(now, "rings fill while the hypervisor runs other VMs: dedicate processors to this VM")
+        }
+        (true, false) => {
+            Finding::note(format!("{now}, virtual machine"), "drops in the hypervisor are not visible in this VM")
+        }
+        (false, false) => Finding::ok("none: not a virtual machine", "all processor time is available"),
     })
 }
 
@@ -116,10 +114,7 @@ fn irqbalance(machine: &Machine) -> Option<Finding> {
             && machine.tree.text(&format!("proc/{name}/comm")).is_some_and(|comm| comm == "irqbalance")
     });
     is_running.then(|| {
-        Finding::note(
-            "irqbalance runs",
-            "it moves interrupts between processors, also those that were put somewhere by hand",
-        )
-        .mend("systemctl stop irqbalance")
+        Finding::note("running", "it moves interrupts between processors, including those pinned by hand")
+            .remedy("systemctl stop irqbalance")
     })
 }

@@ -1,4 +1,4 @@
-//! Queues of the card: how many, how deep, and which frames come to which.
+//! Queues of the card: number, ring size, and distribution of packets.
 
 use super::finding::{Check, Finding, Machine};
 use super::fix::Fix;
@@ -16,9 +16,9 @@ pub(super) const CHECKS: &[Check] = &[
     Check::port("rss-fields", fields),
 ];
 
-/// Frames a second that one processor takes in by AF_PACKET, a round figure of our own benchmarks.
+/// Packets per second of one processor with AF_PACKET, rounded, from the benchmarks of this project.
 const ONE_PROCESSOR: f64 = 1e6;
-/// A ring that lasts shorter at line rate does not bear a softirq that is late, in microseconds.
+/// Time in microseconds that a ring should buffer at line rate, for a late softirq.
 const SHORT_US: f64 = 250.0;
 
 fn queues(machine: &Machine, port: &Port) -> Option<Finding> {
@@ -32,32 +32,32 @@ fn queues(machine: &Machine, port: &Port) -> Option<Finding> {
     );
     let wanted = cores.min(channels.most_rx);
     if channels.rx >= wanted && channels.rx > cores {
-        return Some(Finding::note(now, "several queues share a processor, which costs a little and orders nothing"));
+        return Some(Finding::note(now, "several queues share a processor: a small cost without a benefit"));
     }
     if channels.rx >= wanted {
-        return Some(Finding::ok(now, "each queue is served by one processor at a time"));
+        return Some(Finding::ok(now, "each queue can have its own processor"));
     }
-    let why = format!("one queue is one processor: some {} M frames/s by packet:", ONE_PROCESSOR / 1e6);
-    // A pair without a wire has a queue for as many processors as bring frames: nothing is gained by more.
+    let why = format!("one queue uses one processor: about {} Mpps with packet:", ONE_PROCESSOR / 1e6);
+    // On a veth pair the sending processor processes its packets: more queues gain nothing.
     let finding = if port.is_veth() { Finding::note(now, why) } else { Finding::warn(now, why) };
     let kind = if channels.combined { "combined" } else { "rx" };
-    Some(finding.mend(port.command(format_args!("ethtool -L {} {kind} {wanted}", port.interface()))))
+    Some(finding.remedy(port.command(format_args!("ethtool -L {} {kind} {wanted}", port.interface()))))
 }
 
 fn rx_ring(_: &Machine, port: &Port) -> Option<Finding> {
     let (now, most) = port.facts.rx_ring.filter(|(now, _)| *now > 0)?;
     let lasts = port.most_frames().map(|rate| f64::from(now) / rate * 1e6);
-    let said = format!("{now} of {most} descriptors in a ring");
+    let state = format!("{now} of {most} descriptors per ring");
     let why = match lasts {
-        Some(us) => format!("at line rate (64 bytes, one queue) it is full after {us:.0} us without a softirq"),
-        None => "it holds what comes while the softirq is late".to_owned(),
+        Some(us) => format!("full after {us:.0} us without a softirq at line rate (64 bytes, one queue)"),
+        None => "buffers packets while the softirq is late".to_owned(),
     };
     Some(if now < most && lasts.is_none_or(|us| us < SHORT_US) {
-        Finding::warn(said, why).fix(Fix::RxRing(most), Some(port))
+        Finding::warn(state, why).fix(Fix::RxRing(most), Some(port))
     } else if now < most {
-        Finding::note(said, why).fix(Fix::RxRing(most), Some(port))
+        Finding::note(state, why).fix(Fix::RxRing(most), Some(port))
     } else {
-        Finding::ok(said, why)
+        Finding::ok(state, why)
     })
 }
 
@@ -69,14 +69,11 @@ fn table(_: &Machine, port: &Port) -> Option<Finding> {
         return None;
     }
     Some(if idle.is_empty() {
-        Finding::ok(format!("{} queues get frames by their hash", used.len()), "flows are spread over all")
+        Finding::ok(format!("{} queues in use", used.len()), "flows are spread over all queues")
     } else {
-        let now = format!("queues {} get no frames by the hash", list(&idle));
-        Finding::warn(now, "the others, and their processors, take all").mend(port.command(format_args!(
-            "ethtool -X {} equal {}",
-            port.interface(),
-            channels.rx
-        )))
+        let now = format!("queues {} get no packets by hash", list(&idle));
+        Finding::warn(now, "the other queues, and their processors, get all packets")
+            .remedy(port.command(format_args!("ethtool -X {} equal {}", port.interface(), channels.rx)))
     })
 }
 
@@ -86,14 +83,13 @@ fn symmetric(_: &Machine, port: &Port) -> Option<Finding> {
         return None;
     }
     Some(if spread.is_symmetric() {
-        Finding::ok("the hash is symmetric", "both directions of a conversation come to one queue, in order")
+        Finding::ok("the hash is symmetric", "both directions of a connection arrive in one queue, in order")
     } else {
         let half = spread.key.len() / 2;
         let key = format!("$(printf ':6d:5a%.0s' {{1..{half}}} | cut -c2-)");
-        let why =
-            "the two directions of a conversation come to two queues, and are put in order by their time stamps alone";
+        let why = "the directions of a connection arrive in two queues, and only time stamps order them";
         Finding::note("the hash is not symmetric", why)
-            .mend(port.command(format_args!("ethtool -X {} hkey {key}", port.interface())))
+            .remedy(port.command(format_args!("ethtool -X {} hkey {key}", port.interface())))
     })
 }
 
@@ -104,14 +100,14 @@ fn fields(_: &Machine, port: &Port) -> Option<Finding> {
         hashed.iter().filter(|(_, fields)| fields & HASHES_PORTS != HASHES_PORTS).map(|(flow, _)| *flow).collect();
     Some(match (hashed.is_empty(), without.first()) {
         (true, _) => return None,
-        (false, None) => Finding::ok("addresses and ports", "conversations of two hosts are spread over queues"),
+        (false, None) => Finding::ok("addresses and ports", "connections between two hosts are spread over queues"),
         (false, Some(_)) => {
-            let now = format!("no ports are hashed of {}", without.join(", "));
-            let why = "all that two hosts say to each other that way comes to one queue; with ports, fragments come to another";
+            let now = format!("ports are not hashed for {}", without.join(", "));
+            let why = "all such packets between two hosts arrive in one queue (if hashed, fragments arrive in another)";
             let commands = without
                 .iter()
                 .map(|flow| port.command(format_args!("ethtool -N {} rx-flow-hash {flow} sdfn", port.interface())));
-            commands.fold(Finding::note(now, why), Finding::mend)
+            commands.fold(Finding::note(now, why), Finding::remedy)
         }
     })
 }

@@ -1,12 +1,13 @@
-//! What was found, for people and as a document.
+//! Output of findings as text and JSON.
 
 use super::finding::{Finding, Severity};
 use super::port::Port;
 use super::self_test::Tested;
+use crate::view::rates::counted;
 use crate::view::terminal::{show, show_as_is, show_document, shown};
 use serde::Serialize;
 
-/// One finding, and whose it is: a port's, or the machine's.
+/// A finding of a port, or of the machine.
 #[derive(Debug)]
 pub(super) struct Found<'a> {
     pub port: Option<&'a Port>,
@@ -20,7 +21,7 @@ impl Found<'_> {
     }
 }
 
-/// Prints what is at least this bad, and how much is better.
+/// Prints findings of at least this severity, and the number of each.
 pub(super) fn print(found: &[Found<'_>], least: Severity) {
     let mut of = None;
     for one in found {
@@ -30,35 +31,35 @@ pub(super) fn print(found: &[Found<'_>], least: Severity) {
             let is_all_hidden =
                 found.iter().filter(|other| other.of() == one.of()).all(|other| is_hidden(other, least));
             if is_all_hidden {
-                show("  nothing to say\n");
+                show("  ok\n");
             }
         }
         if !is_hidden(one, least) {
             print_one(one);
         }
     }
-    let count = |severity: Severity| found.iter().filter(|one| one.finding.severity == severity).count();
+    let count = |severity: Severity| found.iter().filter(|one| one.finding.severity == severity).count() as u64;
     show(format_args!(
-        "\n{} bad, {} to be warned of, {} to note, {} as it should be\n",
-        count(Severity::Bad),
-        count(Severity::Warn),
-        count(Severity::Note),
+        "\n{}, {}, {}, {} ok\n",
+        counted(count(Severity::Bad), "error"),
+        counted(count(Severity::Warn), "warning"),
+        counted(count(Severity::Note), "note"),
         count(Severity::Ok)
     ));
 }
 
-/// The machine itself is shown whole from what is to note on.
+/// Returns whether a finding is not shown. Notes of the machine always are.
 fn is_hidden(one: &Found<'_>, least: Severity) -> bool {
     let least = if one.port.is_none() { least.min(Severity::Note) } else { least };
     one.finding.severity < least
 }
 
 fn print_one(one: &Found<'_>) {
-    let Finding { severity, now, why, mend, .. } = &one.finding;
-    show(format_args!("  {:4}  {}: {}\n", word(*severity), one.check, shown(now)));
-    show(format_args!("        {}\n", shown(why)));
-    // To be pasted: a line each, that nothing folds.
-    for command in mend {
+    let Finding { severity, now, why, remedies, .. } = &one.finding;
+    show(format_args!("  {:7}  {}: {}\n", word(*severity), one.check, shown(now)));
+    show(format_args!("           {}\n", shown(why)));
+    // One unfolded line each, for pasting.
+    for command in remedies {
         show_as_is(format!("    {}\n", shown(command)).as_bytes());
     }
 }
@@ -67,12 +68,12 @@ fn word(severity: Severity) -> &'static str {
     match severity {
         Severity::Ok => "ok",
         Severity::Note => "note",
-        Severity::Warn => "warn",
-        Severity::Bad => "BAD",
+        Severity::Warn => "warning",
+        Severity::Bad => "error",
     }
 }
 
-/// Prints all as one document.
+/// Prints all findings as one JSON document.
 pub(super) fn document(found: &[Found<'_>], self_test: Option<&Tested>) -> anyhow::Result<()> {
     let worst = found.iter().map(|one| one.finding.severity).max().unwrap_or(Severity::Ok);
     let findings = found.iter().map(FindingJson::new).collect();
@@ -91,27 +92,27 @@ struct DoctorJson<'a> {
 
 #[derive(Serialize)]
 struct FindingJson<'a> {
-    /// Nothing where it is about the machine.
+    /// `None` for the machine.
     port: Option<&'a str>,
     check: &'static str,
     severity: Severity,
     now: &'a str,
     why: &'a str,
     mend: &'a [String],
-    /// Whether `--fix` does it.
+    /// True if `--fix` fixes it.
     fixed_by_fix: bool,
 }
 
 impl<'a> FindingJson<'a> {
     fn new(one: &'a Found<'_>) -> Self {
-        let Finding { severity, now, why, mend, fixes } = &one.finding;
+        let Finding { severity, now, why, remedies, fixes } = &one.finding;
         FindingJson {
             port: one.port.map(|port| port.name.as_str()),
             check: one.check,
             severity: *severity,
             now,
             why,
-            mend,
+            mend: remedies,
             fixed_by_fix: !fixes.is_empty() && *severity >= Severity::Warn,
         }
     }

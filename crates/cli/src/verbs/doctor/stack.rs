@@ -1,4 +1,4 @@
-//! The kernel's network stack: how long it works at a time, how much it puts aside, what it has dropped.
+//! The kernel's network stack: softirq budget, backlog and drops.
 
 use super::finding::{Check, Finding, Machine};
 use super::fix::Fix;
@@ -16,12 +16,12 @@ pub(super) const CHECKS: &[Check] = &[
 const BUDGET: &str = "proc/sys/net/core/netdev_budget";
 const BUDGET_US: &str = "proc/sys/net/core/netdev_budget_usecs";
 const BACKLOG: &str = "proc/sys/net/core/netdev_max_backlog";
-/// What is set where the kernel's own is too little.
+/// Values to set where the current one is too low.
 const MORE_BUDGET: i64 = 600;
 const MORE_BUDGET_US: i64 = 8000;
 const MORE_BACKLOG: i64 = 10_000;
 
-/// Rows of `/proc/net/softnet_stat`, a processor each: frames, dropped at the backlog, ends of a turn with work left.
+/// Sums of `/proc/net/softnet_stat`: frames, drops at the backlog, turns that ended with work left (`time_squeeze`).
 fn rows(machine: &Machine) -> Option<(u64, u64, u64)> {
     let table = machine.tree.text("proc/net/softnet_stat")?;
     let mut sum = (0, 0, 0);
@@ -37,12 +37,12 @@ fn rows(machine: &Machine) -> Option<(u64, u64, u64)> {
 fn softirq(machine: &Machine) -> Option<Finding> {
     let (frames, dropped, squeezed) = rows(machine)?;
     let now = format!(
-        "{} since the start, {dropped} dropped, {} ended with work left",
-        counted(frames, "frame"),
-        counted(squeezed, "turn")
+        "{} since boot, {dropped} dropped, budget exhausted {}",
+        counted(frames, "packet"),
+        counted(squeezed, "time")
     );
     Some(if dropped > 0 {
-        Finding::warn(now, "frames were lost between the driver and the stack: the backlog of a processor was full")
+        Finding::warn(now, "the backlog of a processor was full: packets were dropped between driver and stack")
     } else {
         Finding::ok(now, "no backlog was full")
     })
@@ -51,13 +51,13 @@ fn softirq(machine: &Machine) -> Option<Finding> {
 fn budget(machine: &Machine) -> Option<Finding> {
     let (frames, span) = (machine.tree.number(BUDGET)?, machine.tree.number(BUDGET_US)?);
     let (all, _, squeezed) = rows(machine).unwrap_or_default();
-    let now = format!("a softirq takes {frames} frames or {span} us at a time");
-    // A turn of 300 frames in 10,000: it happens often.
+    let now = format!("{frames} packets or {span} us per softirq");
+    // More than one per 10,000 packets.
     let is_often = squeezed * 10_000 > all.max(1);
     if frames >= MORE_BUDGET || !is_often {
-        return Some(Finding::ok(now, "it is done with its work at most times"));
+        return Some(Finding::ok(now, "rarely exhausted"));
     }
-    let why = "turns often end with work left, and the card's ring fills until the next";
+    let why = "often exhausted: the card's ring fills until the next softirq";
     let mut finding = Finding::warn(now, why);
     for (file, at, more) in [(BUDGET, frames, MORE_BUDGET), (BUDGET_US, span, MORE_BUDGET_US)] {
         if at < more {
@@ -70,12 +70,12 @@ fn budget(machine: &Machine) -> Option<Finding> {
 fn backlog(machine: &Machine) -> Option<Finding> {
     let most = machine.tree.number(BACKLOG)?;
     let (_, dropped, _) = rows(machine).unwrap_or_default();
-    let now = format!("{most} frames of a processor may wait");
+    let now = format!("{most} packets per processor");
     Some(if dropped > 0 && most < MORE_BACKLOG {
-        Finding::warn(now, "veth pairs, loopback and RPS go through it, and it was full before")
+        Finding::warn(now, "used by veth pairs, loopback and RPS; it was full since boot")
             .fix(Fix::file(BACKLOG, MORE_BACKLOG.to_string()), None)
     } else {
-        Finding::ok(now, "veth pairs, loopback and RPS go through it; it was not full")
+        Finding::ok(now, "used by veth pairs, loopback and RPS; it was not full")
     })
 }
 
@@ -85,9 +85,9 @@ fn busy_poll(machine: &Machine) -> Option<Finding> {
     (poll > 0 || read > 0).then(|| {
         Finding::note(
             format!("busy_poll {poll} us, busy_read {read} us"),
-            "sockets that wait look into the card's queues themselves, which takes time from whoever captures",
+            "waiting sockets poll the card's queues, which takes processor time from captures",
         )
-        .mend("sysctl -w net.core.busy_poll=0 net.core.busy_read=0")
+        .remedy("sysctl -w net.core.busy_poll=0 net.core.busy_read=0")
     })
 }
 
@@ -97,7 +97,7 @@ fn buffers(machine: &Machine) -> Option<Finding> {
     let now = format!("rmem_max {receive}, optmem_max {options} bytes");
     Some(Finding::ok(
         now,
-        "rings of packet: and xdp: do not count against rmem_max; filters of some hundred terms against optmem_max",
+        "rings of packet: and xdp: do not count against rmem_max; filters of hundreds of terms count against optmem_max",
     ))
 }
 
@@ -105,6 +105,6 @@ fn firewall(machine: &Machine) -> Option<Finding> {
     machine.tree.has("proc/net").then_some(())?;
     let tables = ["proc/net/ip_tables_names", "proc/net/ip6_tables_names"];
     let has_rules = tables.iter().any(|file| machine.tree.text(file).is_some_and(|names| !names.is_empty()));
-    let now = if has_rules { "iptables has tables" } else { "no old tables of iptables" };
-    Some(Finding::ok(now, "neither iptables nor nftables takes a frame from a capture: it sees frames before them"))
+    let now = if has_rules { "iptables tables are loaded" } else { "no iptables tables" };
+    Some(Finding::ok(now, "iptables and nftables do not affect captures, which get packets before them"))
 }

@@ -1,8 +1,8 @@
-//! The checks over made machines: a tree of files, and what a driver says. `golden/NAME.txt` has what they find, line by line;
+//! Checks of simulated machines: a tree of files, and facts of a driver. `golden/NAME.txt` has the findings, line by line;
 //! `UPDATE_DOCS=1` writes it.
 
 use super::finding::{Machine, Severity};
-use super::fix::{Fix, Made, Step};
+use super::fix::{Applied, Fix, Step};
 use super::port::Port;
 use super::tree::Tree;
 use super::{examine, steps};
@@ -12,7 +12,7 @@ use std::fmt::Write;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// A folder with files, removed with this.
+/// Temporary folder with files, removed on drop.
 struct Files(PathBuf);
 
 impl Files {
@@ -43,7 +43,7 @@ impl Drop for Files {
     }
 }
 
-/// Files that are the same everywhere: eight processors, a kernel that has all.
+/// Common files: eight processors, a kernel with all features.
 const COMMON: &[(&str, &str)] = &[
     ("proc/sys/kernel/osrelease", "6.8.0-45-generic"),
     ("sys/kernel/btf/vmlinux", "BTF"),
@@ -71,24 +71,24 @@ const COMMON: &[(&str, &str)] = &[
     ("proc/net/softnet_stat", "00010000 00000000 00000001 0 0"),
 ];
 
-/// The common files, with others in their place and beside them.
+/// Returns the common files with additions and replacements.
 fn with(others: &[(&'static str, &'static str)]) -> Vec<(&'static str, &'static str)> {
     let kept = COMMON.iter().filter(|(path, _)| !others.iter().any(|(other, _)| other == path));
     kept.chain(others).copied().collect()
 }
 
-/// Fails unless these findings are those that are written down.
+/// Asserts that the findings match the golden file.
 fn assert_golden(name: &str, machine: &Machine, ports: &[Port]) {
     let mut text = String::new();
     for one in examine(machine, ports) {
         let of = one.port.map_or("machine", |port| &port.name);
         writeln!(text, "{of} {:?} {}: {}", one.finding.severity, one.check, one.finding.now).unwrap();
-        // The reasons of what is as it should be are not of this machine.
+        // Reasons of passing checks do not depend on the machine.
         if one.finding.severity > Severity::Ok {
             writeln!(text, "    {}", one.finding.why).unwrap();
         }
-        for command in &one.finding.mend {
-            assert!(command.len() <= 76, "{name}: too long for a line of a terminal: {command}");
+        for command in &one.finding.remedies {
+            assert!(command.len() <= 76, "{name}: longer than a terminal line: {command}");
             writeln!(text, "  $ {command}").unwrap();
         }
         assert!(one.finding.fixes.len() <= 64, "{name}: {}", one.check);
@@ -97,10 +97,10 @@ fn assert_golden(name: &str, machine: &Machine, ports: &[Port]) {
     if std::env::var_os("UPDATE_DOCS").is_some() {
         fs::write(&path, &text).unwrap();
     }
-    assert_eq!(fs::read_to_string(&path).unwrap_or_default(), text, "{name}: UPDATE_DOCS=1 writes it anew");
+    assert_eq!(fs::read_to_string(&path).unwrap_or_default(), text, "{name}: run with UPDATE_DOCS=1 to update");
 }
 
-/// An interface that is up, with offloads that are on and can be changed.
+/// Returns an interface that is up, with changeable offloads that are on.
 fn card(name: &str, driver: &str, speed_mbps: Option<u64>, offloads: &[&str]) -> Facts {
     let offloads: Vec<String> = offloads.iter().map(|one| (*one).to_owned()).collect();
     Facts {
@@ -121,9 +121,9 @@ fn card(name: &str, driver: &str, speed_mbps: Option<u64>, offloads: &[&str]) ->
     }
 }
 
-/// An older card of 10 Gb/s as it comes: small rings, hash of its own, all interrupts on one processor, another node.
+/// An older 10 Gb/s card with defaults: small rings, asymmetric hash, all interrupts on one processor, another NUMA node.
 #[test]
-fn an_ixgbe_as_it_comes() {
+fn ixgbe_with_defaults() {
     let files = Files::new(
         "ixgbe",
         &with(&[
@@ -193,9 +193,9 @@ fn an_ixgbe_as_it_comes() {
     );
 }
 
-/// A card of 100 Gb/s that somebody has tuned: nothing is left to do for XDP.
+/// A tuned 100 Gb/s card: no fix is left for XDP.
 #[test]
-fn an_ice_that_is_tuned() {
+fn tuned_ice() {
     let files = Files::new(
         "ice",
         &with(&[
@@ -236,9 +236,9 @@ fn an_ice_that_is_tuned() {
     assert!(steps(&examine(&machine, &ports)).is_empty());
 }
 
-/// Somebody else's XDP program, a long MTU, hardware GRO, a slow clock, an old kernel without rights.
+/// An XDP program of another owner, a large MTU, hardware GRO, a slow clock, an old kernel, no capabilities.
 #[test]
-fn an_mlx5_that_others_use() {
+fn mlx5_in_use() {
     let files = Files::new(
         "mlx5",
         &with(&[
@@ -269,9 +269,9 @@ fn an_mlx5_that_others_use() {
     assert_golden("mlx5", &files.machine(), &[files.port("xdp", facts.clone()), files.port("packet", facts)]);
 }
 
-/// A host that drops at its sockets, its table of connections, its firewall, a qdisc and a bridge port.
+/// A host with drops at sockets, connection table, firewall, a qdisc and a bridge port.
 #[test]
-fn a_host_that_drops() {
+fn host_with_drops() {
     let files = Files::new(
         "host",
         &with(&[
@@ -306,15 +306,15 @@ fn a_host_that_drops() {
     assert_golden("host", &machine, &[files.port("packet", facts)]);
 }
 
-/// A guest with one queue, and an interface without a link.
+/// A virtual machine with one queue, and an interface without a link.
 #[test]
-fn a_guest_with_virtio() {
+fn virtio_guest() {
     let files = Files::new(
         "virtio",
         &with(&[
             ("proc/cpuinfo", "flags : fpu tsc hypervisor"),
             ("proc/stat", "cpu  1000 0 1000 7000 0 0 0 1000 0 0"),
-            // Damaged datagrams: no buffer helps.
+            // Damaged datagrams: larger buffers do not help.
             ("proc/net/snmp", "Udp: InDatagrams InErrors RcvbufErrors InCsumErrors\nUdp: 1000 50 0 50"),
             ("sys/class/net/eth0/device/modalias", "virtio:d00000001v00001AF4"),
             ("sys/class/net/eth0/queues/rx-0/rps_cpus", "00"),
@@ -333,9 +333,9 @@ fn a_guest_with_virtio() {
     assert_golden("virtio", &files.machine(), &ports);
 }
 
-/// Nothing there: no check makes something of it, and none fails.
+/// An empty machine: checks find nothing and do not fail.
 #[test]
-fn a_machine_that_tells_nothing_has_few_findings() {
+fn an_empty_machine_has_few_findings() {
     let files = Files::new("nothing", &[]);
     let ports = [files.port("packet", Facts::default())];
     let found = examine(&files.machine(), &ports);
@@ -344,7 +344,7 @@ fn a_machine_that_tells_nothing_has_few_findings() {
 }
 
 #[test]
-fn files_of_strange_content_are_no_reason_to_fail() {
+fn malformed_files_do_not_fail() {
     let strange: Vec<(&str, &str)> =
         COMMON.iter().map(|(path, _)| (*path, "[ \u{1b}-: 99999999999999999999 ffffffffffffffffff")).collect();
     let files = Files::new("strange", &strange);
@@ -352,8 +352,8 @@ fn files_of_strange_content_are_no_reason_to_fail() {
 }
 
 #[test]
-fn what_was_mended_is_put_back_the_last_first() {
-    let files = Files::new("mended", &[("proc/sys/net/core/x", "300"), ("sys/y", "powersave")]);
+fn changes_are_restored_last_first() {
+    let files = Files::new("restored", &[("proc/sys/net/core/x", "300"), ("sys/y", "powersave")]);
     let machine = files.machine();
     let text = |path: &str| machine.tree.text(path).unwrap();
     let step = |path: &str, value: &str| Step { port: None, fix: Fix::file(path, value) };
@@ -363,26 +363,26 @@ fn what_was_mended_is_put_back_the_last_first() {
         step("proc/sys/net/core/x", "700"),
         step("sys/y", "performance"),
     ];
-    let made = Made::make(&machine.tree, steps);
+    let made = Applied::make(&machine.tree, steps);
     assert_eq!((made.len(), text("proc/sys/net/core/x"), text("sys/y")), (3, "700".into(), "performance".into()));
     drop(made);
     assert_eq!((text("proc/sys/net/core/x"), text("sys/y")), ("300".into(), "powersave".into()));
-    assert!(!machine.tree.has("proc/none"), "a file that is not there was made");
+    assert!(!machine.tree.has("proc/none"), "a missing file was created");
 }
 
 #[test]
-fn what_somebody_else_changed_meanwhile_is_left() {
-    let files = Files::new("meanwhile", &[("sys/x", "1"), ("sys/y", "1")]);
+fn later_changes_of_others_are_kept() {
+    let files = Files::new("kept", &[("sys/x", "1"), ("sys/y", "1")]);
     let machine = files.machine();
     let steps = ["sys/x", "sys/y"].map(|path| Step { port: None, fix: Fix::file(path, "2") });
-    let made = Made::make(&machine.tree, steps.into());
+    let made = Applied::make(&machine.tree, steps.into());
     machine.tree.replace("sys/x", "3").unwrap();
     drop(made);
     assert_eq!(["sys/x", "sys/y"].map(|path| machine.tree.text(path).unwrap()), ["3", "1"]);
 }
 
 #[test]
-fn commands_take_a_name_for_one_word() {
+fn commands_quote_names() {
     let files = Files::new("names", &[]);
     let mut port = files.port("packet", card("e'0;rm", "x", None, &[]));
     assert_eq!(Fix::off("rx-gro").command(Some(&port)), r"ethtool -K 'e'\''0;rm' rx-gro off");

@@ -1,37 +1,37 @@
-//! The files in which the kernel tells of itself: `/proc` and `/sys`, or made ones below any folder.
+//! Files of `/proc` and `/sys`, or test files below any folder.
 
 use std::fs;
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
-/// Where `proc/...` and `sys/...` are read.
+/// Roots of `proc/...` and `sys/...`.
 #[derive(Debug)]
 pub(super) struct Tree {
     proc: PathBuf,
     sys: PathBuf,
-    /// What `sys` leads through.
+    /// Keeps the path in `sys` valid.
     _held: Option<OwnedFd>,
 }
 
 impl Tree {
-    /// Below a folder, as below `/`.
+    /// Reads below this folder instead of `/`.
     pub(super) fn at(root: impl AsRef<Path>) -> Self {
         Tree { proc: root.as_ref().join("proc"), sys: root.as_ref().join("sys"), _held: None }
     }
 
-    /// This machine's, with another `/sys`: that of a network namespace.
+    /// Reads `/proc` of this machine, and `/sys` of a network namespace.
     pub(super) fn with_sys(sys: OwnedFd) -> Self {
         let path = format!("/proc/self/fd/{}", sys.as_raw_fd()).into();
         Tree { proc: "/proc".into(), sys: path, _held: Some(sys) }
     }
 
-    /// Whether it is this machine's.
+    /// Returns whether it is that of this machine.
     pub(super) fn is_real(&self) -> bool {
         self.proc == Path::new("/proc")
     }
 
-    /// Where a file lies: `path` begins with `proc/` or `sys/`.
+    /// Returns the path of a file; `path` starts with `proc/` or `sys/`.
     pub(super) fn path(&self, path: &str) -> PathBuf {
         match path.strip_prefix("sys/") {
             Some(path) => self.sys.join(path),
@@ -39,24 +39,24 @@ impl Tree {
         }
     }
 
-    /// What a file says, without blanks around it; nothing where it is not there.
+    /// Returns the trimmed text of a file, or `None` if it is missing.
     pub(super) fn text(&self, path: &str) -> Option<String> {
-        // Names of strangers may be in it, which need not be UTF-8.
+        // It may contain names that are not UTF-8.
         let bytes = fs::read(self.path(path)).ok()?;
         Some(String::from_utf8_lossy(&bytes).trim().to_owned())
     }
 
-    /// The number in a file.
+    /// Returns the number in a file.
     pub(super) fn number(&self, path: &str) -> Option<i64> {
         self.text(path)?.parse().ok()
     }
 
-    /// Whether there is such a file or folder.
+    /// Returns whether the file or folder exists.
     pub(super) fn has(&self, path: &str) -> bool {
         self.path(path).exists()
     }
 
-    /// The names in a folder, those with numbers in the order of these.
+    /// Returns the names in a folder, in natural order of their numbers.
     pub(super) fn names(&self, path: &str) -> Vec<String> {
         let entries = fs::read_dir(self.path(path)).into_iter().flatten().flatten();
         let mut names: Vec<String> = entries.filter_map(|entry| entry.file_name().into_string().ok()).collect();
@@ -67,17 +67,17 @@ impl Tree {
         names
     }
 
-    /// Writes a value into a file, and says what was there.
+    /// Writes a value into a file, and returns the previous one.
     pub(super) fn replace(&self, path: &str, value: &str) -> io::Result<String> {
         let was = fs::read_to_string(self.path(path))?.trim().to_owned();
-        // Opened as it is: a file of /proc is never made.
+        // Without create: files of /proc are never created.
         let mut file = fs::OpenOptions::new().write(true).truncate(true).open(self.path(path))?;
         io::Write::write_all(&mut file, value.as_bytes())?;
         Ok(was)
     }
 }
 
-/// The numbers of a list such as `0-3,8`, as the kernel writes sets of processors.
+/// Parses a processor list of the kernel such as `0-3,8`.
 pub(super) fn members(list: &str) -> Vec<u32> {
     /// More processors than Linux can have.
     const MOST: u32 = 1 << 16;
@@ -88,7 +88,7 @@ pub(super) fn members(list: &str) -> Vec<u32> {
     ranges.flat_map(|(first, last)| first..=last).collect()
 }
 
-/// The other way round.
+/// Formats such a list.
 pub(super) fn list(members: &[u32]) -> String {
     let mut ranges: Vec<(u32, u32)> = Vec::new();
     for one in members {
@@ -109,7 +109,7 @@ mod tests {
     fn lists_of_processors_are_read_and_written() {
         assert_eq!(members("0-2,5,8-9\n"), [0, 1, 2, 5, 8, 9]);
         assert_eq!((members(""), members("x,3-1,2")), (vec![], vec![2]));
-        assert!(members("0-4294967295").len() <= 1 << 17, "no memory is taken for a number that no machine has");
+        assert!(members("0-4294967295").len() <= 1 << 17, "an impossible number takes no memory");
         assert_eq!((list(&[0, 1, 2, 5, 8, 9]), list(&[])), ("0-2,5,8-9".into(), String::new()));
     }
 }

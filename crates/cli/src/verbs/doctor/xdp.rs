@@ -1,4 +1,4 @@
-//! XDP: what the driver does with it, who has a program there, and what else hangs on the interface.
+//! XDP: driver support, attached programs, and tc filters of the interface.
 
 use super::finding::{Check, Finding, Machine};
 use super::port::Port;
@@ -12,48 +12,48 @@ pub(super) const CHECKS: &[Check] = &[
     Check::port("peer", peer),
 ];
 
-/// What one buffer of a page holds beside what a driver needs around it: the longest frame without several buffers.
+/// Longest frame in one page-sized buffer, after the overhead of the driver.
 const ONE_BUFFER: u32 = 3_498;
 
 fn features(_: &Machine, port: &Port) -> Option<Finding> {
     let features = port.facts.xdp_features?;
     let has = |bit: u64| features & bit != 0;
     if !has(XDP_BASIC) {
-        let now = "the driver runs no XDP programs";
-        let why = "xdp: works in generic mode alone, behind the driver, no faster than packet:";
+        let now = "the driver does not support XDP";
+        let why = "xdp: works only in generic mode, no faster than packet:";
         return Some(if port.is_xdp { Finding::warn(now, why) } else { Finding::ok(now, why) });
     }
     let words = [
         (XDP_ZERO_COPY, "zero copy for AF_XDP", "no zero copy for AF_XDP"),
-        (XDP_BUFFERS, "frames of several buffers", "frames of one buffer"),
-        (XDP_SENDS, "sends what is redirected to it", "sends nothing that is redirected to it"),
+        (XDP_BUFFERS, "multi-buffer frames", "single-buffer frames"),
+        (XDP_SENDS, "sends redirected packets", "does not send redirected packets"),
     ];
     let words: Vec<&str> = words.into_iter().map(|(bit, yes, no)| if has(bit) { yes } else { no }).collect();
-    let now = format!("in the driver; {}", words.join(", "));
+    let now = format!("supported by the driver; {}", words.join(", "));
     Some(if !has(XDP_SENDS) && port.is_veth() {
-        Finding::note(now, "xdp-live: into this end needs GRO, or an XDP program, at the other one")
+        Finding::note(now, "xdp-live: on this end needs GRO, or an XDP program, on the veth peer")
     } else {
-        Finding::ok(now, "xdp: takes frames before the stack has made packets of them")
+        Finding::ok(now, "xdp: gets packets before the network stack")
     })
 }
 
 fn program(_: &Machine, port: &Port) -> Option<Finding> {
     let Some((id, name, in_driver)) = &port.facts.xdp_program else {
-        return Some(Finding::ok("no XDP program", "nothing takes frames away before the capture"));
+        return Some(Finding::ok("no XDP program", "no packets are diverted before the capture"));
     };
     let place = if *in_driver { "in the driver" } else { "in generic mode" };
     let called = if name.is_empty() { String::new() } else { format!(" ({name})") };
     let now = format!("program {id}{called} {place}");
     let mode = if *in_driver { "xdp" } else { "xdpgeneric" };
     let command = port.command(format_args!("ip link set {} {mode} off", port.interface()));
-    // One that hangs on a link of BPF goes with the last who holds that, and by no command of ip.
-    let advice = "end its owner; if it has none:";
+    // One attached by a BPF link is detached when its last holder ends, and by no command of ip.
+    let advice = "stop its owner; if it has none:";
     Some(if port.is_xdp {
-        let why = "an interface has one program, and somebody else's is never replaced: xdp: does not open";
-        Finding::bad(now, format!("{why}; {advice}")).mend(command)
+        let why = "xdp: cannot open: an interface has one program, and that of another owner is not replaced";
+        Finding::bad(now, format!("{why}; {advice}")).remedy(command)
     } else {
-        let why = "frames that it takes or drops never come to packet:, and nothing here counts them";
-        Finding::warn(now, format!("{why}; {advice}")).mend(command)
+        let why = "packets that it diverts or drops do not reach packet:, and are not counted here";
+        Finding::warn(now, format!("{why}; {advice}")).remedy(command)
     })
 }
 
@@ -62,11 +62,11 @@ fn mtu(_: &Machine, port: &Port) -> Option<Finding> {
     let takes_long = port.facts.xdp_features.is_some_and(|features| features & XDP_BUFFERS != 0);
     let name = port.interface();
     Some(if port.is_xdp && mtu > ONE_BUFFER && !takes_long {
-        let why = format!("XDP frames of this driver lie in one buffer of {ONE_BUFFER} bytes: it refuses the program");
+        let why = format!("the driver refuses the XDP program: its frames must fit one buffer of {ONE_BUFFER} bytes");
         Finding::bad(format!("{mtu} bytes"), why)
-            .mend(port.command(format_args!("ip link set {name} mtu {ONE_BUFFER}")))
+            .remedy(port.command(format_args!("ip link set {name} mtu {ONE_BUFFER}")))
     } else {
-        Finding::ok(format!("{mtu} bytes"), "longer frames are dropped by most cards, and counted as errors")
+        Finding::ok(format!("{mtu} bytes"), "most cards drop longer packets and count them as errors")
     })
 }
 
@@ -74,27 +74,24 @@ fn filters(_: &Machine, port: &Port) -> Option<Finding> {
     let kinds = port.facts.disciplines.iter().map(|(kind, _)| kind.as_str());
     let hooks: Vec<&str> = kinds.filter(|kind| ["ingress", "clsact"].contains(kind)).collect();
     Some(if hooks.is_empty() {
-        Finding::ok("no tc filters", "nothing redirects frames behind the capture")
+        Finding::ok("no tc filters", "no packets are redirected or dropped by tc")
     } else {
         let name = port.interface();
-        let why = "what they drop or redirect on the way in a capture has seen before; XDP stands before both";
-        Finding::note(format!("tc filters may hang on it ({})", hooks.join(", ")), why)
-            .mend(port.command(format_args!("tc filter show dev {name} ingress")))
+        let why = "captures get incoming packets before tc filters drop or redirect them; XDP runs before both";
+        Finding::note(format!("tc filters may be attached ({})", hooks.join(", ")), why)
+            .remedy(port.command(format_args!("tc filter show dev {name} ingress")))
     })
 }
 
 fn peer(_: &Machine, port: &Port) -> Option<Finding> {
     let (number, name) = port.facts.peer.as_ref().filter(|_| port.is_veth())?;
-    let why = "checksums of its senders are left to a card that is not there, and come wrong; long packets come uncut";
+    let why = "offloads without a card: packets have wrong checksums, and long ones are not segmented";
     if name.is_empty() {
-        return Some(Finding::note(
-            format!("the other end is number {number} of another namespace"),
-            format!("there too: {why}"),
-        ));
+        return Some(Finding::note(format!("the peer is interface {number} of another namespace"), why));
     }
     let quoted = super::port::quoted(name);
     Some(
-        Finding::note(format!("the other end is {name}"), why)
-            .mend(port.command(format_args!("ethtool -K {quoted} tx off tso off gso off"))),
+        Finding::note(format!("the peer is {name}"), why)
+            .remedy(port.command(format_args!("ethtool -K {quoted} tx off tso off gso off"))),
     )
 }

@@ -1,4 +1,4 @@
-//! Which files are searched: those that are named, and capture files of folders.
+//! Files to search: named ones, and capture files of directories.
 
 use linerate_record::Compression;
 use linerate_record::recording::PARTIAL_ENDING;
@@ -7,10 +7,10 @@ use std::fs::read_dir;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-/// Endings of capture files; numbers may follow, as tcpdump -C has them.
+/// Endings of capture files; numbers may follow, as with tcpdump -C.
 const ENDINGS: [&str; 3] = ["pcap", "pcapng", "cap"];
 
-/// Folders in folders that are looked into.
+/// Maximum depth of directories.
 const DEEPEST: usize = 32;
 
 /// Files to search.
@@ -18,13 +18,13 @@ const DEEPEST: usize = 32;
 pub(super) struct Found {
     /// In order of their names.
     pub files: Vec<String>,
-    /// Files of folders that are not called as captures are, their indexes aside.
+    /// Number of other files in directories, without indexes.
     pub others: u64,
-    /// What could not be looked into, and why.
+    /// Files and directories that cannot be read, with the reason.
     pub unread: Vec<String>,
 }
 
-/// What these words name.
+/// Finds the files that these words name.
 pub(super) fn files(words: &[String]) -> anyhow::Result<Found> {
     let (mut found, mut seen) = (Found::default(), BTreeSet::new());
     for word in words {
@@ -34,18 +34,18 @@ pub(super) fn files(words: &[String]) -> anyhow::Result<Found> {
         } else if path.is_file() {
             seen.insert(path.to_owned());
         } else {
-            anyhow::bail!("{word}: neither a file nor a folder; only files on a disk are searched");
+            anyhow::bail!("{word}: not a regular file or directory");
         }
     }
     let mut known = BTreeSet::new();
     for path in seen {
-        // By whatever names it is found, it is searched once.
+        // A file with several names is searched once.
         if path.metadata().is_ok_and(|data| !known.insert((data.dev(), data.ino()))) {
             continue;
         }
         match path.into_os_string().into_string() {
             Ok(path) => found.files.push(path),
-            Err(path) => found.unread.push(format!("{}: its name is no text", path.display())),
+            Err(path) => found.unread.push(format!("{}: file name is not UTF-8", path.display())),
         }
     }
     Ok(found)
@@ -55,7 +55,7 @@ impl Found {
     fn folder(&mut self, folder: &Path, depth: usize, seen: &mut BTreeSet<PathBuf>) {
         let entries = match read_dir(folder) {
             Ok(entries) if depth < DEEPEST => entries,
-            Ok(_) => return self.unread.push(format!("{}: too many folders in folders", folder.display())),
+            Ok(_) => return self.unread.push(format!("{}: directories nested too deeply", folder.display())),
             Err(error) => return self.unread.push(format!("{}: {error}", folder.display())),
         };
         for entry in entries {
@@ -73,13 +73,13 @@ impl Found {
         }
     }
 
-    /// Links to files are followed, to folders not: they may lead in a circle.
+    /// Adds a file. Links to files are followed, links to directories are not: they may form a loop.
     fn file(&mut self, path: PathBuf, is_link: bool, seen: &mut BTreeSet<PathBuf>) {
         let is_file = path.metadata().map(|data| data.is_file());
         let name = path.file_name().unwrap_or_default().to_string_lossy();
         match (is_file, is_capture(&name)) {
             (Err(error), true) if is_link => self.unread.push(format!("{}: {error}", path.display())),
-            // What became of it meanwhile is found when it is opened.
+            // Errors are reported when the file is opened.
             (Ok(true) | Err(_), true) => _ = seen.insert(path),
             (Ok(true), false)
                 if !name.strip_suffix(PARTIAL_ENDING).unwrap_or(&name).ends_with(linerate_index::ENDING) =>
@@ -91,7 +91,7 @@ impl Found {
     }
 }
 
-/// Also one that a recorder is still at, or was when it died.
+/// Returns whether a name is that of a capture file, also of one still being recorded (`.part`).
 fn is_capture(name: &str) -> bool {
     let (_, plain) = Compression::of_path(name.strip_suffix(PARTIAL_ENDING).unwrap_or(name));
     let plain = plain.trim_end_matches(|c: char| c.is_ascii_digit());

@@ -1,4 +1,4 @@
-//! `--make-index`: indexes of files that were recorded without.
+//! `--make-index`: builds indexes of files that lack one.
 
 use super::files::Found;
 use super::report::Notes;
@@ -18,9 +18,9 @@ use std::io::{self, BufReader, BufWriter, ErrorKind};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::sync::Arc;
 
-/// Why a file is passed over.
-const NOT_YET: &str = "a recorder is at it, or died: once none is, rename it without .part";
-const ELSEWHERE: &str = "another run makes it now";
+/// Reasons for skipping a file.
+const NOT_YET: &str = "still being recorded; if the recorder has died, rename it without .part";
+const ELSEWHERE: &str = "another run is building it";
 
 /// A line of `linerate/find-index/1`.
 #[derive(Serialize)]
@@ -32,19 +32,19 @@ struct MadeJson<'a> {
     failure: Option<String>,
 }
 
-/// What became of one.
+/// Result for one file.
 enum Made {
-    /// With so many frames, and why the file could not be read to its end.
+    /// Built: number of packets, and why the file could not be read to its end.
     Now(u64, Option<ReadError>),
-    /// It was there.
+    /// Already up to date.
     Before,
-    /// A recorder is at the file.
+    /// The file is still being recorded.
     NotYet,
-    /// Another run makes it.
+    /// Another run is building it.
     Elsewhere,
 }
 
-/// Makes what is not there.
+/// Builds all missing or outdated indexes.
 pub(super) fn make_all(
     found: &Found,
     identity: &Identity,
@@ -52,10 +52,10 @@ pub(super) fn make_all(
     is_quiet: bool,
     is_json: bool,
 ) -> anyhow::Result<Exit> {
-    let mut say = Notes::new(is_quiet || is_json);
-    notes.iter().for_each(|what| say.line(what));
-    say.others(found);
-    let mut has_failed = say.has_failed();
+    let mut own = Notes::new(is_quiet || is_json);
+    notes.iter().for_each(|what| own.line(what));
+    own.others(found);
+    let mut has_failed = own.has_failed();
     for file in &found.files {
         let result = make_one(file).map_err(|error| told(&identity.explain(error)));
         has_failed |= result.is_err();
@@ -76,21 +76,21 @@ pub(super) fn make_all(
                 tell(format_args!(
                     "{}: {}{}\n",
                     shown(&format!("{file}{ENDING}")),
-                    counted(frames, "frame"),
+                    counted(frames, "packet"),
                     shown(&end)
                 ));
             }
-            Ok(Made::Before) if !is_quiet => tell(format_args!("{}: it has an index that fits\n", shown(file))),
-            Ok(Made::NotYet) if !is_quiet => tell(format_args!("{}: no index was made: {NOT_YET}\n", shown(file))),
-            Ok(Made::Elsewhere) if !is_quiet => tell(format_args!("{}: no index was made: {ELSEWHERE}\n", shown(file))),
+            Ok(Made::Before) if !is_quiet => tell(format_args!("{}: index is up to date\n", shown(file))),
+            Ok(Made::NotYet) if !is_quiet => tell(format_args!("{}: no index built: {NOT_YET}\n", shown(file))),
+            Ok(Made::Elsewhere) if !is_quiet => tell(format_args!("{}: no index built: {ELSEWHERE}\n", shown(file))),
             Ok(_) => {}
-            Err(error) => fail(format_args!("{file}: no index was made: {error}")),
+            Err(error) => fail(format_args!("{file}: no index built: {error}")),
         }
     }
     Ok(if has_failed { Exit::Failed } else { Exit::Done })
 }
 
-/// Makes one beside its file, which has its name when it is whole.
+/// Builds the index of a file, under a temporary name until it is complete.
 fn make_one(path: &str) -> Result<Made, NotMade> {
     if path.ends_with(PARTIAL_ENDING) {
         return Ok(Made::NotYet);
@@ -107,7 +107,7 @@ fn make_one(path: &str) -> Result<Made, NotMade> {
     let Some(out) = claim(&part)? else { return Ok(Made::Elsewhere) };
     let made = make(&file, path, BufWriter::new(&out)).and_then(|made| {
         if state(&name) != before {
-            return Err(io::Error::other("somebody else wrote one meanwhile, which stays").into());
+            return Err(io::Error::other("another index was written in the meantime and is kept").into());
         }
         Ok((made, rename(&part, &name)?))
     });
@@ -120,23 +120,23 @@ fn make_one(path: &str) -> Result<Made, NotMade> {
     }
 }
 
-/// The file that an index is written to until it is whole, empty and locked; none while another run writes it. What a run that
-/// was killed has left is used again: its lock went with it.
+/// Opens the temporary file of an index, empty and locked. Returns `None` while another run writes it. The file of a
+/// killed run is reused: its lock ended with the run.
 fn claim(part: &str) -> io::Result<Option<File>> {
-    // Whatever somebody has put there instead is left alone.
+    // Links and devices under this name are not touched.
     let flags = (OFlags::NOFOLLOW | OFlags::NONBLOCK).bits().cast_signed();
     loop {
         let file =
             OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).custom_flags(flags).open(part)?;
         if !file.metadata()?.is_file() {
-            return Err(io::Error::new(ErrorKind::AlreadyExists, format!("{part} is no file")));
+            return Err(io::Error::new(ErrorKind::AlreadyExists, format!("{part}: not a regular file")));
         }
         match file.try_lock() {
             Ok(()) => {}
             Err(TryLockError::WouldBlock) => return Ok(None),
             Err(TryLockError::Error(error)) => return Err(error),
         }
-        // It may have become an index, or been removed, before it was locked.
+        // It may have been renamed or removed before it was locked.
         let is_it = |there: Metadata, locked: Metadata| (there.dev(), there.ino()) == (locked.dev(), locked.ino());
         if std::fs::metadata(part).is_ok_and(|there| file.metadata().is_ok_and(|locked| is_it(there, locked))) {
             file.set_len(0)?;
@@ -145,7 +145,7 @@ fn claim(part: &str) -> io::Result<Option<File>> {
     }
 }
 
-/// Which file has that name, and how long it is: whoever records with an index changes that.
+/// Returns the identity and length of a file, which change if a recorder replaces it.
 fn state(name: &str) -> Option<(u64, u64, u64)> {
     std::fs::metadata(name).ok().map(|data| (data.dev(), data.ino(), data.len()))
 }

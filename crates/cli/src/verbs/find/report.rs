@@ -1,4 +1,4 @@
-//! What a search says: of files, while it goes on, and at its end.
+//! Report of a search: notes on files, and the result.
 
 use super::Asked;
 use super::files::Found;
@@ -11,26 +11,26 @@ use serde::Serialize;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// Files that are named of those of which the same is said.
+/// Maximum number of files named per kind of note.
 const NAMED: u64 = 3;
-/// Of files with packets that the filter does not fit.
+/// Kind of notes on packets that the filter does not fit.
 const UNFIT: &str = "the filter does not fit the link type";
 
-/// What is said of files.
+/// Notes on files.
 pub(super) struct Notes {
     is_quiet: bool,
-    /// How often each was said.
-    said: BTreeMap<&'static str, u64>,
+    /// Number of notes by kind.
+    by_kind: BTreeMap<&'static str, u64>,
     failures: u64,
     all: Vec<String>,
 }
 
 impl Notes {
     pub(super) fn new(is_quiet: bool) -> Self {
-        Notes { is_quiet, said: BTreeMap::new(), failures: 0, all: Vec::new() }
+        Notes { is_quiet, by_kind: BTreeMap::new(), failures: 0, all: Vec::new() }
     }
 
-    /// Says a line.
+    /// Prints a line.
     pub(super) fn line(&mut self, text: &str) {
         if !self.is_quiet {
             tell(format_args!("{}\n", shown(text)));
@@ -38,25 +38,25 @@ impl Notes {
         self.all.push(text.to_owned());
     }
 
-    /// What of folders is not searched.
+    /// Prints what is not searched in directories.
     pub(super) fn others(&mut self, found: &Found) {
         for unread in &found.unread {
-            fail(format_args!("{unread}: what is in it was not searched"));
+            fail(format_args!("{unread}; not searched"));
             self.failures += 1;
             self.all.push(unread.clone());
         }
         if found.files.is_empty() {
-            self.line("no file there is called as captures are (.pcap, .pcapng, .cap)");
+            self.line("no capture files found (.pcap, .pcapng, .cap)");
         } else if found.others > 0 {
-            self.line(&format!("{} not called as a capture is: left out", counted(found.others, "file")));
+            self.line(&format!("skipped {} (not .pcap, .pcapng or .cap)", counted(found.others, "file")));
         }
     }
 
-    /// Says what a search has to say; of many files the same is said of some.
+    /// Prints the notes of a search; of each kind only the first ones.
     pub(super) fn all(&mut self, notes: Vec<Note>) {
         for Note { path, what } in notes {
             let is_failure = what.is_failure();
-            let (kind, text) = told(&path, what);
+            let (kind, text) = describe(&path, what);
             self.failures += u64::from(is_failure);
             // A file that cannot be read is always named.
             if is_failure && kind != UNFIT {
@@ -64,51 +64,49 @@ impl Notes {
                 self.all.push(text);
                 continue;
             }
-            let said = self.said.entry(kind).or_default();
-            *said += 1;
-            match *said {
+            let number = self.by_kind.entry(kind).or_default();
+            *number += 1;
+            match *number {
                 1..=NAMED if is_failure => {
                     fail(&text);
                     self.all.push(text);
                 }
                 1..=NAMED => self.line(&text),
-                next if next == NAMED + 1 => self.line(&format!("... and so on: {kind} of more files")),
+                next if next == NAMED + 1 => self.line(&format!("... and more files: {kind}")),
                 _ => {}
             }
         }
     }
 
-    /// Whether frames may be missing.
+    /// Returns whether packets may be missing.
     pub(super) fn has_failed(&self) -> bool {
         self.failures > 0
     }
 }
 
-/// In which class it is, and the line.
-fn told(path: &str, what: What) -> (&'static str, String) {
+/// Returns the kind of a note and its text.
+fn describe(path: &str, what: What) -> (&'static str, String) {
     match what {
         What::NoIndex => {
-            ("no index", format!("{path}: no index, read in full (linerate find FILE --make-index makes one)"))
+            ("no index", format!("{path}: no index, read in full; build one with linerate find FILE --make-index"))
         }
-        What::Unused(why) => {
-            ("no index that fits", format!("{path}: its index is not used, it is read in full: {why}"))
-        }
-        What::Gone => ("no file", format!("{path}: it went away before it was read")),
-        What::CutOff(error) => ("no end", format!("{error}; the file is being written")),
+        What::Unused(why) => ("index not used", format!("{path}: index not used, file read in full: {why}")),
+        What::Gone => ("deleted", format!("{path}: deleted before it was read")),
+        What::CutOff(error) => ("still written", format!("{error}; the file is still being written")),
         What::LeftOut(things) => {
-            ("left out", format!("{path}: {things} options or blocks are not kept (file_left_out)"))
+            ("dropped blocks", format!("{path}: {things} options or blocks not kept (file_left_out)"))
         }
         What::TimeChanged(frames) => (
-            "other times",
+            "timestamps changed",
             format!(
-                "{path}: {}; times changed (time_changed)",
-                stated(frames, "packets have times before 1970, after 2554 or with a fraction beyond a second")
+                "{path}: {}; timestamps changed (time_changed)",
+                stated(frames, "packets have timestamps before 1970, after 2554 or with an invalid fraction")
             ),
         ),
         What::Unread(error) => ("unread", error.to_string()),
         What::Unopened(error) => ("unread", format!("{path}: {error}")),
         What::Unfit(link, error) => {
-            (UNFIT, format!("{path}: packets of {link} are left out, the filter does not fit them: {error}"))
+            (UNFIT, format!("{path}: packets of {link} skipped, the filter does not fit: {error}"))
         }
     }
 }
@@ -132,9 +130,9 @@ pub(super) struct FindJson<'a> {
     first_time_ns: Option<u64>,
     last_time_ns: Option<u64>,
     seconds: f64,
-    /// Whether it was asked to stop before its end.
+    /// True if the search was stopped before its end.
     stopped: bool,
-    /// Frames that were found and are not in the output, by reason.
+    /// Matching packets that were not written, by reason.
     drops: BTreeMap<&'static str, u64>,
     events: &'a [String],
 }
@@ -193,35 +191,41 @@ impl<'a> FindJson<'a> {
         self.frames
     }
 
-    /// Why frames that were found are not in the output.
+    /// Returns why matching packets were not written.
     pub(super) fn left_out(&self) -> Vec<String> {
-        let told = |(reason, frames): (&&str, &u64)| format!("{} not written: {reason}", counted(*frames, "packet"));
-        self.drops.iter().map(told).collect()
+        let line = |(reason, frames): (&&str, &u64)| format!("{} not written: {reason}", counted(*frames, "packet"));
+        self.drops.iter().map(line).collect()
     }
 
-    /// For people.
+    /// Returns the report.
     pub(super) fn text(&self) -> String {
         let found = match (self.frames, self.bytes) {
-            (0, _) => "nothing found: no frame there is asked for".to_owned(),
-            (frames, bytes) => format!("{}, {} found", counted(frames, "frame"), counted(bytes, "byte")),
+            (0, _) => "no matching packets".to_owned(),
+            (frames, bytes) => format!("{}, {} found", counted(frames, "packet"), counted(bytes, "byte")),
+        };
+        let stopped = if self.stopped { "; stopped before the end" } else { "" };
+        let parts = match self.parts {
+            0 => String::new(),
+            parts => format!("{} of {}, ", grouped(self.parts_read), counted(parts, "indexed part")),
+        };
+        let of = if self.read_bytes == self.file_bytes {
+            String::new()
+        } else {
+            format!("{} of ", grouped(self.read_bytes))
         };
         let without = match self.files_without_index {
             0 => String::new(),
-            files => format!(", {} without an index", grouped(files)),
+            files => format!("; {} without an index (use --make-index)", grouped(files)),
         };
         let left_out = match self.files_left_out {
             0 => String::new(),
-            files => format!(", {} left out (the filter does not fit)", grouped(files)),
+            files => format!("; {} skipped (the filter does not fit)", grouped(files)),
         };
-        let stopped = if self.stopped { "; stopped before the end" } else { "" };
         format!(
-            "{found}; {:.3} s{stopped}\n  {}{without}{left_out}; {} of {} and {} of {} read\n",
+            "{found} in {:.3} s{stopped}\n  read {parts}{of}{} in {}{without}{left_out}\n",
             self.seconds,
-            counted(self.files, "file"),
-            grouped(self.parts_read),
-            counted(self.parts, "part"),
-            grouped(self.read_bytes),
             counted(self.file_bytes, "byte"),
+            counted(self.files, "file"),
         )
     }
 }

@@ -1,4 +1,4 @@
-//! What came of a question: as a table, JSON, CSV, a picture.
+//! Result of a query: as table, JSON, CSV, picture.
 
 use super::text::protocol;
 use crate::view::picture::{Axis, Draw, Series, svg};
@@ -11,12 +11,12 @@ use linerate_record::date;
 use serde_json::{Map, Value as Json, json};
 use std::io::Write;
 
-/// Characters of the longest bar.
+/// Length of a full bar in characters.
 const BAR: usize = 16;
-/// Series of a picture.
+/// Maximum number of lines in a picture.
 const SERIES: usize = 6;
 
-/// A table of the groups, with the part that each has of all.
+/// Returns a table of the groups, with the share of each in the total.
 pub(super) fn text(question: &Question, answer: &Answer) -> String {
     let Question { keys, measures, .. } = question;
     let sort = &measures[question.sort];
@@ -26,12 +26,12 @@ pub(super) fn text(question: &Question, answer: &Answer) -> String {
     let numbers = heads.len();
     heads.extend(measures.iter().map(Measure::name));
     if sort.has_parts() {
-        heads.push("part");
+        heads.push("share");
     }
     heads.push("");
     let mut rows = table(&heads, numbers);
     rows.set_left(heads.len() - 1);
-    // A full bar is the total; over time, and of what has no total, it is the greatest row.
+    // A full bar is the total; over time, and for measures without a total, the largest row.
     let full = match sort.has_parts() && !has_time {
         true => answer.value(&answer.totals, sort),
         false => answer.rows.iter().map(|row| answer.value(row, sort)).fold(0.0, f64::max),
@@ -55,22 +55,22 @@ pub(super) fn text(question: &Question, answer: &Answer) -> String {
         std::iter::once(word.to_owned()).chain(blank).collect()
     };
     if let Some(others) = &answer.others {
-        rows.add_row(cells(others, filled("others"), false));
+        rows.add_row(cells(others, filled("other"), false));
     }
     if numbers > 0 {
-        rows.add_row(cells(&answer.totals, filled("all"), false));
+        rows.add_row(cells(&answer.totals, filled("total"), false));
     }
     let mut text = format!("{rows}\n");
     if answer.let_go > 0 {
-        text += &format!("  no room for {}: the smallest are among the others\n", counted(answer.let_go, "group"));
+        text += &format!("  group table full: {} (the smallest) counted as other\n", counted(answer.let_go, "group"));
     }
     if counts_twice(question) {
-        text += "  a record counts for both of its ends: rows add up to more than the total\n";
+        text += "  each record counts for both of its ends: rows add up to more than the total\n";
     }
     text
 }
 
-/// Says that sums count packets in tunnels twice, in the records of both flows, and what leaves one of them out.
+/// Returns a note that packets in tunnels count twice, in outer and inner flows, and the filter that avoids it.
 pub(super) fn note_on_tunnels(answer: &Answer) -> String {
     match answer.in_tunnels {
         inner if inner == 0 || inner == answer.records => String::new(),
@@ -78,12 +78,12 @@ pub(super) fn note_on_tunnels(answer: &Answer) -> String {
     }
 }
 
-/// Whether a record counts in two groups, once for each of its ends.
+/// Returns whether a record counts in two groups, once for each of its ends.
 fn counts_twice(question: &Question) -> bool {
     question.keys.iter().any(|key| key.id(0) != key.id(1))
 }
 
-/// The part of the total that a row has; `None` of the rest where records count twice: it may exceed the total.
+/// Returns the share of a row in the total; `None` for the rest if records count twice: it may exceed the total.
 fn part(question: &Question, answer: &Answer, row: &Row) -> Option<f64> {
     let is_rest = answer.others.as_ref().is_some_and(|others| std::ptr::eq(others, row));
     let part = answer.part(row, &question.measures[question.sort]);
@@ -114,7 +114,7 @@ pub(super) fn of_one(measure: &Measure, value: f64) -> String {
     }
 }
 
-/// With a letter for thousands, as short as it can be read.
+/// Formats a number with a decimal prefix.
 fn scaled(value: f64) -> String {
     let units = [(1e12, " T"), (1e9, " G"), (1e6, " M"), (1e3, " k")];
     match units.into_iter().find(|(scale, _)| value >= *scale) {
@@ -123,7 +123,7 @@ fn scaled(value: f64) -> String {
     }
 }
 
-/// As short as steps of that length can be told apart.
+/// Formats a time as exactly as steps of this length need.
 fn moment(time: u64, every: u64) -> String {
     let (seconds, nanos) = (time / 1_000_000_000, time % 1_000_000_000);
     let [year, month, day] = date(seconds);
@@ -141,7 +141,7 @@ fn moment(time: u64, every: u64) -> String {
     text
 }
 
-/// A key of a group, for people.
+/// Formats a key of a group.
 pub(in crate::verbs) fn name(value: &Value, key: &Key) -> String {
     match value {
         Value::None => "-".to_owned(),
@@ -162,7 +162,7 @@ fn is_protocol(key: &Key) -> bool {
     all()[key.id(0)].name == "protocol"
 }
 
-/// A group as a document.
+/// Converts a group to JSON.
 fn document(question: &Question, answer: &Answer, row: &Row) -> Map<String, Json> {
     let mut map = Map::new();
     if let Some(time) = row.time {
@@ -189,7 +189,7 @@ fn document(question: &Question, answer: &Answer, row: &Row) -> Map<String, Json
     map
 }
 
-/// All groups as a document, within that of a run.
+/// Converts all groups to JSON, for the document of a run.
 pub(super) fn asked(question: &Question, answer: &Answer) -> Json {
     json!({
         "rows": answer.rows.iter().map(|row| document(question, answer, row)).collect::<Vec<_>>(),
@@ -201,7 +201,7 @@ pub(super) fn asked(question: &Question, answer: &Answer) -> Json {
     })
 }
 
-/// Groups as lines of JSON.
+/// Prints groups as JSON lines.
 pub(super) fn lines(question: &Question, answer: &Answer) -> anyhow::Result<()> {
     for row in &answer.rows {
         let mut line = Map::from_iter([("schema".to_owned(), "linerate/flows-group/1".into())]);
@@ -213,7 +213,7 @@ pub(super) fn lines(question: &Question, answer: &Answer) -> anyhow::Result<()> 
     Ok(())
 }
 
-/// Groups as CSV: texts in quotes (RFC 4180), empty for what is absent.
+/// Prints groups as CSV: texts in quotes (RFC 4180), absent values empty.
 pub(super) fn csv(question: &Question, answer: &Answer) {
     let quoted = |text: &str| format!("\"{}\"", text.replace('"', "\"\""));
     let mut heads: Vec<String> = if question.every > 0 { vec!["time".to_owned()] } else { Vec::new() };
@@ -241,7 +241,7 @@ pub(super) fn csv(question: &Question, answer: &Answer) {
     }
 }
 
-/// What was over time, a line for each of the first groups.
+/// Draws values over time, a line for each of the first groups.
 pub(super) fn draw(title: &str, question: &Question, answer: &Answer, out: &mut impl Write) -> std::io::Result<()> {
     let sort = &question.measures[question.sort];
     let times: Vec<u64> = answer.rows.iter().filter_map(|row| row.time).collect();
@@ -264,7 +264,7 @@ pub(super) fn draw(title: &str, question: &Question, answer: &Answer, out: &mut 
         let (time, every) = (row.time.unwrap_or(0), question.every);
         let at = |time: u64| time.saturating_sub(first) as f64 / scale;
         let points = &mut series[place].points;
-        // Where no record was, there is nothing.
+        // Gaps without records are drawn as 0.
         if let Some((before, _)) = points.last().copied()
             && at(time) - before > 1.5 * every as f64 / scale
         {
@@ -288,7 +288,7 @@ mod tests {
     use linerate_query::{Asked, Filter};
     use std::sync::Arc;
 
-    /// The table and the document of four flows to one host, of 100 bytes each.
+    /// Returns the table and the document of four flows to one host, of 100 bytes each.
     fn asked_by(keys: &str) -> (String, Json) {
         let question = Question { keys: Key::parse(keys).unwrap(), top: 2, ..Question::new(Filter::every()) };
         let question = Arc::new(question);
@@ -300,7 +300,7 @@ mod tests {
     }
 
     #[test]
-    fn sums_over_tunnels_and_what_is_in_them_are_marked() {
+    fn sums_over_outer_and_inner_flows_are_marked() {
         let note = |filter: &str| {
             let filter = Filter::parse(filter, linerate_burst::Nanos(0)).unwrap();
             let question = Arc::new(Question::new(filter));
@@ -322,15 +322,15 @@ mod tests {
         let (text, document) = asked_by("orig_address");
         let bars: Vec<usize> = text.lines().map(|line| line.matches('\u{2588}').count()).collect();
         assert_eq!(bars, [0, BAR / 4, BAR / 4, 0, 0], "{text}");
-        assert!(text.contains("others") && text.contains("50.0 %"), "{text}");
+        assert!(text.contains("other") && text.contains("50.0 %"), "{text}");
         assert_eq!((&document["others"]["part"], &document["rows"][0]["part"]), (&json!(0.5), &json!(0.25)));
     }
 
-    /// The rest could have more than the total.
+    /// The rest could exceed the total.
     #[test]
-    fn the_rest_has_no_part_where_a_record_counts_for_both_of_its_ends() {
+    fn the_rest_has_no_share_if_records_count_for_both_ends() {
         let (text, document) = asked_by("address");
-        let others = text.lines().find(|line| line.contains("others")).unwrap();
+        let others = text.lines().find(|line| line.contains("other")).unwrap();
         assert!(!others.contains('%') && text.contains("add up to more than the total"), "{text}");
         assert_eq!((&document["others"]["part"], &document["all"]["part"]), (&Json::Null, &json!(1.0)));
     }

@@ -1,6 +1,6 @@
-//! Options that ask about records: by which fields they are put together, what is added up, in which order.
+//! Options of queries: groups, sums, order.
 
-use super::output::Shown;
+use super::output::{Shown, Totals};
 use crate::exit::usage;
 use linerate_burst::Nanos;
 use linerate_query::{Filter, Key, Question, step};
@@ -8,45 +8,39 @@ use linerate_record::file::{Replaced, replace};
 use std::sync::Arc;
 use std::time::SystemTime;
 
-/// What is asked about records.
+/// Options of grouping, order and columns.
 #[derive(Debug, clap::Args)]
-pub(super) struct AskArgs {
-    /// Put records together by these fields, with commas between, as in resp_port, or orig_address/24,protocol; address and port
-    /// are those of either end
+#[command(next_help_heading = "Groups and order")]
+pub(crate) struct AskArgs {
+    /// Group by fields, separated by commas, such as resp_port or orig_address/24,protocol; address and port are those
+    /// of either end
     #[arg(long, value_name = "FIELD[/LEN],...")]
     by: Option<String>,
-    /// How many flows, groups or records are shown [default: 10]
+    /// Show the first N flows, groups or records [default: 10]
     #[arg(long, value_name = "N")]
     top: Option<usize>,
-    /// What they stand in order by: bytes (the default; stored records that are not put together stand as they are stored),
-    /// packets; of groups and stored records also flows, bps, pps, bpp, duration, and any field that counts something; of groups
-    /// records
+    /// Sort by bytes (default) or packets; groups and stored records also by flows, bps, pps, bpp, duration or any
+    /// counter field, groups by records; stored records without groups keep their order by default
     #[arg(long, value_name = "MEASURE")]
     sort: Option<String>,
-    /// What is told of each group, as measures of --sort [default: flows,packets,bytes]
+    /// Columns of each group, named like those of --sort [default: flows,packets,bytes]
     #[arg(long, value_name = "MEASURE,...")]
     sum: Option<String>,
-    /// Put records together by steps of time, in which their first packets are, as in 5m
+    /// Group by time of the first packet, in steps such as 5m
     #[arg(long, value_name = "SPAN")]
     every: Option<String>,
-    /// Of stored records, those of which a packet was seen at this time or later, as in 2026-11-22T10:00, or -1h
-    #[arg(long, value_name = "T", allow_hyphen_values = true)]
-    since: Option<String>,
-    /// Of stored records, those of which a packet was seen before this time
-    #[arg(long, value_name = "T", allow_hyphen_values = true)]
-    until: Option<String>,
     /// Print groups, or stored records, as CSV
     #[arg(long, conflicts_with = "json")]
     pub csv: bool,
-    /// Draw what is told by --every as SVG into this file
+    /// Draw the groups of --every as SVG into a file
     #[arg(long, value_name = "FILE")]
     plot: Option<String>,
 }
 
-/// Groups that are shown at the most.
+/// Maximum number of groups shown.
 const MOST: usize = 1_000_000;
 
-/// Which stored records are meant.
+/// Selection of stored records.
 pub(super) struct Wanted {
     pub since: u64,
     pub until: u64,
@@ -54,26 +48,25 @@ pub(super) struct Wanted {
 }
 
 impl AskArgs {
-    /// Whether records are put together.
+    /// Puts the flows of the result in the given order.
+    pub(super) fn order(&self, totals: &mut Totals) {
+        if self.sort() == Some("packets") && totals.answer.is_none() {
+            totals.top = totals.top_packets.clone();
+        }
+    }
+
+    /// Returns whether records are grouped.
     pub(super) fn is_of_groups(&self) -> bool {
         self.by.is_some() || self.every.is_some()
     }
 
-    /// By what records or flows stand in order, if that was said.
+    /// Returns the order of records or flows, if given.
     pub(super) fn sort(&self) -> Option<&str> {
         self.sort.as_deref()
     }
 
-    /// What is shown of records that are metered or collected; `is_shown` says whether anything is.
+    /// Returns what is shown of metered or collected records; `is_shown`: a result is printed.
     pub(super) fn shown(&self, is_shown: bool) -> anyhow::Result<Shown> {
-        if let Some(option) =
-            [("--since", &self.since), ("--until", &self.until)].iter().find(|(_, given)| given.is_some())
-        {
-            return Err(usage(format!(
-                "{} means nothing here: it is of stored records (--from flows/), or of frames in linerate find",
-                option.0
-            )));
-        }
         self.check_shown(is_shown)?;
         if self.is_of_groups() {
             let question = self.question(Filter::every())?;
@@ -82,13 +75,13 @@ impl AskArgs {
         self.refuse_without_groups(&[("--csv", self.csv)])?;
         match self.sort() {
             None | Some("bytes" | "packets") => Ok(Shown { top: self.top()?, question: None }),
-            Some(other) => {
-                Err(usage(format!("--sort {other}: flows stand by bytes or packets; groups (--by) by any measure")))
-            }
+            Some(other) => Err(usage(format!(
+                "--sort {other}: flows are sorted by bytes or packets; groups (--by) by any measure"
+            ))),
         }
     }
 
-    /// Refuses what is asked where nothing is shown of it.
+    /// Refuses options of the result if none is printed.
     pub(super) fn check_shown(&self, is_shown: bool) -> anyhow::Result<()> {
         let given = [
             ("--by", self.by.is_some() && self.plot.is_none()),
@@ -98,37 +91,37 @@ impl AskArgs {
             ("--csv", self.csv),
         ];
         match given.into_iter().find(|(_, is_given)| *is_given && !is_shown) {
-            Some((option, _)) => Err(usage(format!("{option} means nothing beside --quiet: nothing is shown"))),
+            Some((option, _)) => Err(usage(format!("{option} has no effect with --quiet: no result is printed"))),
             None => Ok(()),
         }
     }
 
-    /// Whether it was said how many are shown.
+    /// Returns whether the number of rows is given.
     pub(super) fn has_top(&self) -> bool {
         self.top.is_some()
     }
 
-    /// What is asked of stored records.
-    pub(super) fn wanted(&self, filter: &str) -> anyhow::Result<Wanted> {
+    /// Returns the query of stored records.
+    pub(super) fn wanted(&self, filter: &str, since: Option<&str>, until: Option<&str>) -> anyhow::Result<Wanted> {
         let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
         let now = Nanos::ZERO.after(now);
-        let time = |option: &str, text: &Option<String>| {
-            let parse = |text: &String| {
+        let time = |option: &str, text: Option<&str>| {
+            let parse = |text: &str| {
                 linerate_record::when::parse(text, now).map_err(|error| usage(format!("{option} {text}: {error}")))
             };
-            text.as_ref().map(parse).transpose()
+            text.map(parse).transpose()
         };
-        let since = time("--since", &self.since)?.map_or(0, |time| time.0);
-        let until = time("--until", &self.until)?.map_or(u64::MAX, |time| time.0);
+        let since = time("--since", since)?.map_or(0, |time| time.0);
+        let until = time("--until", until)?.map_or(u64::MAX, |time| time.0);
         if until <= since {
-            return Err(usage("--until is not behind --since: nothing is between them"));
+            return Err(usage("--until must be after --since"));
         }
         let parsed =
             Filter::parse(filter, now).map_err(|mistake| usage(format!("filter, {}", mistake.within(filter))))?;
         if !self.is_of_groups() {
             self.refuse_without_groups(&[])?;
             if self.sort() == Some("records") {
-                return Err(usage("--sort records means nothing without --by or --every: each is one"));
+                return Err(usage("--sort records needs --by or --every: each record counts as one"));
             }
         }
         let question = self.question(parsed.and(Filter::active(since, until)))?;
@@ -138,16 +131,14 @@ impl AskArgs {
     fn refuse_without_groups(&self, more: &[(&'static str, bool)]) -> anyhow::Result<()> {
         let given = [("--sum", self.sum.is_some()), ("--plot", self.plot.is_some())];
         match given.iter().chain(more).find(|(_, is_given)| *is_given) {
-            Some((option, _)) => {
-                Err(usage(format!("{option} means nothing without --by or --every: nothing is put together")))
-            }
+            Some((option, _)) => Err(usage(format!("{option} needs --by or --every: records are not grouped"))),
             None => Ok(()),
         }
     }
 
     fn top(&self) -> anyhow::Result<Option<usize>> {
         match self.top {
-            Some(0) | Some(MOST..) if self.top != Some(MOST) => Err(usage(format!("--top: from 1 to {MOST}"))),
+            Some(0) | Some(MOST..) if self.top != Some(MOST) => Err(usage(format!("--top: expected 1 to {MOST}"))),
             top => Ok(top),
         }
     }
@@ -161,10 +152,10 @@ impl AskArgs {
             question.every = step(every).map_err(|error| usage(format!("--every: {error}")))?;
         }
         if self.plot.is_some() && self.every.is_none() {
-            return Err(usage("--plot means nothing without --every: it draws what was over time"));
+            return Err(usage("--plot needs --every: it draws values over time"));
         }
         if self.top.is_some() && self.every.is_some() && self.by.is_none() {
-            return Err(usage("--top means nothing beside --every without --by: every step is told"));
+            return Err(usage("--top needs --by with --every: all time steps are shown"));
         }
         question.top = self.top()?.unwrap_or(question.top);
         if self.is_of_groups() {
@@ -174,13 +165,13 @@ impl AskArgs {
         Ok(question)
     }
 
-    /// The file to draw into, opened before the run may open no other; what it has stays until there is a picture.
+    /// Opens the file of the picture before the run is confined; its contents are kept until the picture is complete.
     pub(super) fn drawing(&self) -> anyhow::Result<Option<Replaced>> {
-        let open = |path: &String| replace(path).map_err(|error| anyhow::anyhow!("{path}: cannot be written: {error}"));
+        let open = |path: &String| replace(path).map_err(|error| anyhow::anyhow!("{path}: cannot write: {error}"));
         self.plot.as_ref().map(open).transpose()
     }
 
-    /// What is asked, for a picture.
+    /// Returns the title of the picture.
     pub(super) fn title(&self) -> String {
         let by = self.by.as_ref().map_or(String::new(), |by| format!(" by {by}"));
         format!("every {}{by}", self.every.as_deref().unwrap_or_default())

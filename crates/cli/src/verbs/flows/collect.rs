@@ -1,10 +1,13 @@
-//! Flows that others have metered: IPFIX and NetFlow v9 from a port or from files, to wherever own flows go.
+//! `linerate collect`: flow records of other exporters, IPFIX and NetFlow v9, from a socket or from files.
 
-use super::super::inputs::Collected;
+use super::super::inputs::{UserArgs, span};
+use super::super::show::ShowArgs;
 use super::answer;
+use super::asking::AskArgs;
 use super::output::{Tee, Totals};
 use super::text::{lost, talkers, undelivered, written};
-use super::{Args, Written, locked, made_in};
+use super::writing::WriteArgs;
+use super::{locked, made_in};
 use crate::exit::{Exit, usage};
 use crate::signals::{Answers, answer_requests, reopen_on_hangup, stop_on_signals};
 use crate::view::ledger::LedgerJson;
@@ -17,16 +20,59 @@ use linerate_engine::metrics::{Source, source};
 use linerate_meter::{Flow, Records};
 use linerate_port::Spec;
 use linerate_query::Question;
-use linerate_records::Format;
 use linerate_records::encode::json;
 use linerate_records::ipfix::{Collector, Found, Limits, Listener, read_file};
 use serde::Serialize;
 use serde_json::value::RawValue;
 use std::io::ErrorKind;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
-/// What came of it.
+/// Options of `linerate collect`.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  # records of routers in Parquet files by date and hour
+  linerate collect ipfix://:4739 -w flows/
+  # top flows of the next minute
+  linerate collect ipfix://:4739 -T 1m
+  # over TLS, as JSON lines
+  linerate collect ipfix+tls://:4740 --tls cert=a.pem,key=a.key -w -
+  # a file of IPFIX as CSV
+  linerate collect records.ipfix -w records.csv")]
+pub struct Args {
+    /// Address to listen at, ipfix://[HOST]:PORT (UDP and TCP, also NetFlow v9) or ipfix+tls://[HOST]:PORT, or files of
+    /// IPFIX
+    #[arg(value_name = "URL|FILE", required = true)]
+    from: Vec<String>,
+    /// Stop after S seconds, or 500ms, 5m, 1h
+    #[arg(short = 'T', long = "duration", value_name = "S")]
+    duration: Option<f64>,
+    #[command(flatten)]
+    write: WriteArgs,
+    #[command(flatten)]
+    ask: AskArgs,
+    /// Print one JSON document at the end (schema linerate/collect/1)
+    #[arg(help_heading = "Report", long)]
+    json: bool,
+    /// Exit with status 3 if a record was lost
+    #[arg(help_heading = "Report", long)]
+    lossless: bool,
+    #[command(flatten)]
+    show: ShowArgs,
+    #[command(flatten)]
+    user: UserArgs,
+}
+
+/// Sources of records.
+struct Collected {
+    /// `HOST:PORT`, and whether by TLS.
+    listen: Option<(String, bool)>,
+    files: Vec<String>,
+    duration: Option<Duration>,
+}
+
+/// Result of a run.
 struct Done {
     from: Vec<String>,
     found: Found,
@@ -35,21 +81,20 @@ struct Done {
     ledger: Ledger,
 }
 
-/// Collects until it is told to stop, or files end.
-pub(super) fn run(args: &Args, from: &Collected) -> anyhow::Result<Exit> {
-    refuse(args)?;
-    let format = args.format.as_deref().and_then(Format::named);
-    let how = Written { format, compression: args.compression() };
+/// Collects until stopped, or to the end of files.
+pub fn run(args: &Args) -> anyhow::Result<Exit> {
+    let from = args.sources()?;
+    let (targets, how) = (args.write.targets(), args.write.how());
     let specs: Vec<Spec> = from.files.iter().map(|path| Spec::file(path)).collect();
-    args.check_places(&specs, how, from.listen.as_ref().is_some_and(|(_, is_secure)| *is_secure))?;
-    let about = args.ask.shown(args.is_shown())?;
-    let mut collector = Collector::new(Limits::default(), args.meter.enterprise()?);
+    args.write.check(&specs, args.ask.csv, from.listen.as_ref().is_some_and(|(_, is_secure)| *is_secure))?;
+    let about = args.ask.shown(!args.show.quiet || args.json || targets.is_empty())?;
+    let mut collector = Collector::new(Limits::default(), args.write.export.enterprise()?);
     if !args.show.quiet {
         collector = collector.telling(|text| fail(shown(&text)));
     }
-    let identity = args.receive.identity_of(from.listen.is_some())?;
+    let identity = args.user.identity(from.listen.is_some())?;
     let mut listener = match &from.listen {
-        Some((at, true)) => Some(Listener::bind_secure(at, &args.meter.tls_files()?, |text| fail(shown(&text)))),
+        Some((at, true)) => Some(Listener::bind_secure(at, &args.write.export.tls_files()?, |text| fail(shown(&text)))),
         Some((at, false)) => Some(Listener::bind(at)),
         None => None,
     }
@@ -60,11 +105,11 @@ pub(super) fn run(args: &Args, from: &Collected) -> anyhow::Result<Exit> {
     })?;
     let scheme = if matches!(from.listen, Some((_, true))) { "ipfix+tls" } else { "ipfix" };
     let assumed = identity.assume()?;
-    let exporters = args.meter.exporters(args.targets(), how).map_err(|error| identity.explain(error))?;
+    let exporters = args.write.export.exporters(targets, how).map_err(|error| identity.explain(error))?;
     let mut drawing = args.ask.drawing().map_err(|error| identity.explain(error))?;
     let folders = made_in(&exporters)?;
     let notes = assumed.confine(&folders);
-    let is_mixed = args.write.iter().any(|target| target == "-");
+    let is_mixed = args.write.is_on_output();
     let names: Vec<String> = match &listener {
         Some(listener) => vec![format!("{scheme}://{}", listener.address()?)],
         None => Vec::new(),
@@ -81,30 +126,30 @@ pub(super) fn run(args: &Args, from: &Collected) -> anyhow::Result<Exit> {
     let reopening = if folders.is_empty() {
         stop_on_signals(&stop).map(|()| None)?
     } else {
-        let (written, told) = (Arc::clone(&records), reopened(args.show.quiet));
-        Some(reopen_on_hangup(&stop, move || locked(&written).reopen(told))?)
+        let (written, report) = (Arc::clone(&records), reopened(args.show.quiet));
+        Some(reopen_on_hangup(&stop, move || locked(&written).reopen(report))?)
     };
     let begun = Instant::now();
     let seen = Arc::new(Mutex::new(Found::default()));
-    let beside = Beside::start(args, is_silent, &names.join(", "), &seen)?;
-    let mut goes_on = |collector: &Collector| {
+    let progress = Progress::start(args, is_silent, &names.join(", "), &seen)?;
+    let mut continues = |collector: &Collector| {
         *lock(&seen) = collector.found();
         !stop.is_requested() && from.duration.is_none_or(|most| begun.elapsed() < most)
     };
     let mut out = |flow: &Flow| locked(&records).take(flow);
     let mut read = || {
         for (number, path) in from.files.iter().enumerate() {
-            read_file(path, number as u64, &mut collector, &mut out, &mut goes_on)?;
+            read_file(path, number as u64, &mut collector, &mut out, &mut continues)?;
         }
-        listener.as_mut().map_or(Ok(()), |listener| listener.run(&mut collector, &mut out, &mut goes_on))
+        listener.as_mut().map_or(Ok(()), |listener| listener.run(&mut collector, &mut out, &mut continues))
     };
     let failure = read().err();
-    drop((reopening, beside));
+    drop((reopening, progress));
     let found = collector.found();
     let mut ledger = account(&names.join(", "), found);
     let records = std::mem::replace(&mut *locked(&records), Tee::start(Vec::new(), stop.clone())?);
     let (mut totals, written) = records.finish(failure.is_some(), &mut ledger);
-    args.order(&mut totals);
+    args.ask.order(&mut totals);
     let question = about.question.as_deref();
     if let (Some(out), Some((question, found))) = (&mut drawing, question.zip(totals.answer.as_ref())) {
         answer::draw(&args.ask.title(), question, found, out)?;
@@ -118,38 +163,49 @@ pub(super) fn run(args: &Args, from: &Collected) -> anyhow::Result<Exit> {
         result_line(&done.json(question), is_mixed)?;
     } else if let Some((question, found)) = question.zip(done.totals.answer.as_ref()).filter(|_| args.ask.csv) {
         answer::csv(question, found);
-    } else if !args.show.quiet || args.targets().is_empty() {
+    } else if !args.show.quiet || targets.is_empty() {
         result(done.text(question), is_mixed);
     }
     written?;
     let has_lost = found.lost + found.lost_messages + found.unknown > 0 || undelivered(&done.ledger) > 0;
     Ok(match failure {
         Some(_) => Exit::Failed,
-        None if args.receive.lossless && has_lost => Exit::Lost,
+        None if args.lossless && has_lost => Exit::Lost,
         None => Exit::Done,
     })
 }
 
-/// Refuses what would change nothing.
-fn refuse(args: &Args) -> anyhow::Result<()> {
-    let option = args.meter.of_frames().next().or(args.receive.of_ports());
-    match option.or(args.show.ledger.then_some("--ledger")) {
-        Some(option) => {
-            Err(usage(format!("{option} means nothing here: records come from others, and no frame is metered")))
+impl Args {
+    /// Splits the arguments into addresses and files.
+    fn sources(&self) -> anyhow::Result<Collected> {
+        let listen = |name: &String| {
+            let plain = name.strip_prefix("ipfix://").map(|at| (at.to_owned(), false));
+            plain.or_else(|| name.strip_prefix("ipfix+tls://").map(|at| (at.to_owned(), true)))
+        };
+        if let Some(other) = self.from.iter().find(|name| listen(name).is_none() && name.contains("://")) {
+            return Err(usage(format!(
+                "{other}: unsupported; expected ipfix://HOST:PORT, ipfix+tls://HOST:PORT or FILE"
+            )));
         }
-        None => Ok(()),
+        let mut listening: Vec<(String, bool)> = self.from.iter().filter_map(listen).collect();
+        if listening.len() > 1 {
+            return Err(usage("at most one address to listen at, such as ipfix://:4739"));
+        }
+        let files = self.from.iter().filter(|name| listen(name).is_none()).cloned().collect();
+        let duration = self.duration.map(|seconds| span("--duration", seconds)).transpose()?;
+        Ok(Collected { listen: listening.pop(), files, duration })
     }
 }
 
-/// What is seen of it while it lasts.
-struct Beside {
+/// Progress of a run, until dropped.
+struct Progress {
     _live: Live,
     _answers: Answers,
-    _news: crate::verbs::show::Beside,
-    _told: Source,
+    _news: crate::verbs::show::Background,
+    _metrics: Source,
 }
 
-impl Beside {
+impl Progress {
     fn start(args: &Args, is_silent: bool, subject: &str, seen: &Arc<Mutex<Found>>) -> anyhow::Result<Self> {
         let interval = args.show.interval(is_silent || !is_watched() && !args.show.has_interval())?;
         let news = args.show.news(is_silent);
@@ -166,12 +222,12 @@ impl Beside {
         let answers =
             answer_requests(move || tell(format_args!("so far {}\n", so_far(*lock(&own), None).trim_start())))?;
         let (own, subject) = (Arc::clone(seen), subject.to_owned());
-        let told = source(move |ledger| ledger.add_all(&account(&subject, *lock(&own))));
-        Ok(Beside { _live: live, _answers: answers, _news: news, _told: told })
+        let metrics = source(move |ledger| ledger.add_all(&account(&subject, *lock(&own))));
+        Ok(Progress { _live: live, _answers: answers, _news: news, _metrics: metrics })
     }
 }
 
-/// A line of it.
+/// Formats a line of progress.
 fn so_far(found: Found, rate: Option<u64>) -> String {
     let rate = rate.map_or_else(String::new, |rate| format!("  {:>11}/s", grouped(rate)));
     let mut text = format!("{:>13} records{rate}  {} exporters", grouped(found.records), grouped(found.sessions));
@@ -210,7 +266,7 @@ fn notes(found: Found) -> [(Count, u64); 10] {
     ]
 }
 
-/// `linerate/flows-collected/1`.
+/// `linerate/collect/1`.
 #[derive(Serialize)]
 struct Json<'a> {
     schema: &'static str,
@@ -239,7 +295,7 @@ impl Done {
     fn json(&self, question: Option<&Question>) -> Json<'_> {
         let Done { from, found, seconds, totals, ledger } = self;
         Json {
-            schema: "linerate/flows-collected/1",
+            schema: "linerate/collect/1",
             from,
             exporters: found.sessions,
             seconds: *seconds,
@@ -273,7 +329,7 @@ impl Done {
         }
         if found.sampling > 1 {
             let sampling = grouped(found.sampling);
-            text += &format!("  an exporter looked at one packet of {sampling}; figures are as it sent them\n");
+            text += &format!("  an exporter sampled 1 of {sampling} packets; counts are not scaled up\n");
         }
         text + &written(ledger)
             + &match question.zip(totals.answer.as_ref()) {

@@ -1,38 +1,38 @@
-//! The flows of which there is most, the records of each added up.
+//! Largest flows, by the sum of the records of each.
 //!
-//! The active timeout divides a long flow into many records. Those of a flow that goes on are added up, of at most so many flows
-//! at a time: beyond that, those of which there is least so far are let go, and one that comes again is taken to have had as
-//! much as they (Metwally, Agrawal, El Abbadi 2005: "space saving"). So no flow is let go that has more of all that goes on than one part in
-//! [`MOST`].
+//! The active timeout divides a long flow into many records, which are added up for a bounded number of open flows. If
+//! there are more, the smallest are evicted, and an evicted flow that returns is assumed to have had as much as the
+//! largest evicted one (Metwally, Agrawal, El Abbadi 2005: "space saving"). So a flow with more than one part in
+//! [`MOST`] of the traffic of open flows is never evicted.
 
 use linerate_meter::{EndReason, Flow, Quality};
 use std::cmp::Reverse;
 use std::collections::HashMap;
 
-/// How many flows are shown, unless another number is asked for.
+/// Default number of flows shown.
 pub(super) const TOP: usize = 10;
-/// Flows that are kept of those that go on, each time that there are twice as many.
+/// Number of open flows kept when their number reaches twice this.
 const MOST: usize = 512;
 
-/// The heaviest flows, by some size.
+/// Largest flows by packets or bytes.
 #[derive(Clone)]
 pub(super) struct Heaviest {
     size: fn(&Flow) -> u64,
-    /// How many are shown.
+    /// Maximum number shown.
     most: usize,
-    /// Flows that have ended, or were let go; the greatest first.
+    /// Ended or evicted flows, the largest first.
     top: Vec<Flow>,
-    /// Flows that go on, by their id.
+    /// Open flows by id.
     open: HashMap<u64, Sum>,
-    /// The most that a flow had that was let go.
+    /// Size of the largest evicted flow.
     floor: u64,
 }
 
-/// The records of a flow so far.
+/// Sum of the records of a flow.
 #[derive(Clone)]
 struct Sum {
     flow: Flow,
-    /// What it may have had before.
+    /// Maximum size before it was (re)inserted.
     before: u64,
 }
 
@@ -42,24 +42,24 @@ impl Heaviest {
     }
 
     pub(super) fn add(&mut self, record: &Flow) {
-        let goes_on = record.end == EndReason::Active;
+        let is_open = record.end == EndReason::Active;
         if record.quality.contains(Quality::CONTINUED) {
             match self.open.get_mut(&record.id) {
                 Some(sum) => sum.flow.join(record),
-                None if goes_on => self.begin(record),
+                None if is_open => self.begin(record),
                 None => self.keep(record),
             }
-            if !goes_on && let Some(sum) = self.open.remove(&record.id) {
+            if !is_open && let Some(sum) = self.open.remove(&record.id) {
                 self.keep(&sum.flow);
             }
-        } else if goes_on {
+        } else if is_open {
             self.begin(record);
         } else {
             self.keep(record);
         }
     }
 
-    /// The greatest first.
+    /// Returns the flows, the largest first.
     pub(super) fn finish(mut self) -> Vec<Flow> {
         std::mem::take(&mut self.open).values().for_each(|sum| self.keep(&sum.flow));
         self.top
@@ -68,11 +68,11 @@ impl Heaviest {
     fn begin(&mut self, record: &Flow) {
         self.open.insert(record.id, Sum { flow: record.clone(), before: self.floor });
         if self.open.len() == 2 * MOST {
-            self.let_go();
+            self.evict();
         }
     }
 
-    fn let_go(&mut self) {
+    fn evict(&mut self) {
         let mut sums: Vec<(u64, Sum)> = self.open.drain().collect();
         let size = self.size;
         let most = |(_, sum): &(u64, Sum)| size(&sum.flow) + sum.before;
@@ -84,7 +84,7 @@ impl Heaviest {
         self.open.extend(sums);
     }
 
-    /// Keeps a flow if it is among those of which there is most.
+    /// Keeps a flow if it is among the largest.
     fn keep(&mut self, flow: &Flow) {
         let (size, own) = (self.size, (self.size)(flow));
         if self.top.len() < self.most || self.top.last().is_some_and(|least| size(least) < own) {
@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn records_of_a_flow_count_together_and_those_of_another_apart() {
+    fn records_are_summed_per_flow() {
         let mut heaviest = Heaviest::by(Flow::packets, TOP);
         let (active, idle) = (EndReason::Active, EndReason::Idle);
         for (id, packets, is_continued, end) in
@@ -121,9 +121,9 @@ mod tests {
         assert_eq!((found[0].end, found[0].quality.contains(Quality::CONTINUED)), (idle, false));
     }
 
-    /// Its parts are less than what others have, and much else comes between them.
+    /// Each of its records is smaller than the other flows, with many others between them.
     #[test]
-    fn a_flow_of_many_small_parts_is_found_among_many_that_go_on() {
+    fn a_flow_of_many_small_records_is_found_among_many_open_flows() {
         let mut heaviest = Heaviest::by(Flow::packets, TOP);
         let (active, crowd) = (EndReason::Active, 2 * MOST as u64);
         (0..crowd).for_each(|id| heaviest.add(&part(1000 + id, 100, false, active)));

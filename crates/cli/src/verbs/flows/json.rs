@@ -1,4 +1,4 @@
-//! `linerate/flows/1`, the summary.
+//! Summary in JSON, `linerate/flows/1`.
 
 use super::super::inputs::Inputs;
 use super::output::Totals;
@@ -14,7 +14,7 @@ use serde::Serialize;
 use serde_json::value::RawValue;
 use std::collections::BTreeMap;
 
-/// The summary of a run that metered alone.
+/// Summary of a run of `linerate flows`.
 #[derive(Serialize)]
 pub(super) struct SummaryJson<'a> {
     schema: &'static str,
@@ -29,13 +29,13 @@ pub(super) struct SummaryJson<'a> {
     run: RunJson,
 }
 
-/// Everything but the records.
+/// Counts and results without the records.
 #[derive(Serialize)]
 pub(crate) struct FlowsJson<'a> {
     frames: u64,
     bytes: u64,
     seconds: f64,
-    /// Whose time that is: `reading` of files, whose rates are not known, else `run`.
+    /// Source of `seconds`: `reading` for files, which have no rates, else `run`.
     time_base: &'static str,
     #[serde(flatten)]
     rates: Rates,
@@ -95,7 +95,7 @@ impl<'a> SummaryJson<'a> {
 }
 
 impl<'a> FlowsJson<'a> {
-    /// What was metered, from files if `is_read`, and what became of the records by the ledger.
+    /// Converts the counts of metering (from files if `is_read`) and of the records by the ledger.
     pub(crate) fn new(metered: &'a Metered, totals: &'a Totals, ledger: &Ledger, is_read: bool) -> Self {
         let is_written = ledger.accounts().iter().any(|account| account.stage == Stage::Export);
         let written = is_written.then_some(ledger);

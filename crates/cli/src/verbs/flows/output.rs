@@ -1,4 +1,4 @@
-//! What takes the finished flows: adds them up, and hands them to whatever writes them.
+//! Consumer of finished flows: adds them up and passes them to the exporters.
 
 use super::heaviest::{Heaviest, TOP};
 use anyhow::Context;
@@ -11,68 +11,76 @@ use linerate_query::{Answer, Asked, Question};
 use linerate_records::{Exporter, Exports};
 use std::sync::Arc;
 
-/// How many records there were, and the flows of which there is most, all records of each together.
+/// Number of flows, and the largest ones by the sum of their records.
 #[derive(Clone, Default)]
 pub(crate) struct Totals {
-    /// All, and those in tunnels.
     pub flows: u64,
+    /// Flows in tunnels, which are part of `flows`.
     pub inner_flows: u64,
     /// Most bytes first.
     pub top: Vec<Flow>,
     /// Most packets first.
     pub top_packets: Vec<Flow>,
-    /// What came of a question, if there is one.
+    /// Result of the query, if there is one.
     pub answer: Option<Answer>,
 }
 
-/// What is shown of records.
+/// Results to show.
 #[derive(Clone, Default)]
 pub(crate) struct Shown {
-    /// How many flows, if not as many as usual.
+    /// Number of flows, if not the default.
     pub top: Option<usize>,
-    /// What is asked about them.
+    /// Query of the records.
     pub question: Option<Arc<Question>>,
 }
 
-/// Records that are asked about together.
-const TOGETHER: usize = 256;
+/// Number of records per batch of the query.
+const BATCH: usize = 256;
 
-/// Adds records up and has them written.
+/// Adds records up and passes them to exporters.
 pub(crate) struct Tee {
     exports: Exports,
     totals: Totals,
     by_bytes: Heaviest,
     by_packets: Heaviest,
     asked: Option<Asked>,
-    /// Records that are not asked about yet.
+    /// Records of the next batch.
     waiting: Vec<Flow>,
-    /// Tells those who collect counters what became of records.
-    _told: Source,
+    /// Counters of exporters for `--metrics`.
+    _metrics: Source,
 }
 
 impl Tee {
-    /// Asks for a stop when an exporter takes no more records.
+    /// Starts the exporters; requests a stop when one of them fails.
     pub(crate) fn start(exporters: Vec<Box<dyn Exporter>>, stop: Stop) -> anyhow::Result<Self> {
         Tee::showing(exporters, stop, &Shown::default())
     }
 
-    /// The same, and what is shown of the records.
+    /// Does the same, with the results to show.
     pub(crate) fn showing(exporters: Vec<Box<dyn Exporter>>, stop: Stop, shown: &Shown) -> anyhow::Result<Self> {
         let exports = Exports::start(exporters, move || stop.request())?;
-        let told = source(exports.live());
+        let metrics = source(exports.live());
         let top = shown.top.unwrap_or(TOP);
         let (by_bytes, by_packets) = (Heaviest::by(Flow::frame_bytes, top), Heaviest::by(Flow::packets, top));
         let asked = shown.question.as_ref().map(|question| Asked::new(question, 1));
-        Ok(Tee { exports, totals: Totals::default(), by_bytes, by_packets, asked, waiting: Vec::new(), _told: told })
+        Ok(Tee {
+            exports,
+            totals: Totals::default(),
+            by_bytes,
+            by_packets,
+            asked,
+            waiting: Vec::new(),
+            _metrics: metrics,
+        })
     }
 
-    /// What was added up of the flows that have ended.
+    /// Returns the totals of the flows that have ended.
     pub(crate) fn so_far(&self) -> Totals {
         let (top, top_packets) = (self.by_bytes.clone().finish(), self.by_packets.clone().finish());
         Totals { top, top_packets, ..self.totals.clone() }
     }
 
-    /// Asks about the records that wait.
+    /// Adds the batch to the query.
     fn ask(&mut self) {
         if let Some(asked) = &mut self.asked {
             asked.take(&Batch::of_flows(&self.waiting, asked.columns()));
@@ -80,13 +88,13 @@ impl Tee {
         }
     }
 
-    /// Has all that is written completed, and begun anew.
-    pub(crate) fn reopen(&self, told: fn(String)) {
-        self.exports.reopen(told);
+    /// Closes all files and starts new ones.
+    pub(crate) fn reopen(&self, report: fn(String)) {
+        self.exports.reopen(report);
     }
 
-    /// What was added up, and whether all was written, of which the ledger has the account; `has_failed` says whether the run
-    /// did.
+    /// Finishes the exporters and adds their counts to the ledger. Returns the totals, and whether all was written;
+    /// `has_failed`: the run failed.
     pub(crate) fn finish(mut self, has_failed: bool, ledger: &mut Ledger) -> (Totals, anyhow::Result<()>) {
         self.ask();
         self.totals.answer = self.asked.as_ref().map(Asked::answer);
@@ -105,7 +113,7 @@ impl Records for Tee {
         self.by_packets.add(flow);
         if self.asked.is_some() {
             self.waiting.push(flow.clone());
-            if self.waiting.len() == TOGETHER {
+            if self.waiting.len() == BATCH {
                 self.ask();
             }
         }

@@ -1,4 +1,4 @@
-//! The summary for people.
+//! Report of flows: text.
 
 use super::answer::of_one;
 use super::output::{Tee, Totals};
@@ -15,13 +15,13 @@ use linerate_wire::registry;
 use std::net::IpAddr;
 use std::sync::Mutex;
 
-/// What was metered, what became of the records by the ledger, and the flows with the most bytes. Of files (`is_read`) the time
-/// is that of reading, and no rate follows from it.
+/// Returns the report: counts of metering, records by the ledger, and top flows. For files (`is_read`) the time is that
+/// of reading, without a rate.
 pub(crate) fn summary(metered: &Metered, totals: &Totals, ledger: &Ledger, is_read: bool) -> String {
     summary_of((metered, totals), ledger, is_read, &talkers(&totals.top))
 }
 
-/// The same with something else of the records.
+/// Returns the same with another text about the records.
 pub(super) fn summary_of(
     (metered, totals): (&Metered, &Totals),
     ledger: &Ledger,
@@ -37,35 +37,35 @@ pub(super) fn summary_of(
     let mut text = format!(
         "{} of {}, {}{time}\n",
         counted(totals.flows, "flow"),
-        counted(counts.frames, "frame"),
+        counted(counts.frames, "packet"),
         counted(counts.bytes, "byte"),
     );
     let reasons = EndReason::ALL.into_iter().filter(|reason| counts.ended_by(*reason) > 0);
     let reasons: Vec<String> = reasons
         .map(|reason| {
-            // The word is that of the records, and of IPFIX.
-            let meaning = if reason == EndReason::Forced { " (open when the run ended)" } else { "" };
+            // The word is that of IPFIX, also used in records.
+            let meaning = if reason == EndReason::Forced { " (still open at the end)" } else { "" };
             format!("{} {}{meaning}", reason.name(), grouped(counts.ended_by(reason)))
         })
         .collect();
     if !reasons.is_empty() {
-        text += &format!("  ended: {}; at most {} at a time\n", reasons.join(", "), grouped(counts.most_flows));
+        text += &format!("  ended: {}; peak {} concurrent\n", reasons.join(", "), grouped(counts.most_flows));
     }
     let links: Vec<String> = metered.unknown_links.iter().map(u16::to_string).collect();
-    let unknown = format!("frames are of no link type that is known here ({})", links.join(", "));
+    let unknown = format!("packets of unknown link type ({})", links.join(", "));
     for (count, what) in [
-        (totals.inner_flows, "flows in tunnels, whose packets are in outer flows too"),
+        (totals.inner_flows, "flows in tunnels; their packets are in outer flows too"),
         (counts.unknown_link, &unknown),
-        (counts.not_ip, "frames are not IP"),
-        (counts.malformed, "frames have a malformed IP header"),
-        (counts.aggregated, "one-packet flows were put together for want of room (--max-flows)"),
-        (counts.fragments_joined, "later fragments joined the flow of their first"),
-        (counts.fragments_orphaned, "later fragments have no first, and no ports"),
-        (counts.fragments_no_room, "of them for want of room: too many were held"),
-        (counts.names_full, "names had no room in memory, missing in records (64 MiB per worker)"),
-        (counts.name_buffer_full, "beginnings of conversations gave way to others before they were whole"),
-        (metered.far_frames, "frames were 16 hours and more from the time of all others"),
-        (metered.time_jumps, "times the time jumped by 16 hours or more; flows of before ended"),
+        (counts.not_ip, "packets are not IP"),
+        (counts.malformed, "packets with a malformed IP header"),
+        (counts.aggregated, "one-packet flows were aggregated, the table was full (--max-flows)"),
+        (counts.fragments_joined, "non-first fragments were matched to their flow"),
+        (counts.fragments_orphaned, "non-first fragments without a first one, recorded without ports"),
+        (counts.fragments_no_room, "of them because the fragment buffer was full"),
+        (counts.names_full, "names are missing in records, the name table was full (64 MiB per worker)"),
+        (counts.name_buffer_full, "partial stream starts were evicted, the name buffer was full"),
+        (metered.far_frames, "packets with a timestamp 16 hours or more off"),
+        (metered.time_jumps, "timestamp jumps of 16 hours or more; open flows were ended"),
     ] {
         if count > 0 {
             text += &format!("  {}\n", stated(count, what));
@@ -74,13 +74,13 @@ pub(super) fn summary_of(
     text + &written(ledger) + records + &workers::text(metered, totals)
 }
 
-/// The flows that have ended so far.
+/// Describes the flows that have ended so far.
 pub(crate) fn so_far(records: &Mutex<Tee>) -> String {
     let totals = super::locked(records).so_far();
-    format!("  {}\n{}", stated(totals.flows, "flows have ended"), talkers(&totals.top))
+    format!("  {}\n{}", stated(totals.flows, "flows ended"), talkers(&totals.top))
 }
 
-/// What became of the records for all exporters.
+/// Describes the records of all exporters.
 pub(super) fn written(ledger: &Ledger) -> String {
     ledger.accounts().iter().fold(String::new(), |text, account| match account.stage {
         Stage::Export => text + &exported(account),
@@ -89,30 +89,30 @@ pub(super) fn written(ledger: &Ledger) -> String {
     })
 }
 
-/// Records that are lost behind the metering, or that nobody has yet.
+/// Returns the number of records lost after metering or not delivered yet.
 pub(super) fn undelivered(ledger: &Ledger) -> u64 {
     lost(ledger) + ledger.total(Count::DeliverWaiting)
 }
 
-/// Records that are lost behind the metering.
+/// Returns the number of records lost after metering.
 pub(super) fn lost(ledger: &Ledger) -> u64 {
     ledger.sum(Stage::Export, Kind::Lost) + ledger.sum(Stage::Deliver, Kind::Lost)
 }
 
-/// What became of what came into the spool of one exporter.
+/// Describes the spool of one exporter.
 fn delivered(account: &Account) -> String {
     let (delivered, waiting) = (account.get(Count::DeliverAcknowledged), account.get(Count::DeliverWaiting));
     let batches = account.get(Count::DeliverBatches);
     let plural = if batches == 1 { "" } else { "es" };
     let (delivered, batches) = (grouped(delivered), grouped(batches));
-    let mut text = format!("    {delivered} of them, and of those before, are there, in {batches} batch{plural}\n");
+    let mut text = format!("    {delivered} delivered, including earlier runs, in {batches} batch{plural}\n");
     if waiting > 0 {
-        text += &format!("    {} wait in the spool: the next run to there sends them\n", grouped(waiting));
+        text += &format!("    {} in the spool, to be sent by the next run to this target\n", grouped(waiting));
     }
     text + &losses(account)
 }
 
-/// What became of the records for one exporter.
+/// Describes the records of one exporter.
 fn exported(account: &Account) -> String {
     let plural = |count: u64| if count == 1 { "" } else { "s" };
     let (records, files) = (account.get(Count::Exported), account.get(Count::ExportFiles));
@@ -134,26 +134,27 @@ fn losses(account: &Account) -> String {
     text
 }
 
-/// The flows with the most bytes.
+/// Returns the table of the flows with most bytes.
 pub(super) fn talkers(top: &[Flow]) -> String {
     ranked(top, "top flows", None)
 }
 
-/// Flows as a table with a title. They stand in order by `sort`, whose values have a column of their own if no other has them.
+/// Returns flows as a table with a title. They are sorted by `sort`, which has a column of its own if no other shows
+/// it.
 pub(super) fn ranked(top: &[Flow], title: &str, sort: Option<&Measure>) -> String {
     if top.is_empty() {
         return String::new();
     }
     let sort = sort.filter(|measure| !["records", "packets", "bytes", "duration"].contains(&measure.name()));
     let values = sort.map(|measure| (measure, measure.of_flows(top)));
-    let mut heads = vec!["", title, "", "protocol", "packets", "bytes", "packets back", "bytes back", "seconds"];
+    let mut heads = vec!["", title, "", "protocol", "packets", "bytes", "packets rev", "bytes rev", "seconds"];
     heads.extend(sort.map(Measure::name));
     let has_names = top.iter().any(|flow| site(flow).is_some());
     let names = heads.len();
     if has_names {
         heads.push("name");
     }
-    // Two addresses of IPv6 are wider than many a terminal.
+    // Two IPv6 addresses are wider than many terminals.
     let mut rows = table(&heads, 4).known_by_first();
     rows.set_left(names);
     for (place, flow) in top.iter().enumerate() {
@@ -178,7 +179,7 @@ pub(super) fn ranked(top: &[Flow], title: &str, sort: Option<&Measure>) -> Strin
     format!("{rows}\n")
 }
 
-/// The site behind the address, if it was asked for and said.
+/// Returns the name of the site, if recorded.
 fn site(flow: &Flow) -> Option<&str> {
     flow.names.as_ref()?.site()
 }
@@ -224,6 +225,6 @@ mod tests {
             (Metered { elapsed: std::time::Duration::from_secs(1), ..Metered::default() }, Totals::default());
         let [read, live] = [true, false].map(|is_read| summary(&metered, &totals, &Ledger::new(), is_read));
         assert!(read.contains(", read in 1.000 s\n") && !read.contains("/s"), "{read}");
-        assert!(live.contains(" in 1.000 s: 0 frames/s\n"), "{live}");
+        assert!(live.contains(" in 1.000 s: 0 packets/s\n"), "{live}");
     }
 }

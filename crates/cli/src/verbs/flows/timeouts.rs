@@ -1,4 +1,4 @@
-//! Timeouts as text: seconds for all protocols, or for some of them.
+//! Parses timeouts: one for all protocols, or per protocol.
 
 use super::super::inputs::span;
 use super::super::units::seconds;
@@ -6,10 +6,10 @@ use crate::exit::usage;
 use linerate_burst::Nanos;
 use linerate_meter::Timeouts;
 
-/// In the order of [`Config::timeouts`](linerate_meter::Config::timeouts).
+/// Protocols in the order of [`Config::timeouts`](linerate_meter::Config::timeouts).
 const NAMES: [&str; 4] = ["tcp", "udp", "icmp", "other"];
 
-/// The timeout of each of [`NAMES`], where `text` sets it: `60`, or `tcp=300,udp=60`.
+/// Returns the timeouts of [`NAMES`] that `text` sets: `60`, or `tcp=300,udp=60`.
 pub(super) fn parse(option: &str, text: Option<&str>) -> anyhow::Result<[Option<Nanos>; 4]> {
     let mut timeouts = [None; 4];
     let Some(text) = text else { return Ok(timeouts) };
@@ -19,17 +19,16 @@ pub(super) fn parse(option: &str, text: Option<&str>) -> anyhow::Result<[Option<
     for part in text.split(',') {
         let form = || {
             usage(format!(
-                "{option}: {part:?} is neither a duration nor PROTOCOL=DURATION; write {option} 60, {option} 5m, or \
-                 {option} tcp=300,udp=60,icmp=10,other=30"
+                "{option}: {part:?}: invalid timeout; expected a duration or PROTOCOL=DURATION, such as 60, 5m, tcp=300,udp=60"
             ))
         };
         let (name, time) = part.split_once('=').ok_or_else(form)?;
         let seconds = seconds(time.trim()).map_err(|_| form())?;
         let index = NAMES.iter().position(|known| name.trim().eq_ignore_ascii_case(known)).ok_or_else(|| {
-            usage(format!("{option}: {:?} is no protocol here; there are {}", name.trim(), NAMES.join(", ")))
+            usage(format!("{option}: {:?}: unknown protocol; expected {}", name.trim(), NAMES.join(", ")))
         })?;
         if timeouts[index].replace(timeout(option, seconds)?).is_some() {
-            return Err(usage(format!("{option}: {} is given twice", NAMES[index])));
+            return Err(usage(format!("{option}: {}: given twice", NAMES[index])));
         }
     }
     Ok(timeouts)
@@ -39,7 +38,9 @@ fn timeout(option: &str, seconds: f64) -> anyhow::Result<Nanos> {
     let nanos = u64::try_from(span(option, seconds)?.as_nanos()).unwrap_or(u64::MAX);
     if nanos == 0 || nanos > Timeouts::MOST.0 {
         let most = Timeouts::MOST.seconds();
-        return Err(usage(format!("{option}: {seconds} s; more than 0 and at most {most} seconds")));
+        return Err(usage(format!(
+            "{option}: {seconds} s: out of range; expected more than 0 and at most {most} seconds"
+        )));
     }
     Ok(Nanos(nanos))
 }
@@ -62,22 +63,22 @@ mod tests {
     }
 
     #[test]
-    fn errors_say_what_is_wrong() {
-        for (text, says) in [
-            ("", "neither a duration nor"),
-            ("ten", "\"ten\" is neither a duration nor"),
-            ("tcp=300,60", "\"60\" is neither"),
-            ("tcp", "\"tcp\" is neither"),
-            ("tcp=", "\"tcp=\" is neither"),
-            ("sctp=9", "\"sctp\" is no protocol here; there are tcp, udp, icmp, other"),
-            ("tcp=1,tcp=2", "tcp is given twice"),
+    fn errors_name_the_problem() {
+        for (text, problem) in [
+            ("", "invalid timeout"),
+            ("ten", "\"ten\": invalid timeout"),
+            ("tcp=300,60", "\"60\": invalid"),
+            ("tcp", "\"tcp\": invalid"),
+            ("tcp=", "\"tcp=\": invalid"),
+            ("sctp=9", "\"sctp\": unknown protocol; expected tcp, udp, icmp, other"),
+            ("tcp=1,tcp=2", "tcp: given twice"),
             ("0", "more than 0"),
             ("udp=43201", "at most 43200 seconds"),
-            ("-1", "neither a duration"),
-            ("nan", "neither a duration"),
+            ("-1", "invalid timeout"),
+            ("nan", "invalid timeout"),
         ] {
             let error = parse("--idle", Some(text)).unwrap_err().to_string();
-            assert!(error.contains("--idle") && error.contains(says), "{text}: {error}");
+            assert!(error.contains("--idle") && error.contains(problem), "{text}: {error}");
         }
     }
 }

@@ -1,4 +1,4 @@
-//! How the work was divided, and the flows that cannot be.
+//! Division of the work among metering threads, and flows too large to divide.
 
 use super::output::Totals;
 use super::text::{end, protocol};
@@ -8,7 +8,7 @@ use linerate_engine::{Load, Metered, imbalance};
 use linerate_meter::Flow;
 use serde::Serialize;
 
-/// What one worker has done.
+/// Work of one metering thread.
 #[derive(Serialize)]
 pub(super) struct WorkerJson {
     frames: u64,
@@ -17,7 +17,7 @@ pub(super) struct WorkerJson {
     busy_seconds: f64,
 }
 
-/// A flow with much of the traffic.
+/// Flow with a large share of the traffic.
 #[derive(Serialize)]
 pub(super) struct ElephantJson {
     id: String,
@@ -27,13 +27,13 @@ pub(super) struct ElephantJson {
     bytes_share: f64,
 }
 
-/// Shares of the run from which on a flow is named, and of the fullest worker.
+/// Minimum share of a named flow, in the run and in the busiest worker.
 const MUCH: f64 = 0.1;
 const MOST: f64 = 0.5;
-/// How many times the mean the fullest worker may have before that is said.
+/// Load of the busiest worker, relative to the mean, that causes a warning.
 const UNEVEN: f64 = 1.5;
 
-/// A flow with much of the traffic, and its shares of the packets and of the bytes of all.
+/// Large flow with its shares of all packets and bytes.
 struct Elephant<'a> {
     flow: &'a Flow,
     packets: f64,
@@ -48,7 +48,7 @@ pub(super) fn workers(metered: &Metered) -> Vec<WorkerJson> {
     metered.workers.iter().map(worker).collect()
 }
 
-/// The frames of the fullest worker over the mean of all.
+/// Returns the packets of the busiest worker relative to the mean.
 pub(super) fn unevenness(metered: &Metered) -> f64 {
     imbalance(&frames(metered))
 }
@@ -64,12 +64,12 @@ pub(super) fn elephants(metered: &Metered, totals: &Totals) -> Vec<ElephantJson>
     find(metered, totals).into_iter().map(json).collect()
 }
 
-/// Nothing for one worker.
+/// Returns the table of workers; empty for one worker.
 pub(super) fn text(metered: &Metered, totals: &Totals) -> String {
     if metered.workers.len() < 2 {
         return String::new();
     }
-    let heads = ["worker", "frames", "bytes", "flows", "share", "busy"];
+    let heads = ["worker", "packets", "bytes", "flows", "share", "busy"];
     let mut rows = table(&heads, 1);
     let (all, seconds) = (metered.counts.frames.max(1) as f64, metered.elapsed.as_secs_f64().max(1e-9));
     for (index, load) in metered.workers.iter().enumerate() {
@@ -86,26 +86,24 @@ pub(super) fn text(metered: &Metered, totals: &Totals) -> String {
     let unevenness = unevenness(metered);
     if unevenness > UNEVEN {
         text += &format!(
-            "  WARNING: one worker had {unevenness:.1} times as many frames as the mean: all packets between two hosts are of one worker\n"
+            "  WARNING: one worker had {unevenness:.1} times the mean load: packets between two hosts go to the same worker\n"
         );
     }
     for Elephant { flow, packets, bytes } in find(metered, totals) {
         let [one, other] = flow.ends.map(end);
         let (packets, bytes) = (percent(packets), percent(bytes));
-        text += &format!(
-            "  elephant: {one} {other} {}: {packets} of all frames, {bytes} of all bytes\n",
-            protocol(flow.protocol)
-        );
+        text +=
+            &format!("  elephant: {one} {other} {}: {packets} of packets, {bytes} of bytes\n", protocol(flow.protocol));
     }
     text
 }
 
-/// Flows whose part of the frames or bytes is large, those with the most frames first.
+/// Returns the flows with a large share of packets or bytes, those with most packets first.
 fn find<'a>(metered: &Metered, totals: &'a Totals) -> Vec<Elephant<'a>> {
     let most = frames(metered).into_iter().max().unwrap_or(0) as f64;
     let (frames, bytes) = (metered.counts.frames.max(1) as f64, metered.counts.bytes.max(1) as f64);
     let mut found: Vec<&Flow> = Vec::new();
-    // A packet in a tunnel is one of the outer flow, too.
+    // A packet in a tunnel also counts in the outer flow.
     for flow in totals.top_packets.iter().chain(&totals.top).filter(|flow| flow.tunnel.is_none() && flow.flows == 1) {
         let packets = flow.packets() as f64;
         let is_large = packets > MUCH * frames || packets > MOST * most || flow.frame_bytes() as f64 > MUCH * bytes;
@@ -169,24 +167,24 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn an_uneven_division_and_its_elephants_are_told() {
+    fn uneven_load_and_elephants_are_reported() {
         let totals = Totals {
             top: vec![flow(3, 10, 9000), flow(1, 50, 5000)],
             top_packets: vec![flow(1, 50, 5000), flow(2, 9, 900)],
             ..Totals::default()
         };
-        let told = text(&report(&[100, 0, 0]), &totals);
-        assert!(told.contains("WARNING: one worker had 3.0 times"), "{told}");
-        assert!(told.contains("10.0.0.1:9 10.0.0.0:9 TCP: 50.0 % of all frames, 50.0 % of all bytes"), "{told}");
-        assert!(told.contains("10.0.0.3:9") && !told.contains("10.0.0.2:9"), "by bytes, and not: {told}");
-        assert_eq!(told.matches("10.0.0.1:9").count(), 1, "once: {told}");
+        let shown = text(&report(&[100, 0, 0]), &totals);
+        assert!(shown.contains("WARNING: one worker had 3.0 times"), "{shown}");
+        assert!(shown.contains("10.0.0.1:9 10.0.0.0:9 TCP: 50.0 % of packets, 50.0 % of bytes"), "{shown}");
+        assert!(shown.contains("10.0.0.3:9") && !shown.contains("10.0.0.2:9"), "by bytes, and not: {shown}");
+        assert_eq!(shown.matches("10.0.0.1:9").count(), 1, "once: {shown}");
         let even = text(&report(&[500, 500]), &Totals::default());
         assert!(!even.contains("WARNING") && even.contains("50.0 %"), "{even}");
         assert_eq!(text(&report(&[500]), &totals), "");
     }
 
     #[test]
-    fn half_of_the_fullest_worker_is_much() {
+    fn half_of_the_busiest_worker_is_large() {
         let totals = Totals { top_packets: vec![flow(1, 70, 700), flow(2, 40, 400)], ..Totals::default() };
         let report = report(&[100; 10]);
         let found: Vec<u64> = find(&report, &totals).iter().map(|elephant| elephant.flow.id).collect();

@@ -1,4 +1,4 @@
-//! Answering for the addresses that are sent from, and finding next hops.
+//! Answers ARP, NDP and pings for the source addresses of streams, and resolves next hops.
 
 use crate::exit::usage;
 use crate::signals::waiting;
@@ -11,46 +11,46 @@ use linerate_port::{RxOptions, Spec, TxOptions};
 use linerate_wire::MacAddr;
 use std::net::IpAddr;
 
-/// Room for what waits while the answering thread does not run: some thousand questions.
+/// Size of the receive ring: some thousand requests can wait while the answering thread does not run.
 const RING: &str = "4MiB";
 
-/// Options for answering, of every verb that sends.
+/// Options for answering and resolving, shared by all verbs that send.
 #[derive(Clone, Debug, clap::Args)]
 #[command(next_help_heading = "Routers and hosts")]
 pub struct AnswerArgs {
-    /// Answer ARP, neighbor solicitations and pings while sending: on the port of --to for the addresses that frames come from,
-    /// and on that of --check for those they go to
+    /// Answer ARP, neighbor solicitations and pings: at the --to port for the source addresses of the packets, at the
+    /// --check port for their destination addresses
     #[arg(long)]
     answer: bool,
-    /// Answer on the port of --to for these addresses: PREFIX@MAC or FIRST..LAST@MAC, with @VLAN or @OUTER.INNER behind where they are tagged; may be given again
+    /// Answer at the --to port for these addresses: PREFIX@MAC or FIRST..LAST@MAC, plus @VLAN or @OUTER.INNER if tagged;
+    /// repeatable
     #[arg(long, value_name = "PREFIX@MAC")]
     answer_for: Vec<Own>,
-    /// Answer at most so many questions a second
+    /// Maximum number of answers per second
     #[arg(long, value_name = "N", default_value_t = ANSWERS_PER_SECOND)]
     answer_rate: u32,
-    /// Send through this router: ask for its MAC address and use it as destination. Behind a comma, the address that it has on the
-    /// side of --check: it is asked there too, so that a wrong port is found before a frame is sent
+    /// Send through this router: resolve its MAC address and use it as destination. A second address, of the router at
+    /// the --check port, is resolved there, which finds wrong cabling before the start
     #[arg(long, value_name = "IP[,IP]", value_delimiter = ',', conflicts_with = "resolve")]
     gateway: Vec<IpAddr>,
-    /// Ask for the MAC address of the destination address and use it
+    /// Resolve the MAC address of the destination address and use it
     #[arg(long)]
     resolve: bool,
 }
 
-/// Who sends: the source addresses of a stream; or who is sent to.
+/// Addresses of a sender or receiver of a stream.
 #[derive(Clone, Copy, Debug)]
 pub struct Sender {
     /// Source MAC address.
     pub mac: MacAddr,
     /// Source IP address.
     pub ip: IpAddr,
-    /// The VLANs that frames are sent in.
+    /// VLAN tags of its frames.
     pub vlans: Vlans,
 }
 
 impl AnswerArgs {
-    /// Opens what is needed to answer, and to ask, on the interface that `to` sends into; nothing where nothing of
-    /// that is asked for. `senders` are those that `--answer` answers for.
+    /// Opens the ports to answer and resolve on the interface of `to`, if requested. `--answer` answers for `senders`.
     pub fn open(&self, to: &Spec, senders: &[Sender]) -> anyhow::Result<Option<Answering>> {
         if !self.is_wanted() {
             return Ok(None);
@@ -62,9 +62,9 @@ impl AnswerArgs {
         self.open_for(to, own).map(Some)
     }
 
-    /// The same on the interface that is checked, for `receivers`; nothing where that is none, or the one that is sent into.
+    /// Opens the same on the interface of `check`, for `receivers`, if it is an interface other than that of `to`.
     pub fn open_check(&self, to: &Spec, check: &Spec, receivers: &[Sender]) -> anyhow::Result<Option<Answering>> {
-        let is_other = REGISTRY.interface(check).is_some_and(|_| beside(check).ok() != beside(to).ok());
+        let is_other = REGISTRY.interface(check).is_some_and(|_| packet_port(check).ok() != packet_port(to).ok());
         if !(self.answer || self.gateway.len() > 1) || !is_other {
             return Ok(None);
         }
@@ -73,7 +73,7 @@ impl AnswerArgs {
         if let Some(gateway) = self.gateway.get(1) {
             let asks = receivers.iter().find(|receiver| receiver.ip.is_ipv4() == gateway.is_ipv4());
             let asks =
-                asks.ok_or_else(|| usage(format!("--gateway: no frame goes to an address of the kind of {gateway}")))?;
+                asks.ok_or_else(|| usage(format!("--gateway {gateway}: no packet has a destination of this family")))?;
             ask(&mut answering, *gateway, *asks)?;
         }
         Ok(Some(answering))
@@ -83,7 +83,7 @@ impl AnswerArgs {
         answering(port, own, self.answer_rate)
     }
 
-    /// The MAC address of the gateway, or of `destination`, asked for by `sender`; nothing where it is not asked for.
+    /// Resolves the MAC address of the gateway, or of `destination`, in the name of `sender`, if requested.
     pub fn next_hop(
         &self,
         answering: Option<&mut Answering>,
@@ -94,50 +94,52 @@ impl AnswerArgs {
         ask(answering, self.gateway.first().copied().unwrap_or(destination), sender).map(Some)
     }
 
-    /// Finds what cannot be meant.
+    /// Checks the options against the ports.
     pub fn check(&self, to: &Spec, check: Option<&Spec>) -> anyhow::Result<()> {
-        let is_checked = check.is_some_and(|check| beside(check).is_ok_and(|check| beside(to).ok() != Some(check)));
+        let is_checked =
+            check.is_some_and(|check| packet_port(check).is_ok_and(|check| packet_port(to).ok() != Some(check)));
         match self.gateway.len() {
             0 | 1 => Ok(()),
             2 if is_checked => Ok(()),
-            2 => Err(usage(
-                "--gateway: the second router is asked on the port of --check, and that is no other interface",
-            )),
-            _ => Err(usage("--gateway: a router on the side of --to, and one on that of --check at most")),
+            2 => Err(usage("--gateway: the second address needs --check at another interface than --to")),
+            _ => Err(usage("--gateway: too many addresses; expected one for --to, and one for --check")),
         }
     }
 
-    /// The same for frames that go the other way: the routers have changed sides. Whoever is to be answered is by those who go there.
+    /// Returns the options of the reverse direction, with the gateways swapped. It answers nothing: the forward
+    /// direction does.
     pub fn turned(&self) -> anyhow::Result<Self> {
         let gateway = match self.gateway.as_slice() {
             [] => Vec::new(),
             [_, other] => vec![*other],
-            _ => return Err(usage("--gateway: frames go both ways, so name both, as in --gateway 10.0.0.1,10.0.1.1")),
+            _ => {
+                return Err(usage("--gateway: two directions need two addresses, such as --gateway 10.0.0.1,10.0.1.1"));
+            }
         };
         let (answer_rate, resolve) = (self.answer_rate, self.resolve);
         Ok(AnswerArgs { answer: false, answer_for: Vec::new(), answer_rate, gateway, resolve })
     }
 
-    /// What may be wrong where frames go through a router and none came; `first` is where they go.
+    /// Returns the probable causes if a router is in the path and nothing was received; `first` is the destination.
     pub fn advice(&self, first: IpAddr) -> String {
         let mut advice = Vec::new();
         if !self.asks() {
-            advice.push("frames to a router need its MAC address: --gateway IP asks for it".to_owned());
+            advice.push("packets need the router's MAC address: use --gateway IP".to_owned());
         }
         if !self.answer {
-            advice.push(format!("it asks for {first} by ARP or NDP where --check is: --answer answers"));
+            advice.push(format!("the router resolves {first} at the --check port: use --answer"));
         } else {
-            advice.push(format!("it has to have a route to {first}, and to forward"));
+            advice.push(format!("the router needs a route to {first}, and forwarding enabled"));
         }
-        format!("  with a router between: {}\n", advice.join(";\n  "))
+        format!("  if a router is in the path: {}\n", advice.join(";\n  "))
     }
 
-    /// Whether anybody is to be answered or asked.
+    /// Returns whether to answer or resolve.
     pub fn is_wanted(&self) -> bool {
         self.answer || !self.answer_for.is_empty() || self.asks()
     }
 
-    /// Whether the destination itself is to be asked for.
+    /// Returns whether to resolve the destination itself.
     pub fn resolves_destination(&self) -> bool {
         self.resolve
     }
@@ -148,37 +150,36 @@ impl AnswerArgs {
 }
 
 impl Sender {
-    /// Where it is.
     fn own(&self) -> Own {
         Own { vlans: self.vlans, ..Own::one(self.ip, self.mac) }
     }
 }
 
-/// The MAC address of a next hop.
+/// Resolves the MAC address of a next hop.
 fn ask(answering: &mut Answering, target: IpAddr, sender: Sender) -> anyhow::Result<MacAddr> {
     let hop = Hop::new(target, sender.ip, sender.mac, sender.vlans).map_err(usage)?;
     let found = waiting(|| answering.resolve(&[hop], &Stop::new()))?;
     Ok(found[0])
 }
 
-/// Ends the answers, and says what went wrong with them.
+/// Stops answering and prints its failure, if any.
 pub(crate) fn finish(running: Option<Running>) -> AnsweringReport {
     let report = running.map(Running::finish).unwrap_or_default();
     tell_failure(&report);
     report
 }
 
-/// Says what went wrong with them.
+/// Prints the failure of answering, if any.
 pub(crate) fn tell_failure(report: &AnsweringReport) {
     if let Some(failure) = &report.failure {
-        fail(format_args!("answering ended early: {failure}"));
+        fail(format_args!("answering stopped early: {failure}"));
     }
 }
 
-/// Answers for these addresses, and asks, on the interface that a port is.
+/// Opens the interface of a port to answer for these addresses and to resolve others.
 pub(crate) fn answering(port: &Spec, own: Vec<Own>, answer_rate: u32) -> anyhow::Result<Answering> {
     let own = Addresses::new(own).map_err(usage)?;
-    let spec = beside(port)?;
+    let spec = packet_port(port)?;
     let options = RxOptions { promiscuous: true, filter: FILTER.into(), lanes: 1, ..RxOptions::default() };
     let mut receiving = spec.clone();
     receiving.options.push(("ring".into(), RING.into()));
@@ -187,10 +188,10 @@ pub(crate) fn answering(port: &Spec, own: Vec<Own>, answer_rate: u32) -> anyhow:
     Ok(Answering::new(from, to, Answerer::new(own, answer_rate)))
 }
 
-/// The `packet` port of the interface that frames leave through, whatever they leave by.
-pub(crate) fn beside(to: &Spec) -> anyhow::Result<Spec> {
+/// Returns the `packet` port of the interface that `to` sends through, whatever its backend.
+pub(crate) fn packet_port(to: &Spec) -> anyhow::Result<Spec> {
     let Some(at) = REGISTRY.interface(to) else {
-        return Err(usage(format!("nobody can be answered or asked on {to}: it is no interface")));
+        return Err(usage(format!("{to}: not an interface; cannot answer or resolve addresses there")));
     };
     let options = at.options.into_iter().filter(|(key, _)| key == "netns").collect();
     Ok(Spec { scheme: "packet".into(), target: at.target, queues: None, options })
@@ -201,15 +202,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn answers_go_by_the_interface_that_is_sent_into() {
+    fn answers_leave_through_the_interface_of_the_sender() {
         for (to, by) in [
             ("eth0", "packet:eth0"),
             ("xdp:eth0@0-3?netns=a&copy=zero", "packet:eth0?netns=a"),
             ("faulty:xdp-live:eth0?drop=1%", "packet:eth0"),
         ] {
-            assert_eq!(beside(&Spec::parse(to).unwrap()).unwrap().to_string(), by);
+            assert_eq!(packet_port(&Spec::parse(to).unwrap()).unwrap().to_string(), by);
         }
-        let error = beside(&Spec::parse("pcap:x.pcap").unwrap()).unwrap_err().to_string();
-        assert!(error.contains("pcap:x.pcap: it is no interface"), "{error}");
+        let error = packet_port(&Spec::parse("pcap:x.pcap").unwrap()).unwrap_err().to_string();
+        assert!(error.contains("pcap:x.pcap: not an interface"), "{error}");
     }
 }

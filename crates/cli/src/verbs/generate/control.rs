@@ -1,4 +1,4 @@
-//! The socket of `generate --control`, and what is said there: one JSON line each way, then it is closed.
+//! Socket of `generate --control`: per connection one request and one answer, each one JSON line.
 
 use crate::privileges::socket_folder;
 use crate::verbs::socket::listen_at;
@@ -18,72 +18,70 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{JoinHandle, ScopedJoinHandle};
 use std::time::{Duration, Instant};
 
-/// Bytes of a question, and of an answer, at most.
+/// Maximum size of a request in bytes.
 pub(crate) const MOST_QUESTION: usize = 64 << 10;
-/// As above: 100,000 streams and more.
+/// Maximum size of an answer in bytes: enough for 100,000 streams.
 pub(crate) const MOST_ANSWER: u64 = 256 << 20;
-/// How long it takes at most until senders have done what they are told.
+/// Timeout for senders to apply a command.
 const PATIENCE: Duration = Duration::from_secs(2);
-/// How long whoever asks may take to say what, and to read the answer.
+/// Timeout for a client to send its request, and to read the answer.
 const SLOWEST: Duration = Duration::from_secs(1);
-/// So many may ask at one time.
+/// Maximum number of concurrent clients.
 const MOST_CLIENTS: usize = 32;
-/// How often it is looked whether somebody asks.
+/// Interval at which new connections are accepted.
 const LOOK: Duration = Duration::from_millis(20);
 
-/// A question.
+/// Request of a client.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Asked {
     /// `status`, `rate`, `pause`, `resume`, `stop`, `start`.
     pub action: String,
-    /// Names.
+    /// Pattern of stream names.
     pub streams: String,
-    /// Beside `rate`.
+    /// Rate or factor, with `rate`.
     #[serde(default)]
     pub rate: Option<String>,
 }
 
-/// An answer, `linerate/ctl/1`.
+/// Answer, `linerate/ctl/1`.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Answer {
-    /// Which form this is.
     pub schema: String,
-    /// Why nothing was told.
+    /// Reason why the request was refused.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
-    /// Those that were named.
+    /// Selected streams.
     pub streams: Vec<Row>,
 }
 
-/// One stream.
+/// State of one stream.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Row {
-    /// As the user named it.
     pub name: String,
     /// `running`, `paused`, `stopped`, `ended`.
     pub state: String,
-    /// How fast it goes, or would.
+    /// Configured rate.
     pub rate: String,
-    /// Frames of this run, and since it was started last.
+    /// Frames sent in this run.
     pub sent: u64,
-    /// As above.
+    /// Frames sent since the last start of the stream.
     pub sent_since_start: u64,
-    /// Where somebody checks: frames that came, and that are lost by now, by gaps.
+    /// Frames received so far, with `--check`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub received: Option<u64>,
-    /// As above.
+    /// Frames lost so far (gaps in sequence numbers), with `--check`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lost: Option<u64>,
 }
 
-/// A socket that nobody is answered at yet.
+/// Listening socket; no client is answered yet.
 pub(crate) struct Socket {
     listener: UnixListener,
     file: SocketFile,
 }
 
-/// Answers until it is dropped; then the socket is gone.
+/// Thread that answers clients; dropping it stops the thread and removes the socket.
 pub(crate) struct Answering {
     ended: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
@@ -91,18 +89,18 @@ pub(crate) struct Answering {
 }
 
 impl Socket {
-    /// Makes it, for `owner` alone where that is another than who makes it.
+    /// Creates the socket, accessible only to `owner`, or else to the current user.
     pub(crate) fn new(path: &Path, owner: Option<(u32, u32)>) -> anyhow::Result<Self> {
         let (listener, file) = listen_at("--control", path, owner)?;
         Ok(Socket { listener, file })
     }
 
-    /// The folder where it is, which a run may still change in the end.
+    /// Returns the folder of the socket, in which the run must be able to remove it at the end.
     pub(crate) fn folder(path: &Path) -> anyhow::Result<Option<OwnedFd>> {
         socket_folder(&Path::new(".").join(path).to_string_lossy())
     }
 
-    /// Answers there, in a thread of its own.
+    /// Answers clients, in a thread of its own.
     pub(crate) fn answer(
         self,
         control: Control,
@@ -122,7 +120,7 @@ impl Socket {
                     };
                     clients.retain(|client: &ScopedJoinHandle<'_, ()>| !client.is_finished());
                     if clients.len() < MOST_CLIENTS {
-                        // Who asks and goes, or is too slow, harms nobody.
+                        // A client that disconnects or is too slow affects no other.
                         clients.push(scope.spawn(move || drop(serve(socket, control, watch, check))));
                     }
                 }
@@ -141,11 +139,11 @@ impl Drop for Answering {
     }
 }
 
-/// A socket that was accepted waits, whatever the one does that it came by (accept(2)).
+/// Answers one client. An accepted socket blocks even if the listener does not (accept(2)).
 fn serve(socket: UnixStream, control: &Control, watch: &StreamWatch, check: Option<&CheckWatch>) -> anyhow::Result<()> {
     let mut line = String::new();
     BufReader::new(Timed::new(&socket).take(MOST_QUESTION as u64)).read_line(&mut line)?;
-    let answer = match tell(&line, control) {
+    let answer = match apply(&line, control) {
         Ok(streams) => {
             Answer { schema: SCHEMA.to_owned(), error: None, streams: rows(&streams, control, watch, check) }
         }
@@ -157,7 +155,7 @@ fn serve(socket: UnixStream, control: &Control, watch: &StreamWatch, check: Opti
     Ok(())
 }
 
-/// The other end, which has so long for all that it says, or reads.
+/// Client connection with one deadline for all reads or writes.
 struct Timed<'a> {
     socket: &'a UnixStream,
     until: Instant,
@@ -194,9 +192,9 @@ impl Write for Timed<'_> {
 
 const SCHEMA: &str = "linerate/ctl/1";
 
-/// Does what a line says; which streams it is about.
-fn tell(line: &str, control: &Control) -> anyhow::Result<Vec<usize>> {
-    let asked: Asked = serde_json::from_str(line).context("no question")?;
+/// Applies a request; returns the selected streams.
+fn apply(line: &str, control: &Control) -> anyhow::Result<Vec<usize>> {
+    let asked: Asked = serde_json::from_str(line).context("invalid request")?;
     let which = control.named(&asked.streams)?;
     let action = match (asked.action.as_str(), &asked.rate) {
         ("status", None) => None,
@@ -205,51 +203,55 @@ fn tell(line: &str, control: &Control) -> anyhow::Result<Vec<usize>> {
         ("resume", None) => Some(Action::Resume),
         ("stop", None) => Some(Action::Stop),
         ("start", None) => Some(Action::Start(Arc::from([]))),
-        (other, _) => anyhow::bail!("{other:?} is nothing that streams can be told"),
+        (other, _) => {
+            anyhow::bail!("invalid action {other:?}; expected status, rate (with a rate), pause, resume, stop or start")
+        }
     };
     if let Some(action) = action {
-        let told = control.tell_which(&which, action)?;
-        anyhow::ensure!(control.wait(told, PATIENCE), "told, but not done within {} s", PATIENCE.as_secs());
+        let command = control.tell_which(&which, action)?;
+        let is_applied = control.wait(command, PATIENCE);
+        anyhow::ensure!(is_applied, "command sent, but not applied within {} s", PATIENCE.as_secs());
     }
     Ok(which.places(control.names().len()).collect())
 }
 
-/// `10kpps`, or `x2`: so many times what it is.
+/// Parses a rate such as `10kpps`, or a factor of the current rate such as `x2`.
 pub(super) fn read_rate(text: &str) -> anyhow::Result<Action> {
     if let Some(factor) = text.strip_prefix('x') {
-        return Ok(Action::Scale(factor.parse().with_context(|| format!("{text:?} is no factor: as in x2 or x0.5"))?));
+        return Ok(Action::Scale(
+            factor.parse().with_context(|| format!("invalid factor {text:?}; expected one such as x2 or x0.5"))?,
+        ));
     }
     Ok(Action::Rate(text.parse::<Rate>()?))
 }
 
-/// What there is to say of the streams at these places.
+/// Returns the state of the streams at these indices.
 pub(super) fn rows(places: &[usize], control: &Control, watch: &StreamWatch, check: Option<&CheckWatch>) -> Vec<Row> {
-    // Who receives is looked at first: what came had been sent.
+    // The receiver is read first: what it has received had been sent before.
     let live = check.and_then(|check| check.live(None));
     let states = control.states(watch);
-    let mut came = vec![(0, 0); if live.is_some() { states.len() } else { 0 }];
+    let mut checked = vec![(0, 0); if live.is_some() { states.len() } else { 0 }];
     for LiveRow { stream, received, lost } in live.iter().flat_map(|live| &live.rows) {
-        if let Some(came) = control.place_of(*stream).and_then(|place| came.get_mut(place)) {
-            (came.0, came.1) = (came.0 + received, came.1 + lost);
+        if let Some(counts) = control.place_of(*stream).and_then(|place| checked.get_mut(place)) {
+            (counts.0, counts.1) = (counts.0 + received, counts.1 + lost);
         }
     }
     let row = |place: &usize| {
         let StreamState { state, rate, sent, since_start, .. } = states.get(*place)?;
         Some(Row {
             name: control.names()[*place].clone(),
-            state: said(*state).to_owned(),
+            state: state_name(*state).to_owned(),
             rate: rate.to_string(),
             sent: *sent,
             sent_since_start: *since_start,
-            received: came.get(*place).map(|(received, _)| *received),
-            lost: came.get(*place).map(|(_, lost)| *lost),
+            received: checked.get(*place).map(|(received, _)| *received),
+            lost: checked.get(*place).map(|(_, lost)| *lost),
         })
     };
     places.iter().filter_map(row).collect()
 }
 
-/// A state, in a word.
-fn said(state: State) -> &'static str {
+fn state_name(state: State) -> &'static str {
     match state {
         State::Running => "running",
         State::Paused => "paused",

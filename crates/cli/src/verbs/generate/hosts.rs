@@ -1,4 +1,4 @@
-//! The hosts that streams come from and go to, as their frames say.
+//! Source and destination hosts of streams, taken from their frames.
 
 use super::answer::Sender;
 use crate::exit::usage;
@@ -8,24 +8,24 @@ use linerate_wire::{Layers, Link, MacAddr, Protocol, dissect, ethernet, ipv4, ip
 use std::collections::BTreeSet;
 use std::net::{IpAddr, Ipv4Addr};
 
-/// Frames of each stream that are looked at.
+/// Number of frames examined per stream.
 const LOOKED_AT: u64 = 4096;
 
-/// Where frames come from and go to.
+/// Source and destination hosts.
 #[derive(Default)]
 pub(super) struct Hosts {
-    /// Who sends, each once.
+    /// Distinct senders.
     pub senders: Vec<Sender>,
-    /// Where frames go, outermost packets, each once.
+    /// Distinct destinations of the outermost packets.
     pub destinations: BTreeSet<IpAddr>,
-    /// Who is sent to: the same addresses, at the MAC address of who is to answer for them.
+    /// The same destinations, with the MAC address to answer with.
     pub receivers: Vec<Sender>,
-    /// Whether there may be more than were looked at.
+    /// True if frames that were not examined may have other addresses.
     pub is_part: bool,
 }
 
 impl Hosts {
-    /// Those of the first frames of each stream.
+    /// Returns the hosts of the first frames of each stream.
     pub(super) fn of(set: &StreamSet, receiver: Option<MacAddr>) -> Self {
         let mut hosts = Hosts::default();
         let (mut seen, mut layers) = (BTreeSet::new(), Layers::new());
@@ -38,7 +38,7 @@ impl Hosts {
                 let Some((sender, destination)) = ends(&frame, &mut layers) else { continue };
                 let is_new = hosts.destinations.insert(destination);
                 if let Some(mac) = receiver.filter(|_| is_new && !is_group(destination)) {
-                    // A router may have taken their tags away.
+                    // A router may have removed their tags.
                     let vlans = [Vlans::NONE, sender.vlans];
                     let kinds = if vlans[0] == vlans[1] { &vlans[..1] } else { &vlans[..] };
                     hosts.receivers.extend(kinds.iter().map(|vlans| Sender { mac, ip: destination, vlans: *vlans }));
@@ -52,13 +52,13 @@ impl Hosts {
     }
 }
 
-/// Has all frames go to this MAC address.
+/// Sets the destination MAC address of all frames.
 pub(super) fn send_to(set: &mut StreamSet, mac: MacAddr) -> anyhow::Result<()> {
     let varies =
         |stream: &&Stream| stream.variants.iter().flat_map(|variant| &variant.changes).any(|change| change.offset < 6);
     if let Some(stream) = set.streams.iter().find(varies) {
         return Err(usage(format!(
-            "stream {:?} says itself which MAC addresses its frames go to: leave that out of the packet, or --gateway and --resolve",
+            "stream {:?} varies its destination MAC address; remove that from the packet, or do not use --gateway or --resolve",
             stream.name
         )));
     }

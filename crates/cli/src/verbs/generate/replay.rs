@@ -1,11 +1,11 @@
-//! `linerate generate --replay`: a recording sent again, on time, as it was or rewritten.
+//! `linerate replay`: sends a capture file on schedule, unchanged or rewritten.
 
 use super::report::{self, WRITTEN_AT_ONCE, micros};
 use super::sending::open_tx;
-use super::{Args, guard, has_no_reader, is_output};
+use super::{EndArgs, TargetArgs, guard, has_no_reader, is_output};
 use crate::exit::{Exit, usage};
 use crate::signals::{opening, stop_on_signals};
-use crate::verbs::inputs::is_file;
+use crate::verbs::inputs::{check_output, is_file};
 use crate::verbs::units::{count, seconds};
 use crate::view::ledger::LedgerJson;
 use crate::view::live::{Live, answer};
@@ -22,73 +22,117 @@ use linerate_port::{Spec, TxOptions};
 use serde::Serialize;
 use std::time::Duration;
 
-/// Options of `linerate generate` about recordings.
+/// Options of `linerate replay`.
 #[derive(Debug, clap::Args)]
-pub struct ReplayArgs {
-    /// Replay a capture file (- for standard input)
-    #[arg(short = 'r', long, value_name = "FILE", conflicts_with_all = ["udp", "packet", "streams"])]
-    pub replay: Option<String>,
-    /// How many times to replay it; 0 without end
+#[command(after_help = "\
+Examples:
+  # with the recorded gaps; ten times as fast; as fast as possible, five times
+  linerate replay trace.pcap --to eth1
+  linerate replay trace.pcap --to eth1 --speed 10
+  linerate replay trace.pcap --to eth1 --rate max --loops 5
+  # in a loop, with other addresses each time
+  linerate replay trace.pcap --to eth1 --loops 0 --shift-ips 256
+  # rewritten
+  linerate replay trace.pcap --to eth1 \\
+    --rewrite ip=10.0.0.0/8:172.16.0.0/12 --rewrite dst-mac=02:00:00:00:00:01
+  # into a file, with other addresses
+  linerate replay trace.pcap --to pcap:other.pcap \\
+    --rewrite ip=10.0.0.0/8:10.9.0.0/16
+  # clients at one port, servers at the other
+  linerate replay trace.pcap --to xdp:eth1 --to-server xdp:eth2
+Rules of --rewrite; the first match per field applies, checksums are updated:
+  mac=OLD:NEW src-mac=NEW dst-mac=NEW    one address, except groups; ARP too
+  ip=OLD:NEW src-ip=... dst-ip=...       blocks: 10.0.0.0/8:192.168.0.0/16 keeps
+                                         the host bits; ARP, NDP too
+  port=OLD:NEW src-port=... dst-port=... TCP, UDP, SCTP: 80:8080, 1-9:5001-5009
+  vlan=push:ID[:PRIORITY] pop set:ID OLD:NEW priority:PRIORITY    outermost tag
+  ttl=N ttl=+N ttl=-N ttl=floor:N        hop limits too")]
+pub struct Args {
+    /// Capture file to send (- for standard input), also compressed by gzip, zstd or lz4
+    #[arg(value_name = "FILE", required_unless_present = "read")]
+    file: Option<String>,
+    /// Capture file to send, instead of the argument
+    #[arg(short = 'r', long, value_name = "FILE", conflicts_with = "file")]
+    read: Option<String>,
+    #[command(flatten)]
+    out: TargetArgs,
+    #[command(flatten)]
+    recorded: ReplayArgs,
+    #[command(flatten)]
+    end: EndArgs,
+}
+
+/// Options for sending a capture file.
+#[derive(Debug, clap::Args)]
+#[command(next_help_heading = "Replay")]
+struct ReplayArgs {
+    /// Send the file N times; 0 for no limit
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = count)]
     loops: u64,
-    /// Time between the last frame of a loop and the first of the next, as in 10ms [default: the mean gap]
+    /// Time between the last packet of a loop and the first of the next, such as 10ms [default: the mean gap]
     #[arg(long, value_name = "TIME", value_parser = span)]
     loop_delay: Option<Duration>,
     /// Divide the recorded gaps by this factor
     #[arg(long, value_name = "FACTOR", conflicts_with = "rate")]
-    pub speed: Option<f64>,
-    /// Hold all of the recording in memory; without it, recordings up to 256 MiB are held, others read ahead
+    speed: Option<f64>,
+    /// Load the whole file first [default: for files up to 256 MiB; others are read ahead]
     #[arg(long)]
     preload: bool,
-    /// Send only one part of the recording, as in 0/2; each source MAC address belongs to one part
+    /// Send part PART of PARTS, such as 0/2; each source MAC address belongs to one part
     #[arg(long, value_name = "PART/PARTS")]
     split: Option<Split>,
-    /// Send what servers sent to this port, what clients sent to the one of --to, in the recorded order
+    /// Send the packets of servers to this port and those of clients to --to, in recorded order
     #[arg(long, value_name = "PORT")]
     to_server: Option<String>,
-    /// How servers are told: first-packet, port, mac=MAC,... or ip=BLOCK,... with the clients' addresses [default: first-packet]
+    /// Classify clients by first-packet, port, mac=MAC,... or ip=BLOCK,... [default: first-packet]
     #[arg(long, value_name = "HOW")]
     split_by: Option<SplitBy>,
-    /// Change frames, as in ip=10.0.0.0/8:192.168.0.0/16 (rules below); may be given several times
+    /// Rewrite packets, such as ip=10.0.0.0/8:192.168.0.0/16 (rules below); repeatable
     #[arg(long, value_name = "RULE")]
     rewrite: Vec<Rule>,
-    /// Apply the rules to packets in tunnels too
+    /// Rewrite packets in tunnels too
     #[arg(long)]
     rewrite_inner: bool,
-    /// Add N to all IP addresses in each further loop; only the last BITS bits (24) of an address change
+    /// Add N to all IP addresses in each further loop; only the last BITS bits change [default BITS: 24]
     #[arg(long, value_name = "N[/BITS]")]
     shift_ips: Option<Shift>,
-    /// Compute all checksums anew; without it, wrong ones stay wrong
+    /// Recompute all checksums [default: wrong ones stay wrong]
     #[arg(long)]
     fix_checksums: bool,
-    /// Fill frames that were cut when recorded with zeros; without it, they are left out
+    /// Pad truncated packets with zeros [default: they are not sent]
     #[arg(long)]
     pad: bool,
 }
 
-/// Replays the recording at `path`.
-pub(super) fn run(args: &Args, path: &str, spec: &Spec, duration: Option<Duration>) -> anyhow::Result<Exit> {
+/// Runs `linerate replay`.
+pub fn run(args: &Args) -> anyhow::Result<Exit> {
+    let path = args.file.as_deref().or(args.read.as_deref()).unwrap_or("-");
+    let spec = &Spec::parse(&args.out.to).map_err(usage)?;
+    let duration = args.out.duration()?;
     let recorded = &args.recorded;
     if args.end.json && args.end.show.has_interval() {
-        return Err(usage("--interval means nothing beside --replay and --json: there is one document, at the end"));
+        return Err(usage("--interval has no effect with --json: replay prints one document at the end"));
     }
     let interval = args.end.interval()?;
-    let pacing = recorded.pacing(args.rate, args.line, spec)?;
+    let pacing = recorded.pacing(args.out.rate, args.out.line, spec)?;
     let specs: Vec<Spec> = std::iter::once(Ok(spec.clone()))
         .chain(recorded.to_server.iter().map(|server| Spec::parse(server).map_err(usage)))
         .collect::<Result<_, _>>()?;
     for spec in &specs {
-        args.check_target(spec)?;
+        guard::check_route(spec, args.end.yes)?;
+        if let Some(target) = REGISTRY.file(spec) {
+            check_output([&Spec::file(path)], &target)?;
+        }
         if is_file(spec) && specs.iter().filter(|other| *other == spec).count() > 1 {
-            return Err(usage(format!("{spec} is given for both sides: one file cannot be written twice")));
+            return Err(usage(format!("{spec} is given twice; --to and --to-server need two files")));
         }
     }
     if path == "-" && recorded.loops != 1 {
-        return Err(usage("standard input can be replayed only once: leave --loops out"));
+        return Err(usage("--loops needs a file: standard input can be read only once"));
     }
-    // Opened once: after privileges are gone it might not open again.
+    // Opened once: after privileges are dropped it might not open again.
     let recording = opening(path, || Recording::open(path))?;
-    let identity = args.identity(&specs)?;
+    let identity = args.end.identity(&specs)?;
     let options = TxOptions { owner: identity.owner(), ..TxOptions::default() };
     let open = |spec: &Spec| open_tx(spec, &options).map_err(|error| identity.explain(error));
     let early = specs.iter().map(|spec| (!is_file(spec)).then(|| open(spec)).transpose());
@@ -96,7 +140,7 @@ pub(super) fn run(args: &Args, path: &str, spec: &Spec, duration: Option<Duratio
     let assumed = identity.assume()?;
     let ports = specs.iter().zip(early).map(|(spec, port)| port.map_or_else(|| open(spec), Ok));
     let ports = ports.collect::<Result<Vec<_>, _>>()?;
-    args.confine(assumed, &specs)?;
+    args.end.confine(assumed, &specs, None)?;
     let stop = Stop::new();
     stop_on_signals(&stop)?;
     let progress = Progress::new();
@@ -127,11 +171,11 @@ impl ReplayArgs {
         match (rate, self.speed.unwrap_or(1.0)) {
             (Some(asked), _) => Ok(Pacing::Fixed(guard::rate_on(asked, line, guard::interface(spec).as_ref())?)),
             (None, factor) if factor.is_finite() && factor > 0.0 => Ok(Pacing::Recorded(factor)),
-            (None, factor) => Err(usage(format!("--speed: {factor} is no factor above 0"))),
+            (None, factor) => Err(usage(format!("--speed {factor}: expected a factor above 0, such as 10 or 0.5"))),
         }
     }
 
-    /// A pipe is never waited for to its end; a large file is known by its size before it is read.
+    /// Returns how much of the file to load: never all of a pipe, and a large file is recognised by its size.
     fn memory(&self, path: &str) -> Memory {
         let size = std::fs::metadata(if path == "-" { "/dev/stdin" } else { path });
         let size = size.ok().filter(|data| data.is_file()).map(|data| data.len());
@@ -154,11 +198,11 @@ impl ReplayArgs {
     }
 }
 
-/// A span of time with its unit: `250us`, `10ms`, `1.5s`.
+/// Parses a duration with a unit: `250us`, `10ms`, `1.5s`.
 pub(super) fn span(text: &str) -> Result<Duration, String> {
     let has_unit = text.ends_with(|c: char| c.is_ascii_alphabetic());
     let seconds = Some(text).filter(|_| has_unit).and_then(|text| seconds(text).ok());
-    let wrong = || "it is no span of time; expected a number with a unit, such as 250us, 10ms, 5m".to_owned();
+    let wrong = || "invalid duration; expected a number with a unit, such as 250us, 10ms, 5m".to_owned();
     seconds.map(Duration::from_secs_f64).ok_or_else(wrong)
 }
 
@@ -176,7 +220,7 @@ fn conclude(args: &Args, specs: &[Spec], pacing: Pacing, report: &ReplayReport) 
     Ok(if args.end.lossless && report.ledger.lost() > 0 { Exit::Lost } else { Exit::Done })
 }
 
-/// The summary at the end, for people.
+/// Returns the final summary as text.
 pub fn summary(pacing: Pacing, replayed: &ReplayReport, is_whole: bool) -> String {
     let mut text = report::summary(replayed.sent, replayed.elapsed, None, &replayed.ledger, is_whole);
     if let [_, _, ..] = &replayed.ports[..] {
@@ -184,16 +228,17 @@ pub fn summary(pacing: Pacing, replayed: &ReplayReport, is_whole: bool) -> Strin
             let name = shown(name);
             text += &format!(
                 "  {name}: {}, {}\n",
-                rates::counted(sent.frames, "frame"),
+                rates::counted(sent.frames, "packet"),
                 rates::counted(sent.bytes, "byte")
             );
         }
     }
     if replayed.padded > 0 {
-        text += &format!("  {} cut in the file, padded with zeros\n", rates::counted(replayed.padded, "frame"));
+        text += &format!("  {} truncated in the file, padded with zeros\n", rates::counted(replayed.padded, "packet"));
     }
     if replayed.starved > 0 {
-        text += &format!("  reading was too slow: nothing to send {}\n", rates::counted(replayed.starved, "time"));
+        text +=
+            &format!("  reading was too slow: the send queue ran empty {}\n", rates::counted(replayed.starved, "time"));
     }
     if replayed.at_once {
         text += WRITTEN_AT_ONCE;
@@ -203,7 +248,7 @@ pub fn summary(pacing: Pacing, replayed: &ReplayReport, is_whole: bool) -> Strin
     text
 }
 
-/// `linerate/generate/1`, of a replay.
+/// `linerate/replay/1`.
 #[derive(Serialize)]
 struct ReplayJson {
     schema: &'static str,
@@ -233,7 +278,7 @@ struct ReplayJson {
     ledger: LedgerJson,
 }
 
-/// What went through one port.
+/// Packets of one port.
 #[derive(Serialize)]
 struct PortJson {
     port: String,
@@ -252,7 +297,7 @@ impl ReplayJson {
             bytes: sent.bytes,
         };
         ReplayJson {
-            schema: "linerate/generate/1",
+            schema: "linerate/replay/1",
             port: specs.first().map(Spec::to_string).unwrap_or_default(),
             ports: specs.iter().zip(&report.ports).map(port).collect(),
             frames: report.sent.frames,

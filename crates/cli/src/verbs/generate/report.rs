@@ -1,4 +1,4 @@
-//! What came of streams, for people and as JSON.
+//! Report of streams, as text and as JSON.
 
 use super::{Args, is_output};
 use crate::exit::Exit;
@@ -22,28 +22,29 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Streams that are shown by name; of more, those that lost most.
+/// Maximum number of streams shown; of more, those with the greatest loss.
 const SHOWN: usize = 16;
 
-/// What is said of frames that nobody waited for.
-pub(super) const WRITTEN_AT_ONCE: &str = "  written at once: time and rate are those of the frames' stamps\n";
+/// Note about frames that did not wait for their due time.
+pub(super) const WRITTEN_AT_ONCE: &str =
+    "  written at full speed: duration and rate are computed from the timestamps\n";
 
-/// The names of streams, in the order of their set.
+/// Names of streams, in the order of their set.
 #[derive(Clone, Debug)]
 pub(super) struct Names(Arc<[(u32, String)]>, Option<Control>);
 
 impl Names {
-    /// Those of a set.
+    /// Takes the names of a set.
     pub(super) fn of(set: &StreamSet, control: Option<Control>) -> Self {
         Names(set.streams.iter().map(|stream| (stream.id, stream.name.clone())).collect(), control)
     }
 
-    /// The name of the stream at a place of the set.
+    /// Returns the name of the stream at an index of the set.
     pub(super) fn get(&self, place: usize) -> &str {
         self.0.get(place).map_or("", |(_, name)| name)
     }
 
-    /// The numbers of the stream at a place of the set: several where it was started again.
+    /// Returns the numbers of the stream at an index of the set: several if it was restarted.
     pub(super) fn numbers(&self, place: usize) -> Vec<u32> {
         match &self.1 {
             Some(control) => control.numbers_of(place),
@@ -51,15 +52,15 @@ impl Names {
         }
     }
 
-    /// The name of a stream by its number.
+    /// Returns the name of a stream by its number.
     fn of_stream(&self, id: u32) -> String {
-        // One that was started again has another number since.
+        // A restarted stream has another number.
         let place = self.1.as_ref().and_then(|control| control.place_of(id));
         let known = place.and_then(|place| self.0.get(place)).or_else(|| self.0.iter().find(|(known, _)| *known == id));
         known.map_or_else(|| id.to_string(), |(_, name)| name.clone())
     }
 
-    /// Frames by the numbers of streams, from frames by their places in the set.
+    /// Converts frames by index in the set to frames by stream number.
     pub(super) fn by_stream(&self, frames: &[u64]) -> Vec<u64> {
         if let Some(control) = &self.1 {
             return control.by_number(frames);
@@ -70,7 +71,7 @@ impl Names {
         by_stream
     }
 
-    /// A table of what was sent of each, most first.
+    /// Returns a table of the frames sent per stream, most first.
     pub(super) fn sent(&self, frames: &[u64]) -> String {
         let mut rows = table(&["stream", "sent"], 1);
         let mut order: Vec<(usize, u64)> = frames.iter().copied().enumerate().collect();
@@ -82,54 +83,54 @@ impl Names {
         format!("{rows}\n{}", if more > 0 { format!("  and {} more\n", grouped(more as u64)) } else { String::new() })
     }
 
-    /// What came of all of them.
+    /// Returns the result of the check as text.
     pub(super) fn checked(&self, summary: &Summary, rows: Vec<StreamRow>) -> String {
         let FrameCounts { sent, received, lost, .. } = summary.counts;
         let sent = sent.unwrap_or_default();
         let mut text =
-            format!("{} of {} received, {} lost\n", grouped(received), counted(sent, "frame"), grouped(lost));
+            format!("{} of {} received, {} lost\n", grouped(received), counted(sent, "packet"), grouped(lost));
         if received == 0 && sent > 0 {
-            text += "  none came: does the port of --check see what the port of --to sends, and is it up?\n";
+            text += "  nothing received: check that the link between the --to and --check ports is up\n";
         }
         text + &streams::rows(summary, &streams::first(rows, SHOWN), |id| self.of_stream(id))
     }
 
-    /// How many there are.
+    /// Returns the number of streams.
     pub(super) fn len(&self) -> usize {
         self.0.len()
     }
 }
 
-/// A run that has ended.
+/// Result of a run.
 pub(super) struct Outcome<'a> {
-    /// Where frames went.
+    /// Port sent to.
     pub spec: &'a Spec,
-    /// What was sent.
+    /// Streams sent.
     pub set: &'a StreamSet,
-    /// Its names.
+    /// Names of the streams.
     pub names: &'a Names,
-    /// What the sender did.
+    /// Report of the sender.
     pub sent: StreamsReport,
-    /// What the receiver saw, where one checked.
+    /// Report of the receiver, with `--check`.
     pub received: Option<CheckReport>,
-    /// What was answered meanwhile.
+    /// Report of the answering thread.
     pub answers: AnsweringReport,
-    /// Whether the port made the frames.
+    /// True if the port made the frames.
     pub live: bool,
-    /// Whether nobody waited for frames to be due.
+    /// True if frames did not wait for their due time.
     pub at_once: bool,
-    /// Where the first frames went, if to anybody.
+    /// Destination of the first frames, if any.
     pub first: Option<IpAddr>,
 }
 
 impl Outcome<'_> {
-    /// Prints it, and says how the run ended.
-    pub(super) fn tell(mut self, args: &Args) -> anyhow::Result<Exit> {
+    /// Prints the report and returns the exit status.
+    pub(super) fn print(mut self, args: &Args) -> anyhow::Result<Exit> {
         self.sent.ledger.add_all(&self.answers.ledger);
         if let Some(asked) =
-            self.asked().filter(|_| self.is_at_once() && args.duration.is_none() && self.sent.sent.frames > 0)
+            self.asked().filter(|_| self.is_at_once() && args.out.duration.is_none() && self.sent.sent.frames > 0)
         {
-            // The last frame has its gap too, or few frames would seem faster than they are.
+            // Count the gap after the last frame too, or the rate of few frames would be too high.
             self.sent.elapsed += Duration::from_secs_f64(1.0 / asked);
         }
         let checked = self.received.take().map(|report| {
@@ -164,12 +165,12 @@ impl Outcome<'_> {
         self.set.rate.map_or(!top, |rate| rate != Rate::Top)
     }
 
-    /// Whether frames have times that nobody waited for.
+    /// Returns whether frames have due times but did not wait for them.
     fn is_at_once(&self) -> bool {
         self.is_paced() && self.at_once
     }
 
-    /// The rate that was asked for in all, in frames per second, where that is one number.
+    /// Returns the requested total rate in frames per second, if it is a single number.
     fn asked(&self) -> Option<f64> {
         let one = |rate: Rate, bytes: f64| match rate.exact_nanos(1_000_000_000, (bytes * 1e9) as u64) {
             nanos if nanos > 0.0 => Some(1e18 / nanos),
@@ -206,8 +207,7 @@ impl Outcome<'_> {
     fn timing(&self) -> String {
         let (max, mean) = self.sent.behind;
         if self.live {
-            let behind =
-                format!("  behind schedule: {:.1} us on average, {:.1} us at most\n", micros(mean), micros(max));
+            let behind = format!("  behind schedule: mean {:.1} us, max {:.1} us\n", micros(mean), micros(max));
             return behind + &held_up(self.sent.late, self.sent.timing.shifted);
         }
         timing(&self.sent.timing)
@@ -258,44 +258,44 @@ impl Outcome<'_> {
     }
 }
 
-/// What was sent, how fast (and how fast it was to be, in frames per second), and the ledger.
+/// Returns the frames sent, their rate (and the requested one, in frames per second), and the packet accounting.
 pub(super) fn summary(sent: Sent, elapsed: Duration, asked: Option<f64>, ledger: &Ledger, is_whole: bool) -> String {
     let seconds = elapsed.as_secs_f64();
-    let asked = asked.map_or_else(String::new, |asked| format!(" (asked for {})", frames_per_second(asked / 1e6)));
+    let asked = asked.map_or_else(String::new, |asked| format!(" (requested {})", frames_per_second(asked / 1e6)));
     let head = totals("sent", sent.frames, sent.bytes, sent.bytes, seconds);
     head + &asked + "\n" + &ledger::print(ledger, true, is_whole)
 }
 
-/// How far from the schedule frames left.
+/// Returns how far frames deviated from the schedule.
 pub(super) fn timing(timing: &Timing) -> String {
     let Timing { behind, gap_error, shifted, .. } = timing;
     let figures = |delays: &Delays| {
         let [p50, p99, max] = [delays.quantile(0.5), delays.quantile(0.99), delays.max()].map(micros);
-        format!("p50 {p50:.1} us, p99 {p99:.1} us, at most {max:.1} us")
+        format!("p50 {p50:.1} us, p99 {p99:.1} us, max {max:.1} us")
     };
-    format!("  behind schedule: {}\n  gap error: {}, by the sender's clock\n", figures(behind), figures(gap_error))
+    format!("  behind schedule: {}\n  gap error: {} (sender's clock)\n", figures(behind), figures(gap_error))
         + &held_up(behind.longer_than(LATE), *shifted)
 }
 
-/// What left late, and how much of the schedule was put off.
+/// Returns the number of late frames, and how far the schedule was shifted.
 fn held_up(late: u64, shifted: Duration) -> String {
     let mut text = String::new();
     if late > 0 {
-        text += &format!("  late: {} left more than {} ms after they were due\n", grouped(late), LATE.as_millis());
+        text +=
+            &format!("  late: {} left more than {} ms after the due time\n", counted(late, "packet"), LATE.as_millis());
     }
     if !shifted.is_zero() {
         let (shifted, bound) = (shifted.as_secs_f64() * 1e3, CATCH_UP.as_millis());
-        text += &format!("  held up: the schedule went on {shifted:.1} ms later; only {bound} ms are caught up\n");
+        text += &format!("  delayed: the schedule was shifted by {shifted:.1} ms; at most {bound} ms are caught up\n");
     }
     text
 }
 
-/// Microseconds.
 pub(super) fn micros(span: Duration) -> f64 {
     span.as_secs_f64() * 1e6
 }
 
-/// What a receiver saw.
+/// Result of the check.
 pub(super) struct Checked {
     summary: Summary,
     rows: Vec<StreamRow>,
@@ -317,7 +317,7 @@ impl Checked {
         }
     }
 
-    /// Whether anything did not come as it was sent.
+    /// Returns whether any frame was lost, damaged or stale.
     fn is_lossy(&self) -> bool {
         let FrameCounts { lost, corrupted, stale, .. } = self.summary.counts;
         lost + corrupted + stale + self.summary.damaged + self.ledger.lost() > 0
@@ -329,7 +329,7 @@ impl Checked {
         let mut text = names.checked(&self.summary, self.rows.clone());
         text += &streams::remarks(&self.interfaces, &self.ledger, &self.summary);
         if self.ledger.lost() > 0 {
-            text += &format!("  the receiving port lost {} itself:\n", counted(self.ledger.lost(), "frame"));
+            text += &format!("  lost by the --check port itself: {}\n", counted(self.ledger.lost(), "packet"));
             text += &ledger::print(&self.ledger, true, true);
         }
         text
@@ -358,9 +358,9 @@ struct GenerateJson<'a> {
     gap_error_p50_us: Option<f64>,
     gap_error_p99_us: Option<f64>,
     gap_error_max_us: Option<f64>,
-    /// Packets that left more than 1 ms after they were due.
+    /// Frames that left more than 1 ms after their due time.
     late: Option<u64>,
-    /// How much later the end of the schedule became.
+    /// Shift of the end of the schedule.
     shifted_us: Option<f64>,
     streams: Vec<StreamJson<'a>>,
     check: Option<CheckJson<'a>>,

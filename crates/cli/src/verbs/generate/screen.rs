@@ -1,5 +1,5 @@
-//! What is shown while streams are sent: a line a second, or a JSON line an interval. All counts are of the run so far, rates of the
-//! interval; what is said of all streams is the sum of what is said of each.
+//! Progress while streams are sent: one text or JSON line per interval. Counts are of the run so far, rates of the
+//! interval; totals are the sums over the streams.
 
 use super::report::Names;
 use crate::view::live::Live as Lines;
@@ -14,15 +14,15 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// So many streams have a line of their own.
+/// Maximum number of streams that get a line each.
 const SHOWN: usize = 8;
-/// How often it is noted what was sent.
+/// Interval at which the frames sent are noted.
 const NOTE: Duration = Duration::from_millis(50);
 
-/// How long it is waited for that the sender tells what it has sent.
-const SENDER_TELLS: Duration = Duration::from_millis(300);
+/// Timeout for the sender to update its count of frames sent.
+const SENDER_TIMEOUT: Duration = Duration::from_millis(300);
 
-/// What was sent of each stream, by the places in their set, and what had been sent some time ago.
+/// Frames sent per stream, by index in the set, now and some time ago.
 #[derive(Clone)]
 pub(super) struct Watching {
     run: Run,
@@ -31,16 +31,16 @@ pub(super) struct Watching {
     notes: Arc<Mutex<Notes>>,
 }
 
-/// What had been sent of each stream, and when.
+/// Frames sent per stream, at several times.
 type Notes = VecDeque<(Instant, Vec<u64>)>;
 
 impl Watching {
-    /// Of a run, and of who checks it.
+    /// Observes a run and its check.
     pub(super) fn new(run: &Run, names: &Names, checked: Option<CheckWatch>) -> Self {
         Watching { run: run.clone(), names: names.clone(), checked, notes: Arc::default() }
     }
 
-    /// Notes what was sent until the result is gone, where somebody checks it, and prints what happens every `interval`.
+    /// Prints progress every `interval`, and with a check notes the frames sent, until the result is dropped.
     pub(super) fn start(&self, interval: Option<Duration>, json: bool) -> Lines {
         let mut print = self.ticker(json);
         match (interval, self.checked.is_some()) {
@@ -59,7 +59,7 @@ impl Watching {
         }
     }
 
-    /// Notes what was sent by now.
+    /// Notes the frames sent so far.
     fn note(&self) {
         let mut notes = self.notes.lock().unwrap_or_else(PoisonError::into_inner);
         let now = Instant::now();
@@ -69,25 +69,25 @@ impl Watching {
         }
     }
 
-    /// What was sent, and what came of it so far.
+    /// Returns the frames sent, and the result of the check, so far.
     pub(super) fn so_far(&self) -> String {
         let sent = self.sent();
-        let asked = || Sent { now: self.names.by_stream(&sent), aged: self.aged() };
-        match self.checked.as_ref().and_then(|watch| watch.so_far(Some(asked()))) {
+        let by_stream = || Sent { now: self.names.by_stream(&sent), aged: self.aged() };
+        match self.checked.as_ref().and_then(|watch| watch.so_far(Some(by_stream()))) {
             Some(SoFar { summary, rows }) => self.names.checked(&summary, rows),
             None if self.names.len() > 1 => self.names.sent(&sent),
             None => String::new(),
         }
     }
 
-    /// Prints what happened since the last time it was called.
+    /// Returns a function that prints the progress since its last call.
     fn ticker(&self, json: bool) -> impl FnMut() + Send + use<> {
         let (watching, started) = (self.clone(), Instant::now());
         let mut before = (started, 0, vec![0; self.names.len()]);
         move || {
             let live = watching.checked.as_ref().and_then(|watch| watch.live(Some(watching.aged())));
             if watching.checked.is_some() && live.is_none() {
-                // The check is over, and its report comes.
+                // The check has finished; its report follows.
                 return;
             }
             let sent = watching.sent_by_now(live.as_ref());
@@ -104,7 +104,7 @@ impl Watching {
                 live,
             };
             if json {
-                // A reader that is gone is no reason to end a run. Numbers and names always have a JSON form.
+                // A closed pipe does not end the run. Numbers and names always have a JSON form.
                 let _ = show_line(&tick.json(&watching.names, &sent));
             } else {
                 tell(tick.text(&watching.names));
@@ -122,23 +122,23 @@ impl Watching {
         sent
     }
 
-    /// What was sent when all that has come had been: the sender tells now and then.
+    /// Returns the frames sent, not fewer than were received: the sender updates its count only now and then.
     fn sent_by_now(&self, live: Option<&Live>) -> Vec<u64> {
         let Some(Live { totals, .. }) = live else {
-            return self.all(self.run.watch.sent_now(SENDER_TELLS));
+            return self.all(self.run.watch.sent_now(SENDER_TIMEOUT));
         };
-        let came = (totals.received + totals.counted + totals.lost).saturating_sub(totals.duplicated + totals.stale);
+        let seen = (totals.received + totals.counted + totals.lost).saturating_sub(totals.duplicated + totals.stale);
         let started = Instant::now();
         loop {
             let sent = self.sent();
-            if sent.iter().sum::<u64>() >= came || started.elapsed() >= SENDER_TELLS {
+            if sent.iter().sum::<u64>() >= seen || started.elapsed() >= SENDER_TIMEOUT {
                 return sent;
             }
             std::thread::sleep(Duration::from_millis(5));
         }
     }
 
-    /// What had been sent of each stream some time ago, by its number.
+    /// Returns the frames sent some time ago, by stream number.
     fn aged(&self) -> Vec<u64> {
         let notes = self.notes.lock().unwrap_or_else(PoisonError::into_inner);
         let aged = notes.iter().rev().find(|(then, _)| then.elapsed() >= AGE);
@@ -148,7 +148,7 @@ impl Watching {
 
 struct Tick {
     seconds: f64,
-    /// How long the interval was.
+    /// Length of the interval in seconds.
     span: f64,
     frames: u64,
     rates: Rates,
@@ -168,7 +168,7 @@ impl Tick {
             Some(Live { totals, .. }) => {
                 let (received, lost) = (grouped(totals.received + totals.counted), grouped(totals.lost));
                 let more = remarkable(&[
-                    (totals.duplicated, "repeated"),
+                    (totals.duplicated, "duplicated"),
                     (totals.reordered, "reordered"),
                     (totals.corrupted, "corrupted"),
                 ]);
@@ -179,17 +179,17 @@ impl Tick {
         if (2..=SHOWN).contains(&names.len()) {
             for (place, frames) in self.new.iter().enumerate() {
                 let rate = frames_per_second(*frames as f64 / self.span / 1e6);
-                let came = self.came(names, place).map_or_else(String::new, |row| {
+                let checked = self.checked(names, place).map_or_else(String::new, |row| {
                     format!(" {:>11} received {:>7} lost", grouped(row.received), grouped(row.lost))
                 });
-                text += &format!("       {:<16} {rate:>16}{came}\n", shown(names.get(place)));
+                text += &format!("       {:<16} {rate:>16}{checked}\n", shown(names.get(place)));
             }
         }
         text
     }
 
-    /// What came of the stream at a place of the set.
-    fn came(&self, names: &Names, place: usize) -> Option<LiveRow> {
+    /// Returns the result of the check of the stream at an index of the set.
+    fn checked(&self, names: &Names, place: usize) -> Option<LiveRow> {
         let live = self.live.as_ref()?;
         let mut all: Option<LiveRow> = None;
         for stream in names.numbers(place) {
@@ -204,8 +204,8 @@ impl Tick {
     fn json<'a>(&self, names: &'a Names, sent: &[u64]) -> TickJson<'a> {
         let totals: Option<&Totals> = self.live.as_ref().map(|live| &live.totals);
         let streams = sent.iter().enumerate().map(|(place, sent)| {
-            let came = self.came(names, place);
-            let (received, lost) = (came.map(|row| row.received), came.map(|row| row.lost));
+            let row = self.checked(names, place);
+            let (received, lost) = (row.map(|row| row.received), row.map(|row| row.lost));
             StreamTick { name: names.get(place), sent: *sent, received, lost }
         });
         TickJson {

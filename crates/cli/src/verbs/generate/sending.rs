@@ -1,4 +1,4 @@
-//! `linerate generate` of streams: who makes the frames, who answers, who checks them.
+//! `linerate generate` of streams: opens the ports, sends, answers and checks.
 
 use super::control::Socket;
 use super::hosts::{self, Hosts};
@@ -24,19 +24,19 @@ use linerate_wire::Link;
 use std::net::IpAddr;
 use std::time::Duration;
 
-/// Streams that are started again have other numbers: for so many there is memory at least.
+/// Minimum number of restarts that the check has memory for: a restarted stream has a new number.
 const STARTS: usize = 1024;
-/// A check ends when so long nothing has come any more.
+/// A check ends after this time without a frame.
 const SILENCE: Duration = Duration::from_millis(500);
-/// And at the latest so long after the last frame was sent.
+/// A check ends this long after the last frame was sent at the latest.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Sends streams.
+/// Sends the streams.
 pub fn run(args: &Args, spec: &Spec, duration: Option<Duration>) -> anyhow::Result<Exit> {
     let found = guard::interface(spec);
     let around = Around {
-        rate: args.rate,
-        line: args.line,
+        rate: args.out.rate,
+        line: args.out.line,
         found: found.as_ref(),
         is_timed: duration.is_some(),
         is_checked: args.check.is_some(),
@@ -55,14 +55,14 @@ pub fn run(args: &Args, spec: &Spec, duration: Option<Duration>) -> anyhow::Resu
     guard::check_length(found.as_ref(), longest.unwrap_or_default())?;
     let check_from = args.check.as_deref().map(Spec::parse).transpose().map_err(usage)?;
     check_take(args.take, &check_from)?;
-    let identity = args.identity(check_from.iter().chain([spec]))?;
+    let identity = args.end.identity(check_from.iter().chain([spec]))?;
     args.answer.check(spec, check_from.as_ref())?;
     let Routed { answering, answering_check, first } = route(&args.answer, spec, check_from.as_ref(), &mut set)?;
     let receiving = check_from.map(|spec| open_check(&spec, args.take)).transpose()?;
     for note in receiving.iter().flat_map(notes_of).filter(|_| !args.end.show.quiet) {
         tell(format_args!("{}\n", shown(&note)));
     }
-    // Where latencies are to be told, memory has to say when frames came, not when they were due.
+    // To measure latencies through memory, frames need the time of sending, not the due time.
     let link = LinkType(set.streams[0].link.linktype());
     let options = TxOptions { queues: args.threads, stamped: args.check.is_some(), owner: identity.owner(), link };
     let at_once = !REGISTRY.leaves_when_sent(spec, &options);
@@ -81,7 +81,7 @@ pub fn run(args: &Args, spec: &Spec, duration: Option<Duration>) -> anyhow::Resu
     if let Some(note) = streams.note().filter(|_| !args.end.show.quiet) {
         tell(format_args!("{}\n", shown(note)));
     }
-    args.confine(assumed, [spec])?;
+    args.end.confine(assumed, [spec], args.control.as_deref())?;
     let stop = Stop::new();
     stop_on_signals(&stop)?;
 
@@ -97,8 +97,8 @@ pub fn run(args: &Args, spec: &Spec, duration: Option<Duration>) -> anyhow::Resu
     let watching = Watching::new(&run, &names, checker.as_ref().map(|checker| checker.watch().clone()));
     let check_watch = checker.as_ref().map(|checker| checker.watch().clone());
     let live = streams.is_live();
-    let told = control.as_ref().filter(|_| is_table);
-    let table = show_table(told, &run, check_watch.as_ref(), &spec.to_string());
+    let controlled = control.as_ref().filter(|_| is_table);
+    let table = show_table(controlled, &run, check_watch.as_ref(), &spec.to_string());
     let has_table = table.is_some();
     let news = args.end.show.news(args.end.json || has_table);
     let lines = watching.start(args.end.interval()?.filter(|_| !has_table), args.end.json);
@@ -112,10 +112,10 @@ pub fn run(args: &Args, spec: &Spec, duration: Option<Duration>) -> anyhow::Resu
     drop((table, lines, answers, news));
     let answers = answer::finish(answering);
     received.iter().for_each(|report| answer::tell_failure(&report.answers));
-    report::Outcome { spec, set: &set, names: &names, sent, received, answers, live, at_once, first }.tell(args)
+    report::Outcome { spec, set: &set, names: &names, sent, received, answers, live, at_once, first }.print(args)
 }
 
-/// The table of streams at a terminal, until the result is gone.
+/// Shows the table of streams at a terminal, until the result is dropped.
 #[cfg(feature = "tui")]
 fn show_table(
     control: Option<&Control>,
@@ -131,18 +131,18 @@ fn show_table(_: Option<&Control>, _: &Run, _: Option<&CheckWatch>, _: &str) -> 
     None
 }
 
-/// Who answers, and where the first frames go.
+/// Ports that answer, and the destination of the first frames.
 #[derive(Default)]
 pub struct Routed {
-    /// On the interface that is sent into.
+    /// Answers on the interface of `--to`.
     pub answering: Option<Answering>,
-    /// On the interface that is checked.
+    /// Answers on the interface of `--check`.
     pub answering_check: Option<Answering>,
-    /// Where they go.
+    /// Destination of the first frames.
     pub first: Option<IpAddr>,
 }
 
-/// Gets ready to answer and to ask, asks for the next hop, and has the frames go there.
+/// Opens the ports to answer and resolve, resolves the next hop, and sets it as the destination of the frames.
 pub fn route(answer: &AnswerArgs, spec: &Spec, check: Option<&Spec>, set: &mut StreamSet) -> anyhow::Result<Routed> {
     let is_ethernet = set.streams[0].link == Link::Ethernet;
     let receiver = check.and_then(guard::interface).and_then(|found| found.address.parse().ok());
@@ -152,18 +152,20 @@ pub fn route(answer: &AnswerArgs, spec: &Spec, check: Option<&Spec>, set: &mut S
         return Ok(Routed { first, ..Routed::default() });
     }
     if !is_ethernet {
-        return Err(usage("--answer and its like are for frames that begin with an ethernet header"));
+        return Err(usage("--answer, --answer-for, --gateway and --resolve need Ethernet frames"));
     }
     if hosts.is_part {
-        tell("addresses of the first frames of each stream are answered for alone: name others by --answer-for\n");
+        tell(
+            "--answer: only addresses in the first frames of each stream are answered; add others with --answer-for\n",
+        );
     }
     let mut answering = answer.open(spec, &hosts.senders)?;
     let (Some(sender), Some(destination)) = (hosts.senders.first(), first) else {
-        return Err(usage("no IP packet is sent: there is nobody to answer for, and nobody to ask"));
+        return Err(usage("--answer, --answer-for, --gateway and --resolve need IP packets"));
     };
     if answer.resolves_destination() && hosts.destinations.len() > 1 {
         return Err(usage(format!(
-            "frames go to {} addresses and more: --resolve asks for one",
+            "--resolve needs a single destination address, not {} or more; use --gateway",
             hosts.destinations.len()
         )));
     }
@@ -174,26 +176,24 @@ pub fn route(answer: &AnswerArgs, spec: &Spec, check: Option<&Spec>, set: &mut S
     Ok(Routed { answering, answering_check, first })
 }
 
-/// Opens a port to send to; where that is a pipe its reader is waited for.
+/// Opens a port to send to; opening a pipe waits for its reader.
 pub fn open_tx(spec: &Spec, options: &TxOptions) -> Result<TxPort, PortError> {
     let open = || REGISTRY.open_tx(spec, options);
     REGISTRY.file(spec).map_or_else(open, |path| opening(&path, open))
 }
 
-/// Says where a port has fewer queues than there should be threads.
+/// Prints a note if a port has fewer queues than `--threads`.
 fn note_threads(args: &Args, port: &TxPort) {
     if port.queues.len() < args.threads && !args.end.show.quiet {
         let name = shown(&port.name);
-        tell(format_args!("{name}: sends by {} of the {} threads asked for\n", port.queues.len(), args.threads));
+        tell(format_args!("{name}: uses {} of {} threads, one per TX queue\n", port.queues.len(), args.threads));
     }
 }
 
-/// Whether streams can be told something at all.
+/// Refuses `--control` where frames do not wait for their due time.
 fn check_control(args: &Args, spec: &Spec, at_once: bool) -> anyhow::Result<()> {
     match args.control {
-        Some(_) if at_once => Err(usage(format!(
-            "--control: frames to {spec} are written as fast as they can be, nobody can tell them anything"
-        ))),
+        Some(_) if at_once => Err(usage(format!("--control has no effect with {spec}: it is written at full speed"))),
         _ => Ok(()),
     }
 }
@@ -213,7 +213,7 @@ pub fn open_check(spec: &Spec, take: bool) -> anyhow::Result<RxPort> {
     Ok(open_rx(spec, &RxOptions { promiscuous: true, lossless: true, take, ..RxOptions::default() })?)
 }
 
-/// The account to be kept of a set whose streams have so many numbers more.
+/// Returns a check of a set, with memory for `more` stream numbers.
 pub fn check(set: &StreamSet, more: usize) -> Check {
     let mut check = Check::new(set.key, Options { streams: set.streams.len().max(1) + more, verify: true });
     if let Some(gap) = set.even_gap() {
@@ -231,7 +231,7 @@ pub fn check(set: &StreamSet, more: usize) -> Check {
     check
 }
 
-/// Prints the first frames of the run, layer by layer, with what varies in them.
+/// Prints the first frames of the run, layer by layer, with the fields that vary.
 fn dry_run(set: &StreamSet, frames: u64) -> anyhow::Result<Exit> {
     let mut timeline = Timeline::new(set, Part::WHOLE)?;
     let mut slots = Vec::new();
@@ -241,7 +241,7 @@ fn dry_run(set: &StreamSet, frames: u64) -> anyhow::Result<Exit> {
         let Some(slot) = slots.first().map(|run| run.first) else { break };
         let stream = &set.streams[slot.stream as usize];
         let frame = describe(stream, slot.number, slot.due, &set.key);
-        if !show(format_args!("{:.6} ms\n{frame}", slot.due as f64 / 1e6)) {
+        if !show(format_args!("due at {:.6} ms\n{frame}", slot.due as f64 / 1e6)) {
             break;
         }
     }

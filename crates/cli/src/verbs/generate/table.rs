@@ -1,5 +1,5 @@
-//! `generate` at a terminal: a table of streams, and keys that tell them something. By the same [`Control`] as `linerate ctl` and `serve`;
-//! what each stream has sent is copied when the table is drawn, so nobody who sends waits for it.
+//! `generate` at a terminal: a table of streams, and keys that control them, by the same [`Control`] as `linerate ctl`
+//! and `serve`. Counters are copied when the table is drawn, so senders do not wait for it.
 
 use super::control::{Row, read_rate, rows};
 use crate::view::rates::grouped;
@@ -16,19 +16,20 @@ use std::sync::mpsc::Receiver;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// How often it is looked; of very many streams less often.
+/// Refresh interval.
 const EVERY: Duration = Duration::from_millis(500);
+/// Refresh interval above this number of streams.
 const MANY: (usize, Duration) = (2000, Duration::from_secs(2));
-/// One step of the keys up and down.
+/// Factor of the keys `+` and `-`.
 const FASTER: f64 = 1.25;
 
-/// The table, until it is dropped.
+/// Table on the screen, until it is dropped.
 pub(super) struct Shown {
     over: Stop,
     thread: Option<JoinHandle<()>>,
 }
 
-/// Shows it, if there is a terminal.
+/// Shows the table, if standard output is a terminal.
 pub(super) fn show(control: &Control, run: &Run, check: Option<&CheckWatch>, port: &str) -> Option<Shown> {
     let screen = Screen::open(true)?;
     let over = Stop::new();
@@ -38,12 +39,12 @@ pub(super) fn show(control: &Control, run: &Run, check: Option<&CheckWatch>, por
         let is_over = || ended.is_requested() || stop.is_requested();
         screen.show(&mut streams, is_over);
         linerate_port::news::silence();
-        // By a key or because the terminal is gone, if not by itself.
+        // Ended by a key, or because the terminal was closed.
         if !ended.is_requested() {
             stop.request();
         }
     };
-    // Without a thread for it the terminal is put back, and the run is as without a terminal.
+    // If the thread cannot start, the terminal is restored, and the run continues without the table.
     let thread = std::thread::Builder::new().name("linerate-view".into()).spawn(view).ok()?;
     Some(Shown { over, thread: Some(thread) })
 }
@@ -57,7 +58,6 @@ impl Drop for Shown {
     }
 }
 
-/// What is in it.
 struct Table {
     control: Control,
     run: Run,
@@ -65,19 +65,20 @@ struct Table {
     check: Option<CheckWatch>,
     port: String,
     news: Receiver<String>,
-    began: Instant,
-    looked: Option<Instant>,
+    started: Instant,
+    refreshed: Option<Instant>,
     rows: Vec<Row>,
-    /// Frames a second of each stream, in the last interval; all bytes then.
+    /// Frames per second of each stream in the last interval.
     rates: Vec<f64>,
+    /// Total bytes, and bytes per second in the last interval.
     bytes: (u64, f64),
-    /// What had been counted when that was cleared: sent, received, lost.
+    /// Counters at the time they were cleared: sent, received, lost.
     cleared: Vec<[u64; 3]>,
     chosen: usize,
-    /// Keys are for all streams.
+    /// True if keys apply to all streams.
     is_all: bool,
     typing: Option<String>,
-    said: String,
+    message: String,
     help: bool,
 }
 
@@ -90,8 +91,8 @@ impl Table {
             check,
             port,
             news: linerate_port::news::listen(),
-            began: Instant::now(),
-            looked: None,
+            started: Instant::now(),
+            refreshed: None,
             rows: Vec::new(),
             rates: Vec::new(),
             bytes: (0, 0.0),
@@ -99,7 +100,7 @@ impl Table {
             chosen: 0,
             is_all: false,
             typing: None,
-            said: String::new(),
+            message: String::new(),
             help: false,
         }
     }
@@ -113,24 +114,24 @@ impl Table {
         self.rows = rows;
     }
 
-    /// Which streams keys are for.
+    /// Returns the streams that keys apply to.
     fn which(&self) -> Which {
         if self.is_all { Which::All } else { Which::Some(Arc::from([self.chosen as u32])) }
     }
 
-    fn tell(&mut self, action: Action) {
+    fn apply(&mut self, action: Action) {
         match self.control.tell_which(&self.which(), action) {
-            // It is looked at what became of it.
-            Ok(_) => self.looked = None,
-            Err(error) => self.said = error.to_string(),
+            // Refresh at once to show the effect.
+            Ok(_) => self.refreshed = None,
+            Err(error) => self.message = error.to_string(),
         }
     }
 
-    /// Pauses, or has them go on.
+    /// Pauses or resumes.
     fn pause(&mut self) {
         let own = |place: &usize| self.is_all || *place == self.chosen;
         let is_paused = self.rows.iter().enumerate().any(|(place, row)| own(&place) && row.state == "paused");
-        self.tell(if is_paused { Action::Resume } else { Action::Pause });
+        self.apply(if is_paused { Action::Resume } else { Action::Pause });
     }
 
     fn clear(&mut self) {
@@ -147,8 +148,8 @@ impl Table {
             Key::Char(character) => text.push(character),
             Key::Back => drop(text.pop()),
             Key::Enter => match read_rate(text.trim()) {
-                Ok(action) => return self.tell(action),
-                Err(error) => self.said = error.to_string(),
+                Ok(action) => return self.apply(action),
+                Err(error) => self.message = error.to_string(),
             },
             _ => {}
         }
@@ -158,15 +159,17 @@ impl Table {
     fn title(&self) -> Line {
         Line::new(
             Kind::Bar,
-            format!(" linerate generate  to {}  {}", self.port, span(self.began.elapsed().as_secs_f64())),
+            format!(" linerate generate  to {}  {}", self.port, span(self.started.elapsed().as_secs_f64())),
         )
     }
 
     fn last(&self) -> Line {
         match &self.typing {
-            Some(text) if self.said.is_empty() => Line::new(Kind::Bar, format!(" rate: {text}_   (10kpps, 1gbps, x2)")),
-            Some(text) => Line::new(Kind::Bar, format!(" rate: {text}_   {}", self.said)),
-            None if !self.said.is_empty() => Line::new(Kind::Alarm, format!(" {}", self.said)),
+            Some(text) if self.message.is_empty() => {
+                Line::new(Kind::Bar, format!(" rate: {text}_   (10kpps, 1gbps, x2)"))
+            }
+            Some(text) => Line::new(Kind::Bar, format!(" rate: {text}_   {}", self.message)),
+            None if !self.message.is_empty() => Line::new(Kind::Alarm, format!(" {}", self.message)),
             None => {
                 Line::new(Kind::Bar, " q quit  ? help  + - rate  r type  space pause  x stop  s start  c clear  a all")
             }
@@ -177,22 +180,22 @@ impl Table {
         let frames: f64 = self.rates.iter().sum();
         let sum = |get: &dyn Fn(&Row) -> u64| self.rows.iter().map(get).sum::<u64>();
         let sent = sum(&|row| row.sent) - self.cleared.iter().map(|cleared| cleared[0]).sum::<u64>();
-        let mut told = format!("sent {}  {} frames/s  {} L1", grouped(sent), count(frames), l1(frames, self.bytes.1));
+        let mut line = format!("sent {}  {} packets/s  {} L1", grouped(sent), count(frames), l1(frames, self.bytes.1));
         if self.check.is_some() {
             let kept = |place: usize| self.cleared.iter().map(|cleared| cleared[place]).sum::<u64>();
             let received = sum(&|row| row.received.unwrap_or(0)).saturating_sub(kept(1));
             let lost = sum(&|row| row.lost.unwrap_or(0)).saturating_sub(kept(2));
-            told += &format!("  received {}  lost {}", grouped(received), grouped(lost));
+            line += &format!("  received {}  lost {}", grouped(received), grouped(lost));
         }
-        Line::new(Kind::Plain, told)
+        Line::new(Kind::Plain, line)
     }
 
     fn table(&self, width: usize) -> Vec<String> {
         const COLUMNS: [Column; 7] = [
             text("stream", 0),
             text("state", 2),
-            text("asked", 1),
-            number("frames/s", 0),
+            text("rate", 1),
+            number("packets/s", 0),
             number("sent", 0),
             number("received", 0),
             number("lost", 0),
@@ -219,7 +222,7 @@ impl Table {
 
 impl View for Table {
     fn key(&mut self, key: Key) -> bool {
-        self.said.clear();
+        self.message.clear();
         if let Some(text) = self.typing.take() {
             self.typed(text, key);
             return true;
@@ -229,12 +232,12 @@ impl View for Table {
             Key::Char('q') => return false,
             _ if is_help => {}
             Key::Char('?') => self.help = true,
-            Key::Char('+' | '=') => self.tell(Action::Scale(FASTER)),
-            Key::Char('-') => self.tell(Action::Scale(1.0 / FASTER)),
+            Key::Char('+' | '=') => self.apply(Action::Scale(FASTER)),
+            Key::Char('-') => self.apply(Action::Scale(1.0 / FASTER)),
             Key::Char('r') => self.typing = Some(String::new()),
             Key::Char(' ' | 'p') => self.pause(),
-            Key::Char('x') => self.tell(Action::Stop),
-            Key::Char('s') => self.tell(Action::Start(Arc::from([]))),
+            Key::Char('x') => self.apply(Action::Stop),
+            Key::Char('s') => self.apply(Action::Start(Arc::from([]))),
             Key::Char('c') => self.clear(),
             Key::Char('a') => self.is_all = !self.is_all,
             Key::Up => self.chosen = self.chosen.saturating_sub(1),
@@ -250,24 +253,24 @@ impl View for Table {
     }
 
     fn look(&mut self) -> bool {
-        let said = self.news.try_iter().last();
-        let is_news = said.is_some();
-        self.said = said.unwrap_or(std::mem::take(&mut self.said));
+        let news = self.news.try_iter().last();
+        let is_news = news.is_some();
+        self.message = news.unwrap_or(std::mem::take(&mut self.message));
         let every = if self.control.names().len() > MANY.0 { MANY.1 } else { EVERY };
-        let since = self.looked.map(|looked| looked.elapsed());
+        let since = self.refreshed.map(|refreshed| refreshed.elapsed());
         if since.is_some_and(|since| since < every) {
             return is_news;
         }
         let places: Vec<usize> = (0..self.control.names().len()).collect();
         let rows = rows(&places, &self.control, &self.watch, self.check.as_ref());
         let bytes = self.run.progress.bytes.load(Ordering::Relaxed);
-        // What was told was just looked at: there is no interval to take a rate of.
+        // After a command the refresh is immediate: the interval is too short for a rate.
         match since {
             Some(since) => self.take(rows, bytes, since.as_secs_f64()),
             None => self.rows = rows,
         }
         self.cleared.resize(self.rows.len(), [0; 3]);
-        self.looked = Some(Instant::now());
+        self.refreshed = Some(Instant::now());
         true
     }
 
@@ -303,17 +306,17 @@ impl View for Table {
 }
 
 const HELP: &str = "\
- up, down  choose a stream; also page up and down, home, end
- a         keys are for all streams, or for the one that is chosen
- + -       a quarter faster, a fifth slower
- r         type a rate: 10kpps, 1gbps, 50% of the line, or x2
- space     pause, and go on
- x s       stop; start again, with new numbers
- c         count from here on; the report at the end has all
- q         quit: the run ends, and its report comes
+ up, down  select a stream; also page up, page down, home, end
+ a         apply keys to all streams, or only to the selected one
+ + -       increase the rate by 25 %, reduce it by 20 %
+ r         enter a rate: 10kpps, 1gbps, or a factor such as x2
+ space     pause, resume
+ x s       stop; restart with the first packet
+ c         reset the counters shown; the final report has the totals
+ q         quit: stop the run and print its report
 
- frames/s and L1 are of the last interval; received and lost where --check
- receives: lost are gaps in the numbers that came. Several streams that the
- kernel makes (xdp-live:) are told something all together.
+ packets/s and L1 are rates of the last interval. With --check: received, and
+ lost (gaps in the sequence numbers received). Streams that are made in the
+ kernel (xdp-live:) can only be controlled all together.
 
- Any key leaves this page.";
+ Press any key to leave this page.";

@@ -1,4 +1,4 @@
-//! What is to be sent: streams, from a file, from packets as text, or one UDP datagram.
+//! Streams to send: from a file, from packets as text, or one UDP datagram.
 
 use super::guard;
 use super::replay::span;
@@ -18,43 +18,44 @@ use rustix::event::{PollFd, PollFlags, poll};
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 
-/// Frames that are sent where nothing says how many: enough to see, too few to hurt.
+/// Default number of packets: enough to see, too few to do harm.
 const DEFAULT_COUNT: u64 = 1000;
-/// And how fast.
+/// Default rate.
 const DEFAULT_RATE: Rate = Rate::Frames(1000.0);
 
 /// Options of `linerate generate` about streams.
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "Streams")]
 pub(super) struct StreamArgs {
-    /// Send this packet: layers as in 'ip(dst=10.0.0.1..10.0.0.9)/udp(dport=53)' (docs/streams.md); several are sent together
+    /// Packet to send, such as 'ip(dst=10.0.0.1..10.0.0.9)/udp(dport=53)' (docs/streams.md); repeatable, sent together
     #[arg(short = 'k', long, value_name = "PACKET", conflicts_with_all = ["streams", "udp"])]
     packet: Vec<String>,
-    /// Send the streams that this TOML file describes (docs/streams.md; - for standard input)
+    /// TOML file of streams to send (docs/streams.md; - for standard input)
     #[arg(long, value_name = "FILE", conflicts_with = "udp")]
     streams: Option<PathBuf>,
-    /// Send a UDP datagram
+    /// Send UDP datagrams with the addresses below
     #[arg(long)]
     pub udp: bool,
-    /// Sizes of frames with FCS: 64, 64..1518/100, random(64..1518), [64:7,594:4,1518:1], imix [default: as long as the packet, 64 at least]
+    /// Frame sizes with FCS: 64, 64..1518/100, random(64..1518), [64:7,594:4,1518:1] or imix
+    /// [default: the length of the packet, at least 64]
     #[arg(long, value_name = "SIZES")]
     size: Option<String>,
-    /// Send so many frames of each packet; 0 without end [default: 1000, or without end where --duration is given]
-    #[arg(short = 'c', long = "frames", alias = "count", value_name = "N", value_parser = count)]
+    /// Send N of each packet; 0 for no limit [default: 1000, or no limit with --duration]
+    #[arg(short = 'c', long = "packets", value_name = "N", value_parser = count)]
     count: Option<u64>,
-    /// Send bursts of so many frames at the rate, with gaps between them, as in 100/1ms
+    /// Send in bursts at the rate, with gaps between them, such as 100/1ms
     #[arg(long, value_name = "FRAMES/GAP", value_parser = burst, conflicts_with = "poisson")]
     burst: Option<(u64, u64)>,
-    /// Draw the gaps between frames from an exponential distribution whose mean is that of the rate
+    /// Use exponentially distributed gaps (Poisson traffic) with the mean of the rate
     #[arg(long)]
     poisson: bool,
-    /// What is random follows from this
+    /// Seed of all random choices
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
-    /// End each payload with 16 bytes that say stream, number and time, for --check here or `linerate count --check` elsewhere
+    /// End each payload with a 16-byte trailer (stream, sequence number, time) for --check, or linerate check elsewhere
     #[arg(long)]
     stamp: bool,
-    /// What those bytes are checked under, the same number at both ends
+    /// Key of the trailer's checksum; must match at sender and receiver
     #[arg(long, value_name = "NUMBER")]
     key: Option<Key>,
     /// Source MAC address
@@ -72,30 +73,30 @@ pub(super) struct StreamArgs {
     /// Source port
     #[arg(long, value_name = "PORT", default_value_t = 49152)]
     src_port: u16,
-    /// Use so many source ports in turn, from --src-port on
+    /// Cycle through N source ports, starting at --src-port
     #[arg(long, value_name = "N", default_value_t = 1)]
     src_ports: u16,
-    /// Destination port (default: discard)
+    /// Destination port
     #[arg(long, value_name = "PORT", default_value_t = 9)]
     dst_port: u16,
 }
 
-/// What else decides on streams.
+/// Context that streams depend on.
 pub(super) struct Around<'a> {
     /// The rate asked for.
     pub rate: Option<Asked>,
-    /// The line that shares refer to, where the user says it.
+    /// Line rate that percentages refer to, if given.
     pub line: Option<f64>,
-    /// The interface that frames leave through.
+    /// Interface to send through.
     pub found: Option<&'a Found>,
-    /// Whether the run ends by itself after some time.
+    /// True if the run has a duration.
     pub is_timed: bool,
-    /// Whether a receiver is to check the frames.
+    /// True if a receiver checks the frames.
     pub is_checked: bool,
 }
 
 impl StreamArgs {
-    /// The streams, as they are before a next hop's MAC address is known.
+    /// Returns the streams, before the MAC address of a next hop is known.
     pub(super) fn set(&self, around: &Around<'_>) -> anyhow::Result<StreamSet> {
         if let Some(path) = &self.streams {
             return self.read(path, around);
@@ -106,11 +107,11 @@ impl StreamArgs {
         if texts.len() > 1 && self.shape(0) != Shape::Even {
             let option = if self.poisson { "--poisson" } else { "--burst" };
             return Err(usage(format!(
-                "{option} is of one packet, and these {} take turns: say it of each in a file of --streams",
+                "{option} works with one --packet, not {}; for several, set it per stream in a --streams file",
                 texts.len()
             )));
         }
-        // Several share the rate: their own only say that they take turns.
+        // Several share the rate: equal rates of their own make them take turns.
         let shared = texts.len() > 1 && rate != Rate::Top;
         let own = if shared { Rate::Frames(1.0) } else { rate };
         let streams = texts.iter().enumerate().map(|(id, text)| self.stream(id as u32, text, own, around));
@@ -137,12 +138,12 @@ impl StreamArgs {
         }
         let bounded = set.streams.iter().all(|stream| stream.count.is_some());
         if !bounded && !around.is_timed {
-            return Err(usage(format!("{name}: not every stream has a count: say when to stop, by --duration")));
+            return Err(usage(format!("{name}: a stream has no count; set one, or use --duration")));
         }
         Ok(set)
     }
 
-    /// Whether anything is to be sent that is described here.
+    /// Returns whether packets are given.
     pub(super) fn is_given(&self) -> bool {
         self.udp || self.streams.is_some() || !self.packet.is_empty()
     }
@@ -168,18 +169,18 @@ impl StreamArgs {
         }
     }
 
-    /// The options of `--udp` as a packet.
+    /// Returns the options of `--udp` as a packet.
     fn datagram(&self) -> anyhow::Result<String> {
         let ip = match (self.src_ip, self.dst_ip) {
             (IpAddr::V4(_), IpAddr::V4(_)) => "ip",
             (IpAddr::V6(_), IpAddr::V6(_)) => "ip6",
             (source, destination) => {
-                return Err(usage(format!("{source} and {destination} are not of the same family")));
+                return Err(usage(format!("--src-ip {source}, --dst-ip {destination}: different address families")));
             }
         };
         let Some(last) = self.src_port.checked_add(self.src_ports.max(1) - 1) else {
             let left = u16::MAX - self.src_port + 1;
-            return Err(usage(format!("--src-ports: from port {} on there are only {left}", self.src_port)));
+            return Err(usage(format!("--src-ports: at most {left} from --src-port {}", self.src_port)));
         };
         let StreamArgs { src_mac, dst_mac, src_ip, dst_ip, src_port, dst_port, .. } = self;
         let port = if last == *src_port { last.to_string() } else { format!("{src_port}..{last}") };
@@ -189,19 +190,19 @@ impl StreamArgs {
     }
 }
 
-/// What is wrong with a text, and where in it.
+/// Returns an error that names the option, its text and the part that is wrong.
 fn explain(option: &str, text: &str, wrong: &Wrong) -> anyhow::Error {
     let part = text.get(wrong.at.clone()).filter(|part| !part.is_empty() && *part != text);
     let part = part.map_or_else(String::new, |part| format!(" at {part:?}"));
     usage(format!("{option} {text:?}{part}: {}", wrong.what))
 }
 
-/// Frame `number` (from 1) of a capture file.
+/// Reads frame `number` (from 1) of a capture file.
 fn frame_of(path: &str, number: u64) -> Result<Vec<u8>, String> {
     let text = |error: linerate_port::PortError| error.to_string();
     let port = opening(path, || Recording::open(path)).map_err(|error| error.to_string())?.port().map_err(text)?;
-    let queue = port.queues.into_iter().next().ok_or("has no queue")?;
-    // The writer of a pipe takes its time, and a file may be long. A signal ends the program, as nothing is open yet.
+    let queue = port.queues.into_iter().next().ok_or("the file has no queue")?;
+    // A pipe can be slow, and a file long. A signal ends the program, as nothing is open yet.
     waiting(|| frame_in(path, queue, number))
 }
 
@@ -211,17 +212,14 @@ fn frame_in(path: &str, mut queue: Box<dyn RxQueue>, number: u64) -> Result<Vec<
     loop {
         let head = queue.fill(Nanos::ZERO).map_err(text)?;
         if let Some(other) = head.interfaces.iter().find(|interface| interface.link != LinkType::ETHERNET) {
-            return Err(format!(
-                "frames of {} in {path} cannot be taken from there, only those of ethernet",
-                other.link
-            ));
+            return Err(format!("{path}: link type {} is not supported here; expected ethernet", other.link));
         }
         let frames = head.burst.len() as u64;
         if number > passed && number - passed <= frames {
             return Ok(head.burst.frame((number - passed - 1) as usize).to_vec());
         }
         if frames == 0 && head.horizon == Horizon::Ended {
-            return Err(format!("{path} has {passed} frames, of which there is no number {number} (the first is 1)"));
+            return Err(format!("{path}: no packet {number}; the file has {passed}, numbered from 1"));
         }
         queue.consume(frames as usize);
         passed += frames;
@@ -231,11 +229,11 @@ fn frame_in(path: &str, mut queue: Box<dyn RxQueue>, number: u64) -> Result<Vec<
     }
 }
 
-/// `100/1ms`: frames of a burst, and nanoseconds between two.
+/// Parses `100/1ms`: frames per burst, and the gap between bursts, in nanoseconds.
 fn burst(text: &str) -> Result<(u64, u64), String> {
-    let (frames, gap) = text.split_once('/').ok_or("write frames and a gap, as in 100/1ms")?;
-    let frames =
-        frames.parse().ok().filter(|frames| *frames > 0).ok_or("a burst has 1 frame or more, as in 100/1ms")?;
+    let (frames, gap) = text.split_once('/').ok_or("expected packets and a gap, such as 100/1ms")?;
+    let frames = frames.parse().ok().filter(|frames| *frames > 0);
+    let frames = frames.ok_or("expected at least 1 packet and a gap, such as 100/1ms")?;
     let gap = span(gap)?;
     Ok((frames, u64::try_from(gap.as_nanos()).unwrap_or(u64::MAX)))
 }

@@ -1,4 +1,4 @@
-//! What an inline run says in the end.
+//! Report of an inline run.
 
 use super::{Args, Said};
 use crate::exit::Exit;
@@ -10,8 +10,8 @@ use linerate_port::{Sent, Spec};
 use serde::Serialize;
 use std::collections::BTreeMap;
 
-/// What is told of frames that were decided about.
-const TOLD: [Count; 14] = [
+/// Reported verdict counters.
+const REPORTED: [Count; 14] = [
     Count::VerdictReceived,
     Count::InlinePassed,
     Count::InlineReplaced,
@@ -28,37 +28,37 @@ const TOLD: [Count; 14] = [
     Count::InlineLate,
 ];
 
-/// Says what came of it.
+/// Prints the report, and returns the exit status.
 pub(super) fn conclude(args: &Args, specs: &[Spec; 2], run: &Received, sent: [Sent; 2]) -> anyhow::Result<Exit> {
     args.join.conclude(run, || summary(specs, run, sent), || InlineJson::new(args.said(), specs, run, sent))
 }
 
 fn summary(specs: &[Spec; 2], run: &Received, sent: [Sent; 2]) -> String {
     let mut text = String::new();
-    for (way, (from, to, account)) in ways(specs, run).enumerate() {
-        let Sent { frames, bytes } = sent[way];
-        text += &format!("{from} -> {to}: {}\n", totals("sent on", frames, bytes, bytes, run.elapsed.as_secs_f64()));
+    for (direction, (from, to, account)) in ways(specs, run).enumerate() {
+        let Sent { frames, bytes } = sent[direction];
+        text += &format!("{from} -> {to}: {}\n", totals("forwarded", frames, bytes, bytes, run.elapsed.as_secs_f64()));
         text += &format!("  {}\n", told(account));
     }
     text
 }
 
-/// What became of frames that were decided about, in a line.
+/// Describes the verdict counters in a line.
 pub(crate) fn told(account: Option<&Account>) -> String {
-    let told = TOLD.iter().filter_map(|count| {
+    let counts = REPORTED.iter().filter_map(|count| {
         let frames = account.map_or(0, |account| account.get(*count));
         (frames > 0).then(|| format!("{} {}", grouped(frames), count.name()))
     });
-    let told: Vec<String> = told.collect();
-    if told.is_empty() { "nothing came".into() } else { told.join(", ") }
+    let counts: Vec<String> = counts.collect();
+    if counts.is_empty() { "no packets received".into() } else { counts.join(", ") }
 }
 
-/// The same by name.
+/// Returns the verdict counters by name.
 pub(crate) fn verdicts(account: Option<&Account>) -> BTreeMap<&'static str, u64> {
-    TOLD.iter().map(|count| (count.name(), account.map_or(0, |of| of.get(*count)))).collect()
+    REPORTED.iter().map(|count| (count.name(), account.map_or(0, |of| of.get(*count)))).collect()
 }
 
-/// Each way, with the account of its verdicts.
+/// Returns both directions, with their verdict counters.
 fn ways<'a>(
     [one, other]: &'a [Spec; 2],
     run: &'a Received,
@@ -87,7 +87,7 @@ struct InlineJson {
 struct WayJson {
     from: String,
     to: String,
-    /// Frames by what became of them.
+    /// Packets by verdict.
     verdicts: BTreeMap<&'static str, u64>,
     frames: u64,
     bytes: u64,

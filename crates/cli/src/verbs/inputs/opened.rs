@@ -7,7 +7,7 @@ use linerate_burst::Pick;
 use linerate_port::{RxOptions, RxPort, Spec, Target};
 use std::fs::metadata;
 
-/// Opens ports. Files that are more than a merge has lanes for are one lane.
+/// Opens ports. If there are more files than a merge has lanes, all files share one lane.
 pub(super) fn open(specs: &[Spec], options: &RxOptions, is_merged: bool) -> anyhow::Result<Vec<RxPort>> {
     let is_joined = |spec: &Spec| {
         let is_plain = spec.scheme == "pcap" && spec.options.is_empty() && spec.target != "-";
@@ -22,11 +22,11 @@ pub(super) fn open(specs: &[Spec], options: &RxOptions, is_merged: bool) -> anyh
     Ok(ports)
 }
 
-/// Refuses to take frames away where no port does.
+/// Refuses `--take` if no port takes packets away from the host.
 pub(in crate::verbs) fn check_take<'a>(take: bool, specs: impl IntoIterator<Item = &'a Spec>) -> anyhow::Result<()> {
     let mut ports = specs.into_iter().filter_map(|spec| REGISTRY.innermost(spec).ok());
     if take && !ports.any(|(backend, _)| matches!(backend.target, Target::Interface { takes_away: true, .. })) {
-        return Err(usage("--take means nothing here: no xdp: port is received from, and others take nothing away"));
+        return Err(usage("--take needs an xdp: port: other ports take no packets away"));
     }
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! That no file is both read and written, nor written twice.
+//! Checks that no file is both read and written, or written twice.
 
 use crate::exit::usage;
 use linerate_backends::REGISTRY;
@@ -8,7 +8,7 @@ use std::fs::{Metadata, metadata};
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
-/// Refuses to write a file that is read, whatever stands around it (`faulty:`), leads to it, or is only its other name.
+/// Refuses to write a file that is read, also inside a wrapper (`faulty:`) or by another name or link.
 pub(in crate::verbs) fn check_output<'a>(
     specs: impl IntoIterator<Item = &'a Spec>,
     written: &str,
@@ -16,7 +16,7 @@ pub(in crate::verbs) fn check_output<'a>(
     let mut files = specs.into_iter().filter_map(|spec| REGISTRY.file(spec));
     files.try_for_each(|file| {
         if is_same_file(&file, written) {
-            return Err(usage(format!("{file} is both read and written ({written}): write to another file")));
+            return Err(usage(format!("{file}: both read and written ({written}); write to another file")));
         }
         let index = Output::of(&format!("{file}{ENDING}"));
         if index.is_some() && file != "-" && index == Output::of(written) {
@@ -26,8 +26,8 @@ pub(in crate::verbs) fn check_output<'a>(
     })
 }
 
-/// Whether what is read is the regular file that is written, or the one beside it that it is written to until it is complete.
-/// `-` is standard input, and output.
+/// Returns whether the file read is the regular file written, or the partial file (`.part`) that is written until it is
+/// complete. `-` is standard input or standard output.
 fn is_same_file(read: &str, written: &str) -> bool {
     let look = |path: &str, stream: &str| metadata(if path == "-" { stream } else { path }).ok();
     let identity = |data: Metadata| data.is_file().then(|| (data.dev(), data.ino()));
@@ -36,7 +36,7 @@ fn is_same_file(read: &str, written: &str) -> bool {
     names.iter().any(|name| look(name, "/dev/stdout").and_then(identity) == Some(read))
 }
 
-/// Refuses two outputs into one file, by whatever names: one would replace the other, or lie among its bytes.
+/// Refuses two outputs into one file, also by different names: they would overwrite each other.
 pub(in crate::verbs) fn check_distinct(written: &[impl AsRef<str>]) -> anyhow::Result<()> {
     let written: Vec<&str> = written.iter().map(AsRef::as_ref).collect();
     for (place, one) in written.iter().enumerate() {
@@ -49,19 +49,19 @@ pub(in crate::verbs) fn check_distinct(written: &[impl AsRef<str>]) -> anyhow::R
     Ok(())
 }
 
-/// What a name is of: a file, pipe or socket that is there, or a file in a folder that is not yet.
+/// Identity of an output: an existing file, pipe or socket, or a new file in a directory.
 #[derive(PartialEq)]
 enum Output {
-    There(u64, u64),
+    Existing(u64, u64),
     New(PathBuf),
 }
 
 impl Output {
-    /// `None` for devices, as /dev/null, which any number may write to, and for what is no file.
+    /// Returns `None` for devices such as /dev/null, which may be written repeatedly, and for names that are not files.
     fn of(path: &str) -> Option<Output> {
         if let Ok(data) = metadata(if path == "-" { "/dev/stdout" } else { path }) {
             let kind = data.file_type();
-            return (!kind.is_char_device()).then(|| Output::There(data.dev(), data.ino()));
+            return (!kind.is_char_device()).then(|| Output::Existing(data.dev(), data.ino()));
         }
         let path = Path::new(path);
         let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));

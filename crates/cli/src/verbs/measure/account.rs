@@ -1,4 +1,4 @@
-//! What came of a trial.
+//! Results of a trial.
 
 use crate::view::rates::counted;
 use linerate_engine::check::CheckReport;
@@ -11,68 +11,68 @@ use serde::Serialize;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// Frames of so many seconds are not missed: a sender has to stop somewhere (as CSIT has it).
+/// Tolerance in seconds: frames of this time may remain unsent at the end of a trial (as in CSIT).
 const FORGIVEN: f64 = 10e-6;
-/// Where more than this part was not sent, it was the tester that could not.
+/// A trial is limited by the tester if more than this part was not sent.
 const LIMITED: f64 = 0.001;
-/// A packet is late when it left more than this many gaps of its load after it was due, and no sooner than this duration.
+/// A packet is late if it left more than this many gaps of its load, and more than this duration, after its due time.
 const LATE: (f64, Duration) = (10.0, replay::LATE);
 
-/// Where more than this part was sent late, the load was not the one asked for, whatever was lost.
+/// A trial is limited by the tester if more than this part was sent late, regardless of loss.
 const LIMITED_LATE: f64 = 0.1;
 
-/// How long after it was due a packet of this load (packets per second) is late.
+/// Returns the delay after which a packet of this load (packets per second) is late.
 pub(super) fn late_after(load: f64) -> Duration {
     let gaps = if load > 0.0 { LATE.0 / load } else { 0.0 };
     Duration::try_from_secs_f64(gaps).unwrap_or(Duration::MAX).max(LATE.1)
 }
 
-/// Numbers of frames.
+/// Frame counters of a trial.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
 pub(super) struct Counts {
-    /// Frames that were to be sent.
+    /// Frames to send.
     pub intended: u64,
-    /// Frames that were.
+    /// Frames sent.
     pub sent: u64,
-    /// Of those to be sent; what is forgiven is not in it.
+    /// Frames not sent, beyond the tolerance.
     pub unsent: u64,
-    /// Of those sent: packets that left late, which a device may lose because they come in lumps.
+    /// Frames sent late, which a device may drop because they arrive in bursts.
     pub late: u64,
-    /// Distinct frames that came undamaged.
+    /// Distinct frames received intact.
     pub received: u64,
-    /// Sent, and not received so.
+    /// Frames sent but not received intact.
     pub lost: u64,
-    /// Of those expected: sent and unsent ones.
+    /// Part of the sent and unsent frames that was not received.
     pub loss_ratio: f64,
-    /// Received again.
+    /// Frames received more than once.
     pub duplicated: u64,
     /// Received out of order.
     pub reordered: u64,
     /// Received with a wrong checksum; they count as lost.
     pub corrupted: u64,
-    /// Frames at the receiving port that were none of this trial.
+    /// Frames received that are not part of this trial.
     pub foreign: u64,
-    /// Frames that the tester's own receiving port lost.
+    /// Frames lost by the tester's own receiving port.
     pub lost_by_tester: u64,
 }
 
-/// What came of a trial, in all its directions together.
+/// Result of a trial, over all directions.
 #[derive(Clone, Debug, Default, Serialize)]
 pub(super) struct Account {
     #[serde(flatten)]
     pub counts: Counts,
-    /// How long sending took.
+    /// Duration of sending in seconds.
     pub seconds: f64,
     /// Latencies; of two directions those of the one with the greater p99.
     #[serde(flatten)]
     pub latency: Delay,
-    /// How much later than due frames left, of 99 in 100; nothing where nobody measured that.
+    /// 99th percentile of the delay of sending after the due time, if measured.
     pub behind_p99_us: Option<f64>,
-    /// How far apart the first frames of both directions came.
+    /// Time between the first received frames of both directions.
     pub starts_apart_us: Option<f64>,
-    /// What the tester itself did not do, if anything.
+    /// Failure of the tester itself, if any.
     pub tester: Option<String>,
-    /// What went wrong at a port.
+    /// Failure of a port.
     pub failure: Option<String>,
     /// Each direction.
     pub ways: Vec<Way>,
@@ -81,22 +81,22 @@ pub(super) struct Account {
 /// One direction of a trial.
 #[derive(Clone, Debug, Default, Serialize)]
 pub(super) struct Way {
-    /// The port that sent.
+    /// Sending port.
     pub from: String,
-    /// The port that received.
+    /// Receiving port.
     pub to: String,
     #[serde(flatten)]
     pub counts: Counts,
-    /// How long sending took.
+    /// Duration of sending in seconds.
     pub seconds: f64,
     #[serde(flatten)]
     pub latency: Delay,
-    /// How much later than due frames left, of 99 in 100; nothing where nobody measured that.
+    /// 99th percentile of the delay of sending after the due time, if measured.
     pub behind_p99_us: Option<f64>,
-    /// What the tester itself lost where, by the names of its counters.
+    /// Losses of the tester itself, by counter.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub tester_losses: BTreeMap<&'static str, u64>,
-    /// Each stream, or phase.
+    /// Result of each stream, or phase.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub streams: Vec<StreamAccount>,
     #[serde(skip)]
@@ -107,7 +107,7 @@ pub(super) struct Way {
     pub failure: Option<String>,
 }
 
-/// One stream of a direction.
+/// Result of one stream of a direction.
 #[derive(Clone, Debug, Default, Serialize)]
 pub(super) struct StreamAccount {
     pub stream: String,
@@ -139,25 +139,25 @@ impl Counts {
     }
 }
 
-/// What was sent in a direction, and the account of what came.
+/// Frames sent in one direction, and the check of those received.
 pub(super) struct Made<'a> {
-    /// Frames that each stream has sent, by its number.
+    /// Frames sent per stream, by stream number.
     pub per_stream: &'a [u64],
-    /// And all together.
+    /// Frames sent by all streams.
     pub frames: u64,
     pub check: &'a Check,
     pub elapsed: Duration,
     pub behind_p99_us: Option<f64>,
-    /// Packets that left late.
+    /// Frames sent late.
     pub late: u64,
-    /// What the tester itself lost.
+    /// Losses of the tester itself, by counter.
     pub losses: BTreeMap<&'static str, u64>,
     pub lost_by_tester: u64,
     pub failure: Option<String>,
 }
 
 impl<'a> Made<'a> {
-    /// Of a sender and a receiver that have ended, where packets of this load were sent.
+    /// Combines the reports of sender and receiver, for this load.
     pub(super) fn new(sent: &'a StreamsReport, received: &'a CheckReport, load: f64) -> Self {
         let behind = &sent.timing.behind;
         let losses = sent.ledger.losses().into_iter().chain(received.run.ledger.losses());
@@ -178,8 +178,9 @@ impl<'a> Made<'a> {
 }
 
 impl Way {
-    /// Of what was sent and received; `intended` in how many seconds, where that is known. Streams are told one by one if they are few.
-    pub(super) fn new(intended: Option<(u64, f64)>, set: &StreamSet, made: &Made<'_>, is_each_told: bool) -> Self {
+    /// Computes the result of a direction; `intended` are the frames to send and their duration in seconds, if known.
+    /// With `per_stream` the result has each stream.
+    pub(super) fn new(intended: Option<(u64, f64)>, set: &StreamSet, made: &Made<'_>, per_stream: bool) -> Self {
         let report = made.check.report(Some(made.per_stream));
         let summary = report.summary();
         let counts = summary.counts;
@@ -190,7 +191,7 @@ impl Way {
         };
         let unsent = intended.saturating_sub(frames);
         let unsent = if unsent <= forgiven { 0 } else { unsent };
-        let came = frames.saturating_sub(counts.lost).saturating_sub(counts.corrupted);
+        let received = frames.saturating_sub(counts.lost).saturating_sub(counts.corrupted);
         let rows: Vec<StreamRow> = report.rows().collect();
         let named = |row: &StreamRow| {
             let found = set.streams.iter().find(|stream| stream.id == row.stream);
@@ -211,9 +212,9 @@ impl Way {
                 sent: frames,
                 unsent,
                 late: made.late,
-                received: came,
-                lost: frames - came,
-                loss_ratio: loss_ratio(frames + unsent, came),
+                received,
+                lost: frames - received,
+                loss_ratio: loss_ratio(frames + unsent, received),
                 duplicated: counts.duplicated,
                 reordered: counts.reordered,
                 corrupted: counts.corrupted,
@@ -224,28 +225,28 @@ impl Way {
             latency: summary.delay,
             behind_p99_us: made.behind_p99_us,
             tester_losses: made.losses.clone(),
-            streams: if is_each_told { rows.iter().map(named).collect() } else { Vec::new() },
+            streams: if per_stream { rows.iter().map(named).collect() } else { Vec::new() },
             rows,
             first_ns: summary.pace.first_time_ns,
             failure: made.failure.clone(),
         }
     }
 
-    /// What the tester itself did not do.
+    /// Returns the failure of the tester itself, if any.
     pub(super) fn own_fault(&self) -> Option<String> {
         let Counts { intended, sent, unsent, late, lost, lost_by_tester, .. } = self.counts;
         let behind = self.behind_p99_us.map_or_else(String::new, |us| format!(" (p99 {us:.0} us)"));
         let own = [
             (
                 unsent as f64 > LIMITED * intended as f64,
-                format!("did not send {unsent} of {}", counted(intended, "frame")),
+                format!("did not send {unsent} of {}", counted(intended, "packet")),
             ),
-            // Those that the device lost may be those that came to it in lumps.
+            // The device may have dropped packets because they arrived in bursts.
             (
                 lost > 0 && lost <= late || late as f64 > LIMITED_LATE * sent as f64,
                 format!("sent {late} of {sent} packets late{behind}"),
             ),
-            (lost_by_tester > 0, format!("lost {} at its own receiving port", counted(lost_by_tester, "frame"))),
+            (lost_by_tester > 0, format!("lost {} at its own receiving port", counted(lost_by_tester, "packet"))),
         ];
         let own: Vec<String> = own.into_iter().filter(|(is, _)| *is).map(|(_, what)| what).collect();
         (!own.is_empty()).then(|| own.join("; "))
@@ -253,7 +254,7 @@ impl Way {
 }
 
 impl Account {
-    /// Of all directions.
+    /// Combines the results of all directions.
     pub(super) fn new(ways: Vec<Way>) -> Self {
         let mut account = Account::default();
         for way in &ways {
@@ -280,7 +281,7 @@ impl Account {
         account
     }
 
-    /// What to look at where packets were sent, and not one arrived anywhere.
+    /// Returns an error if packets were sent, but none was received in any direction.
     pub(super) fn nothing_arrived(&self) -> Option<String> {
         let is_silent = |way: &Way| {
             let Counts { sent, received, corrupted, lost_by_tester, .. } = way.counts;
@@ -290,15 +291,15 @@ impl Account {
         Some(nothing_arrived(&way.to))
     }
 
-    /// Frames a second that came through, in all directions together, in so many seconds.
+    /// Returns the forwarded frames per second, over all directions, for a duration in seconds.
     pub(super) fn forwarded(&self, seconds: f64) -> f64 {
         self.counts.received as f64 / seconds
     }
 }
 
-/// What to look at where nothing arrives at a port.
+/// Returns the error for a port that receives nothing.
 pub(super) fn nothing_arrived(port: &str) -> String {
-    format!("nothing arrived at {port}: check the cabling, the addresses (-k), --answer and --gateway")
+    format!("{port}: nothing received; check the cabling, the addresses (-k), --answer and --gateway")
 }
 
 #[cfg(test)]
@@ -319,13 +320,13 @@ mod tests {
         Way { from: "a".into(), to: "b".into(), counts, ..Way::default() }
     }
 
-    /// One dead direction of two is half of all.
+    /// If one of two directions fails, the loss is 50 %.
     #[test]
-    fn loss_is_of_all_directions_together() {
+    fn loss_covers_all_directions() {
         let account = Account::new(vec![way(1000, 1000, 1000), way(1000, 1000, 0)]);
         assert_eq!((account.counts.lost, account.counts.loss_ratio, account.tester), (1000, 0.5, None));
         let account = Account::new(vec![way(1000, 900, 900), way(1000, 1000, 1000)]);
-        assert_eq!(account.counts.loss_ratio, 0.05, "what was not sent counts as lost");
-        assert!(account.tester.unwrap().contains("did not send 100 of 1,000 frames (a to b)"));
+        assert_eq!(account.counts.loss_ratio, 0.05, "unsent frames count as lost");
+        assert!(account.tester.unwrap().contains("did not send 100 of 1,000 packets (a to b)"));
     }
 }

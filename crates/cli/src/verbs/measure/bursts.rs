@@ -1,4 +1,4 @@
-//! The longest burst without loss, and the buffer that it tells of (RFC 2544, section 26.4; RFC 9004).
+//! Longest burst without loss, and the buffer size derived from it (RFC 2544, section 26.4; RFC 9004).
 
 use super::account::{Account, Counts};
 use super::report::Bursts;
@@ -9,26 +9,26 @@ use linerate_generate::Rate;
 use linerate_measure::Ask;
 use linerate_measure::burst::LongestBurst;
 
-/// Where the throughput is no less than this part of the greatest load no burst fills a buffer.
+/// If the throughput is at least this part of the maximum load, no burst fills a buffer.
 const FULL: f64 = 0.99;
-/// A burst that the tester itself did not send or receive whole says nothing, and is sent again so often.
+/// Maximum repetitions of a burst that the tester itself did not send or receive completely.
 const AGAIN: u64 = 3;
 
-/// What came of a burst, or why nothing is known of it, and how often it was sent.
+/// Result of a burst, or the failure of the tester, and the number of trials.
 type Sent = (Result<Account, String>, u64);
 
 impl Measurement<'_> {
-    /// Each run is a search of its own. Frames lie as far apart as the line or `--max` has them; with neither they go as fast as
-    /// the tester sends.
+    /// Measures the longest burst; each run is a search of its own. Gaps are those of the line rate or `--max`; with
+    /// neither, the tester sends at its maximum rate.
     pub(super) fn bursts(&mut self, sized: &Sized<'_>) -> anyhow::Result<()> {
         let Some(throughput) = self.throughput() else {
-            return self.left_out("back-to-back", "no throughput was found, and what leaves a buffer is not known");
+            return self.left_out("back-to-back", "skipped: needs a throughput, and none was found");
         };
         let top = sized.tester.filter(|_| sized.line.is_none());
         let greatest = top.unwrap_or(sized.limits.greatest);
         let rate = if top.is_some() { Rate::Top } else { Rate::Frames(greatest) };
         if throughput >= FULL * greatest {
-            let why = "the throughput is that of bursts: no burst fills a buffer (RFC 9004, 5.2)";
+            let why = "skipped: the throughput equals the burst rate, so no burst fills a buffer (RFC 9004, 5.2)";
             return self.left_out("back-to-back", why);
         }
         let limit = (greatest * self.plan.burst_limit).round() as u64;
@@ -39,11 +39,11 @@ impl Measurement<'_> {
             let (mut rates, mut tested) = (Vec::new(), 0);
             while let Some(frames) = search.next_burst() {
                 let ask = Ask { load: greatest, duration: frames as f64 / greatest };
-                let Some((came, trials)) = self.burst(sized, &Frames::Burst(frames, rate), ask)? else {
+                let Some((result, trials)) = self.burst(sized, &Frames::Burst(frames, rate), ask)? else {
                     return Ok(());
                 };
                 tested += trials;
-                let account = match came {
+                let account = match result {
                     Ok(account) => account,
                     Err(fault) => {
                         test.tester = Some(fault);
@@ -59,7 +59,7 @@ impl Measurement<'_> {
                     rates.push((frames, frames.saturating_sub(1) as f64 / slowest));
                 }
             }
-            // How fast the longest burst itself came, where nobody paced it.
+            // Rate of the longest burst itself, if it was not paced.
             let rate = rates.iter().max_by_key(|(frames, _)| *frames).map_or(greatest, |(_, rate)| *rate);
             test.add(search.found(), search.is_limited(), tested, rate);
             self.known().bursts = Some(test.clone());
@@ -68,14 +68,15 @@ impl Measurement<'_> {
         Ok(())
     }
 
-    /// Sends one, again where the tester was at fault: what came of it, or what the tester did not do every time, and how often.
+    /// Sends a burst, and repeats it after a failure of the tester; returns the result, or that failure, and the number
+    /// of trials.
     fn burst(&mut self, sized: &Sized<'_>, frames: &Frames, ask: Ask) -> anyhow::Result<Option<Sent>> {
         let mut trials = 0;
         loop {
-            let Some(account) = self.trial_beside("back-to-back", sized, frames, ask, None)? else { return Ok(None) };
+            let Some(account) = self.trial_with("back-to-back", sized, frames, ask, None)? else { return Ok(None) };
             trials += 1;
             let Counts { unsent, intended, .. } = account.counts;
-            let too_few = || (unsent > 0).then(|| format!("did not send {unsent} of {}", counted(intended, "frame")));
+            let too_few = || (unsent > 0).then(|| format!("did not send {unsent} of {}", counted(intended, "packet")));
             match account.tester.clone().or_else(too_few) {
                 None => return Ok(Some((Ok(account), trials))),
                 Some(fault) if trials > AGAIN => return Ok(Some((Err(fault), trials))),

@@ -1,4 +1,4 @@
-//! What the tester itself did not do is no figure of a device, whatever the test: against a device that is a function.
+//! Tests that failures of the tester never count as results of the device, which a function simulates.
 
 use super::account::{Account, Counts, Way};
 use super::options::Args;
@@ -6,7 +6,7 @@ use super::plan::Plan;
 use super::report::{Environment, Files, Report, SizeReport};
 use super::reset::Helper;
 use super::traffic::Frames;
-use super::trial::{Beside, Trials, directions};
+use super::trial::{SideTask, Trials, directions};
 use super::{Measurement, Sized};
 use clap::Parser;
 use linerate_engine::Stop;
@@ -18,20 +18,21 @@ use std::cell::RefCell;
 
 #[derive(Parser)]
 #[command(no_binary_name = true)]
-struct Alone {
+struct Wrapper {
     #[command(flatten)]
     args: Args,
 }
 
-/// Of so many frames, in which trial, the device loses some and the tester others; the tester sends some late.
+/// Simulated device: given the trial and the number of frames, a function returns the numbers of those lost by the
+/// device, lost by the tester, and sent late.
 struct Device<F>(Stop, RefCell<(u64, F)>);
 
 impl<F: FnMut(u64, u64) -> (u64, u64, u64)> Trials for Device<F> {
-    fn run(&self, sets: &[StreamSet], frames: &Frames, _: u64, _: Option<Beside<'_>>) -> anyhow::Result<Account> {
-        let (trial, came) = &mut *self.1.borrow_mut();
+    fn run(&self, sets: &[StreamSet], frames: &Frames, _: u64, _: Option<SideTask<'_>>) -> anyhow::Result<Account> {
+        let (trial, outcome) = &mut *self.1.borrow_mut();
         *trial += 1;
         let sent = sets.first().map_or(0, |set| frames.intended(set).unwrap_or(0));
-        let (lost, lost_by_tester, late) = came(*trial, sent);
+        let (lost, lost_by_tester, late) = outcome(*trial, sent);
         let received = sent - lost - lost_by_tester;
         let loss_ratio = loss_ratio(sent, received);
         let lost = sent - received;
@@ -50,7 +51,7 @@ impl<F: FnMut(u64, u64) -> (u64, u64, u64)> Trials for Device<F> {
     }
 }
 
-/// One test on a device with a throughput of 50,000 of 100,000 frames/s, as a document.
+/// Runs one test on a device with a throughput of 50,000 of 100,000 frames/s; returns the report as JSON.
 fn tested(
     device: impl FnMut(u64, u64) -> (u64, u64, u64),
     test: impl Fn(&mut Measurement<'_>, &Sized<'_>) -> anyhow::Result<()>,
@@ -58,7 +59,7 @@ fn tested(
     let method =
         ["--method", "rfc2544", "--short", "--repeat", "3", "--burst-limit", "0.1", "--settle", "0", "--trial", "1"];
     let args = [&["--to", "mem:a", "--check", "mem:b", "--size", "256", "--quiet"], &method[..]].concat();
-    let Alone { args } = Alone::parse_from(args);
+    let Wrapper { args } = Wrapper::parse_from(args);
     let plan = Plan::new(&args).unwrap();
     let directions = directions(&args).unwrap();
     let mut report = Report::new(&args, &plan, &directions, Environment::find(&directions));
@@ -79,38 +80,38 @@ fn tested(
     found
 }
 
-/// A queue of 100 frames that is drained at half the rate takes bursts of 200.
+/// Returns the loss of a queue of 100 frames, drained at half the rate: it accepts bursts of 200.
 fn queue(sent: u64) -> u64 {
     (sent / 2).saturating_sub(100)
 }
 
 #[test]
-fn a_burst_that_the_tester_lost_a_part_of_is_sent_again() {
-    let alone = tested(|_, sent| (queue(sent), 0, 0), |all, sized| all.bursts(sized));
+fn bursts_with_a_tester_failure_are_repeated() {
+    let expected = tested(|_, sent| (queue(sent), 0, 0), |all, sized| all.bursts(sized));
     let third = |trial: u64, sent: u64| (queue(sent), u64::from(trial.is_multiple_of(3)), 0);
     let found = tested(third, |all, sized| all.bursts(sized));
-    assert_eq!(alone["bursts"]["frames"].as_array().unwrap().len(), 3);
-    assert_eq!(found["bursts"]["frames"], alone["bursts"]["frames"], "{found}");
-    assert!(found["bursts"]["trials"].as_u64() > alone["bursts"]["trials"].as_u64());
+    assert_eq!(expected["bursts"]["frames"].as_array().unwrap().len(), 3);
+    assert_eq!(found["bursts"]["frames"], expected["bursts"]["frames"], "{found}");
+    assert!(found["bursts"]["trials"].as_u64() > expected["bursts"]["trials"].as_u64());
     let always = tested(|_, sent| (queue(sent), 1, 0), |all, sized| all.bursts(sized));
     let bursts = &always["bursts"];
-    assert!(bursts["mean"].is_null() && bursts["tester"].as_str().unwrap().contains("lost 1 frame"), "{bursts}");
+    assert!(bursts["mean"].is_null() && bursts["tester"].as_str().unwrap().contains("lost 1 packet"), "{bursts}");
     let late = tested(|_, sent| (queue(sent).max(1), 0, sent / 2), |all, sized| all.bursts(sized));
     assert!(late["bursts"]["tester"].as_str().unwrap().contains("packets late"), "{late}");
 }
 
-/// Trials of a test by their number of frames lost.
+/// Returns the lost frames of each trial.
 fn lost(found: &Value) -> Vec<u64> {
     found["trials"].as_array().unwrap().iter().map(|trial| trial["lost"].as_u64().unwrap()).collect()
 }
 
 #[test]
-fn a_trial_in_which_the_tester_was_at_fault_is_repeated_a_few_times() {
+fn trials_with_a_tester_failure_are_repeated() {
     for fault in [|_: u64| (0, 7, 0), |sent: u64| (3, 0, sent / 50)] {
         let first = |trial: u64, sent: u64| if trial == 1 { fault(sent) } else { (5, 0, 0) };
         let found = tested(first, |all, sized| all.mrr(sized));
         assert_eq!((&found["forwarding"]["limited"], &found["forwarding"]["tester"]), (&0.into(), &Value::Null));
-        assert_eq!(found["trials"].as_array().unwrap().len(), 4, "three runs, and the one that counts for nothing");
+        assert_eq!(found["trials"].as_array().unwrap().len(), 4, "three runs and the repeated one");
         let found = tested(|_, sent| fault(sent), |all, sized| all.mrr(sized));
         assert_eq!((&found["forwarding"]["limited"], found["forwarding"]["tester"].is_string()), (&3.into(), true));
         assert_eq!(found["trials"].as_array().unwrap().len(), 12, "each run was repeated three times");
@@ -120,13 +121,13 @@ fn a_trial_in_which_the_tester_was_at_fault_is_repeated_a_few_times() {
         let found = tested(first, |all, sized| all.recovery(sized));
         assert!(found["recovery"]["mean_s"].is_number() && lost(&found).len() == 4, "{found}");
         let found = tested(|_, sent| fault(sent), |all, sized| all.recovery(sized));
-        assert!(found["recovery"]["mean_s"].is_null(), "no run is of the device alone: {found}");
+        assert!(found["recovery"]["mean_s"].is_null(), "all runs are limited by the tester: {found}");
         let found = tested(|_, sent| fault(sent), |all, sized| all.loss(sized));
         assert!(found["loss"].as_array().unwrap().iter().all(|step| step["tester"].is_string()), "{found}");
     }
 }
 
-/// A device that forwards 50,000 frames/s, and a short queue that packets in lumps do not fit into.
+/// Searches with a device that forwards 50,000 frames/s; its short queue overflows when packets arrive in bursts.
 fn searched(late: impl Fn(u64) -> u64) -> Value {
     let device = |trial: u64, sent: u64| match late(trial) {
         0 => (sent.saturating_sub(50_000), 0, 0),
@@ -136,20 +137,20 @@ fn searched(late: impl Fn(u64) -> u64) -> Value {
 }
 
 #[test]
-fn what_is_lost_because_packets_left_late_bounds_no_rate() {
+fn loss_of_late_packets_is_no_upper_bound() {
     let result = |found: &Value| found["results"][0].clone();
     let quiet = result(&searched(|_| 0));
     assert_eq!(quiet["verdict"], "regular", "{quiet}");
     let now_and_then = result(&searched(|trial| if trial.is_multiple_of(4) { 40 } else { 0 }));
-    assert_eq!(now_and_then, quiet, "a trial that is repeated counts for nothing");
+    assert_eq!(now_and_then, quiet, "repeated trials are not part of the result");
     let always = result(&searched(|_| 40));
     assert_eq!(always["verdict"], "limited by the tester", "{always}");
     let held = tested(|_, sent| (0, 0, sent / 2), |all, sized| all.search(sized));
-    assert_eq!(result(&held)["verdict"], "limited by the tester", "what held was no load: {held}");
+    assert_eq!(result(&held)["verdict"], "limited by the tester", "the load was not offered: {held}");
 }
 
 #[test]
-fn nothing_is_measured_where_nothing_arrives() {
+fn tests_fail_if_nothing_is_received() {
     type Test = fn(&mut Measurement<'_>, &Sized<'_>) -> anyhow::Result<()>;
     let tests: [Test; 7] = [
         |all, sized| all.search(sized),
@@ -163,9 +164,9 @@ fn nothing_is_measured_where_nothing_arrives() {
     for test in tests {
         let found = tested(|_, sent| (sent, 0, 0), test);
         let failed = found["failed"].as_str().unwrap_or_default();
-        assert!(failed.starts_with("nothing arrived at mem:b: check the cabling"), "{found}");
+        assert!(failed.starts_with("mem:b: nothing received; check the cabling"), "{found}");
         assert_eq!(found["trials"].as_array().unwrap().len(), 1, "{found}");
     }
     let later = tested(|trial, sent| (if trial == 1 { 0 } else { sent }, 0, 0), |all, sized| all.mrr(sized));
-    assert!(later["failed"].is_null(), "that is an answer of the device: {later}");
+    assert!(later["failed"].is_null(), "loss after the first trial is a result: {later}");
 }

@@ -1,9 +1,10 @@
-//! Options of `linerate measure`, and the goals that they mean.
+//! Options of `linerate measure`, and their search goals.
 
 use crate::exit::usage;
 use crate::privileges::Identity;
 use crate::verbs::generate::answer::AnswerArgs;
 use crate::verbs::generate::line;
+use crate::verbs::inputs::UserArgs;
 use crate::verbs::show::{MetricsArgs, Told};
 use clap::builder::RangedU64ValueParser;
 use linerate_generate::rate::Asked;
@@ -14,93 +15,92 @@ use std::path::PathBuf;
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
-  # the rate without loss and that with 0.5 % of loss, as CSIT has them
+  # the rate without loss (NDR) and with 0.5 % of loss (PDR), as in CSIT
   linerate measure --to eth1 --check eth2
-  # RFC 2544 as it stands: hours; then a shortened run in both directions
+  # RFC 2544 in full (takes hours); and shortened, in both directions
   linerate measure --to eth1 --check eth2 --method rfc2544 --size rfc2544 \\
     -w report.html -w report.json
   linerate measure --to eth1 --check eth2 --method rfc2544 --short --both
-  # a look: a tenth of a second a trial
+  # a quick estimate with trials of 0.1 s
   linerate measure --to eth1 --check eth2 --size 64 --width 5% \\
     --trial 0.1 --sum 0.5
-  # how much memory a device has: longest bursts at 1 M frames/s
+  # the buffer size of a device, by the longest bursts at 1 M packets/s
   linerate measure --to eth1 --check eth2 --method rfc2544 --short \\
     --tests back-to-back --max 1mpps
   # eight hours at one rate
   linerate measure --to eth1 --check eth2 --method soak --rate 500kpps \\
-    --size 256 -t 28800 -w night.html
+    --size 256 -T 28800 -w night.html
   # through a router
   linerate measure --to eth1 --check eth2 --answer --both \\
     --gateway 10.60.0.1,10.60.1.1 \\
     -k 'ip(src=10.60.0.2,dst=10.60.1.2)/udp'
-Goals, several behind commas; one search serves all of them:
-  rfc2544        throughput of RFC 2544: no frame lost in 60 s
-  rfc2544-short  the same, approached by trials from 1 s on
-  tst009         no frame lost in one of two trials of 60 s
-  ndr            no frame lost in 11 of 21 trials of 1 s
-  pdr            at most 0.5 % lost in those
+Values of --goal, separated by commas; one search serves all of them:
+  rfc2544        throughput of RFC 2544: no loss in 60 s
+  rfc2544-short  the same, with shorter trials (from 1 s) during the search
+  tst009         no loss in one of two trials of 60 s
+  ndr            no loss in 11 of 21 trials of 1 s
+  pdr            at most 0.5 % loss in 11 of 21 trials of 1 s
   own            as ndr, with --loss and --exceed
-docs/guide/measure.md says what of which RFC is done, and what is not.")]
+docs/guide/measure.md lists the supported parts of each RFC.")]
 pub struct Args {
-    /// The port to send to
+    /// Port to send to
     #[arg(long, value_name = "PORT")]
     pub to: String,
-    /// The port to receive on
+    /// Port to receive on
     #[arg(long, value_name = "PORT")]
     pub check: String,
     /// Name of the device under test, for reports
     #[arg(long, value_name = "NAME")]
     pub device: Option<String>,
-    /// Measure both directions at once: the same frames go back, with their addresses exchanged
+    /// Measure both directions at once; the reverse direction has source and destination swapped
     #[arg(long)]
     pub both: bool,
-    /// Send this packet: layers as in 'ip(dst=10.0.0.1..10.0.0.9)/udp' (docs/streams.md); several take turns
-    /// [default: one UDP flow of 198.18.0.1]
+    /// Packet to send, such as 'ip(dst=10.0.0.1..10.0.0.9)/udp' (docs/streams.md); repeatable, sent in turn
+    /// [default: one UDP flow from 198.18.0.1 to 198.19.0.1]
     #[arg(short = 'k', long, value_name = "PACKET")]
     pub packet: Vec<String>,
-    /// Send the streams of this TOML file (docs/streams.md), of the sizes that they have there; their rates say how they share a load
+    /// TOML file of streams to send (docs/streams.md), with their sizes; the load is shared by the ratio of their rates
     #[arg(long, value_name = "FILE", conflicts_with_all = ["packet", "ipv6", "size", "seed"])]
     pub streams: Option<PathBuf>,
-    /// Send UDP over IPv6, between addresses of RFC 5180
+    /// Send UDP over IPv6, with addresses of RFC 5180
     #[arg(long, conflicts_with = "packet")]
     pub ipv6: bool,
-    /// Sizes of frames with FCS, measured one after the other: numbers, rfc2544 (the seven of Ethernet), rfc5180 (the same, from 82
-    /// on), jumbo (1522 to 9216)
+    /// Frame sizes with FCS, measured in turn: bytes, rfc2544 (7 sizes from 64 to 1518), rfc5180 (7 sizes from 82), or
+    /// jumbo (5 sizes from 1522 to 9216)
     #[arg(long, value_name = "SIZES", value_delimiter = ',', default_value = "64,512,1518", value_parser = Sizes::parse)]
     pub size: Vec<Sizes>,
-    /// What is random in packets follows from this
+    /// Seed of all random choices in packets
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub seed: u64,
     #[command(flatten)]
     pub(super) method: MethodArgs,
     #[command(flatten)]
     pub(super) goals: GoalArgs,
-    /// The greatest rate to offer [default: what the warm-up finds the tester to send, or the line]
+    /// Maximum rate to offer [default: what the tester can send (see --warm-up), at most the line rate]
     #[arg(long, value_name = "RATE")]
     pub max: Option<Asked>,
-    /// The least rate to offer [default: a ten thousandth of the greatest]
+    /// Minimum rate to offer [default: 1/10000 of the maximum]
     #[arg(long, value_name = "RATE")]
     pub min: Option<Asked>,
-    /// The line that percent refer to, as in 10gbps [default: the speed of the link]
+    /// Line rate that percentages refer to, such as 10gbps [default: the link speed]
     #[arg(long, value_name = "RATE", value_parser = line)]
     pub line: Option<f64>,
-    /// Begin with so many seconds at top speed, or at --max, which count for nothing [default: 1, and 0 with --max]
+    /// Duration of the warm-up in seconds, at the maximum rate or --max; not in the results [default: 1; 0 with --max]
     #[arg(long, value_name = "S")]
     pub warm_up: Option<f64>,
-    /// Let the device rest so many seconds between trials [default: 0.5; 5 with rfc2544]
+    /// Pause between trials in seconds [default: 0.5; 5 with rfc2544]
     #[arg(long, value_name = "S")]
     pub settle: Option<f64>,
-    /// End after this many seconds, with what is known then; a trial that has begun is finished first
-    #[arg(short = 't', long = "duration", alias = "seconds", value_name = "S")]
+    /// Stop after S seconds with the results so far; a running trial is finished first
+    #[arg(short = 'T', long = "duration", value_name = "S")]
     pub duration: Option<f64>,
-    /// Let an xdp: port that checks take frames away from this host even where it uses the interface itself
+    /// With --check xdp:PORT: divert packets from this host even if it uses the interface
     #[arg(long)]
     pub take: bool,
-    /// Before each trial send a few frames of each packet back from the port of --check, so that a bridge knows where addresses are
-    /// (RFC 2544, 23)
+    /// Before each trial send a few packets from the --check port, so that a bridge learns the addresses (RFC 2544, 23)
     #[arg(long)]
     pub learn: bool,
-    /// Send from so many threads, each with a queue of its own
+    /// Number of sending threads, with one TX queue each
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = RangedU64ValueParser::<usize>::new().range(1..=1024))]
     pub threads: usize,
     #[command(flatten)]
@@ -109,68 +109,68 @@ pub struct Args {
     pub(super) end: EndArgs,
 }
 
-/// Options that say what is measured.
+/// Options for methods and tests.
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "Methods")]
 pub(super) struct MethodArgs {
-    /// How to measure
+    /// Method of measurement
     #[arg(long, value_enum, default_value_t = Method::Search)]
     pub method: Method,
-    /// With --method rfc2544: which of its tests [default: all but reset]
+    /// With --method rfc2544: tests to run [default: all except reset]
     #[arg(long, value_enum, value_name = "TESTS", value_delimiter = ',')]
     pub tests: Vec<Test>,
-    /// With --method rfc2544: shorter trials and fewer of them; every table says so
+    /// With --method rfc2544: fewer and shorter trials; marked in the report
     #[arg(long)]
     pub short: bool,
-    /// Repeat so often: latency (20 of RFC 2544), bursts (50), recovery and reset (3), trials of mrr (10)
+    /// Repetitions [default: latency 20, back-to-back 50, recovery 3, reset 1, mrr 10]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100_000))]
     pub repeat: Option<u32>,
-    /// Loss rates in so many steps from the greatest load down, 10 or more
+    /// Number of load steps of the frame loss rate test, from the maximum down [default: 10]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(10..=1000))]
     pub steps: Option<u32>,
-    /// Bursts of so many seconds at most
+    /// Maximum length of bursts in seconds [default: 2]
     #[arg(long, value_name = "S")]
     pub burst_limit: Option<f64>,
-    /// Resets the device, for the test reset: a command of the shell, run once a trial
+    /// Shell command that resets the device, for the test reset; run once per trial
     #[arg(long, value_name = "COMMAND")]
     pub reset_with: Option<String>,
-    /// With --method search: then measure latency at 10, 50 and 90 % of the last goal's result
+    /// With --method search: also measure latency at 0.1, 10, 50 and 90 % of the result of the last goal
     #[arg(long)]
     pub latency: bool,
-    /// With --method soak: the load
+    /// With --method soak: load
     #[arg(long, value_name = "RATE")]
     pub rate: Option<Asked>,
-    /// With --method soak: p99 of the latency may be so many milliseconds
+    /// With --method soak: maximum p99 latency in milliseconds
     #[arg(long, value_name = "MS")]
     pub max_latency: Option<f64>,
-    /// With --method y1564: the services, a TOML file (docs/guide/measure.md)
+    /// With --method y1564: TOML file of services (docs/guide/measure.md)
     #[arg(long, value_name = "FILE")]
     pub services: Option<PathBuf>,
-    /// With --method y1564: the performance test takes so many seconds, none if 0 [default: 900]
+    /// With --method y1564: duration of the performance test in seconds, 0 to skip it [default: 900]
     #[arg(long, value_name = "S")]
     pub performance: Option<f64>,
 }
 
-/// Options that say what a search looks for.
+/// Options for search goals and trials.
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "Goals and trials")]
 pub(super) struct GoalArgs {
-    /// With --method search: what to look for [default: ndr,pdr]
+    /// With --method search: goals of the search [default: ndr,pdr]
     #[arg(long, value_name = "GOALS", value_delimiter = ',', value_parser = named)]
     pub goal: Vec<Goal>,
-    /// Trials take so many seconds [default: what the goal or the method says]
+    /// Duration of a trial in seconds [default: by goal or method]
     #[arg(long, value_name = "S")]
     pub trial: Option<f64>,
-    /// So many seconds of trials decide a load [default: what the goal says]
+    /// Total duration of the trials per load in seconds [default: by goal]
     #[arg(long, value_name = "S")]
     pub sum: Option<f64>,
-    /// How far the upper bound may lie above the result
+    /// Precision of the result [default: by goal]
     #[arg(long, value_name = "PERCENT", value_parser = percent)]
     pub width: Option<f64>,
-    /// With --goal own: so much may be lost in a good trial; with --method soak: of all
+    /// Maximum loss: with --goal own of a trial, with --method soak of the run
     #[arg(long, value_name = "PERCENT", value_parser = percent)]
     pub loss: Option<f64>,
-    /// With --goal own: so much of the time may be of bad trials
+    /// With --goal own: maximum part of the trial time at a load that exceeds --loss
     #[arg(long, value_name = "PERCENT", value_parser = percent)]
     pub exceed: Option<f64>,
 }
@@ -179,72 +179,70 @@ pub(super) struct GoalArgs {
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "Run and report")]
 pub(super) struct EndArgs {
-    /// Send into the interface of the default route too
+    /// Send even if the interface carries the default route
     #[arg(long)]
     pub yes: bool,
-    /// Write a report there, kept up to date from trial to trial: .json, .csv, .md or .html; may be given again
+    /// Write a report, updated after each trial: .json, .csv, .md or .html; repeatable
     #[arg(short = 'w', long, value_name = "FILE")]
     pub write: Vec<PathBuf>,
     /// Print one JSON document at the end (schema linerate/measure/1)
     #[arg(long)]
     pub json: bool,
-    /// Say nothing but the results
+    /// Print errors and the results only
     #[arg(short = 'q', long)]
     pub quiet: bool,
-    /// Write reports with the rights of this user (default: whoever called sudo, doas or pkexec; of root at interfaces
-    /// linerate, or nobody); ports are opened for each trial, by whoever runs this
-    #[arg(short = 'Z', long, value_name = "USER")]
-    pub user: Option<String>,
+    #[command(flatten)]
+    pub user: UserArgs,
     #[command(flatten)]
     metrics: MetricsArgs,
 }
 
 impl EndArgs {
-    /// Whether nothing is said but the results.
+    /// Returns whether to print results only.
     pub(super) fn is_silent(&self) -> bool {
         self.quiet || self.json
     }
 
-    /// Answers those who collect counters, if that is asked for, in a thread without the rights to open ports.
+    /// Serves metrics, if requested, in a thread without the rights to open ports.
     pub(super) fn tell_counters(&self, identity: &Identity) -> anyhow::Result<Option<Told>> {
         let tell = || identity.by(|| Ok(self.metrics.tell(self.is_silent())));
         self.metrics.is_given().then(tell).transpose()
     }
 }
 
-/// How to measure.
+/// Method of measurement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub(super) enum Method {
-    /// Search for the rates of goals
+    /// Search for the rates of goals, such as NDR and PDR
     Search,
-    /// The tests of RFC 2544, RFC 9004 and RFC 6201
+    /// Tests of RFC 2544, RFC 9004 and RFC 6201
     Rfc2544,
-    /// What comes through at the greatest load, ten times
+    /// Maximum receive rate: forwarded rate at the maximum load
     Mrr,
-    /// One load for hours
+    /// Soak test: one load for a long time
     Soak,
-    /// What was agreed of services is kept (ITU-T Y.1564)
+    /// Service activation test of ITU-T Y.1564
     Y1564,
 }
 
-/// A test of RFC 2544.
+/// Test of RFC 2544.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub(super) enum Test {
-    /// 26.1
+    /// Throughput (26.1)
     Throughput,
-    /// 26.2
+    /// Latency at the throughput (26.2)
     Latency,
-    /// 26.3
+    /// Frame loss rate (26.3)
     Loss,
-    /// 26.4, as RFC 9004 has it
+    /// Longest burst without loss (26.4, updated by RFC 9004)
     BackToBack,
-    /// 26.5
+    /// Recovery from overload (26.5)
     Recovery,
-    /// 26.6, as RFC 6201 has it
+    /// Recovery from a reset (26.6, updated by RFC 6201)
     Reset,
 }
 
-/// Sizes that are named together.
+/// Frame sizes of one word of `--size`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Sizes(Vec<u64>);
 
@@ -256,19 +254,19 @@ impl Sizes {
             "jumbo" => vec![1522, 2048, 4096, 8192, 9216],
             _ => {
                 let size = text.parse().ok().filter(|size| (64..=65_535).contains(size));
-                vec![size.ok_or("sizes are 64 to 65535 bytes with FCS, or rfc2544, rfc5180, jumbo")?]
+                vec![size.ok_or("expected 64 to 65535 bytes (with FCS), rfc2544, rfc5180 or jumbo")?]
             }
         }))
     }
 }
 
 impl Args {
-    /// Every size, in order.
+    /// Returns all sizes, in order.
     pub fn sizes(&self) -> Vec<u64> {
         self.size.iter().flat_map(|sizes| sizes.0.iter().copied()).collect()
     }
 
-    /// The goals as they are changed by options.
+    /// Returns the goals, adjusted by the options.
     pub fn goals(&self) -> anyhow::Result<Vec<Goal>> {
         let GoalArgs { goal, trial, sum, width, loss, exceed } = &self.goals;
         let mut goals = match (self.method.method, self.method.short) {
@@ -293,9 +291,9 @@ impl Args {
             goal.check().map_err(usage)?;
         }
         let is_soak = self.method.method == Method::Soak;
-        let is_meant = (loss.is_none() || is_soak) && exceed.is_none();
-        if !is_meant && !goals.iter().any(|goal| goal.name == "own") {
-            return Err(usage("--loss and --exceed are of --goal own: the others have theirs"));
+        let is_allowed = (loss.is_none() || is_soak) && exceed.is_none();
+        if !is_allowed && !goals.iter().any(|goal| goal.name == "own") {
+            return Err(usage("--loss and --exceed need --goal own: the other goals have fixed values"));
         }
         Ok(goals)
     }
@@ -305,14 +303,14 @@ fn named(name: &str) -> Result<Goal, String> {
     if name == "own" {
         return Ok(Goal { name: "own", ..Goal::ndr() });
     }
-    Goal::named(name).ok_or_else(|| format!("there are {} and own", goal::NAMES.join(", ")))
+    Goal::named(name).ok_or_else(|| format!("expected one of {}, own", goal::NAMES.join(", ")))
 }
 
-/// `0.5%`, as a part.
+/// Parses a percentage such as `0.5%` as a fraction.
 pub(super) fn percent(text: &str) -> Result<f64, String> {
     let number = text.strip_suffix('%').unwrap_or(text).parse::<f64>().ok();
     number
         .filter(|number| (0.0..100.0).contains(number))
         .map(|number| number / 100.0)
-        .ok_or_else(|| "write a percentage, as in 0.5%".to_owned())
+        .ok_or_else(|| "expected a percentage below 100%, such as 0.5%".to_owned())
 }

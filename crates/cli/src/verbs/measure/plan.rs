@@ -1,28 +1,27 @@
-//! What a method does for how long: what was asked for, beside what the specifications want.
+//! Plan of a measurement: repetitions and durations, and deviations from the specifications.
 
 use super::options::{Args, Method, Test};
 use crate::exit::usage;
 use linerate_measure::{Goal, Limits, estimate};
 use std::time::Duration;
 
-/// Getting a trial ready takes about so long.
+/// Typical preparation time of a trial in seconds.
 const READY: f64 = 0.1;
-/// How far the least load lies below the greatest, where nobody says.
+/// Default ratio of the maximum to the minimum load.
 pub(super) const SPAN: f64 = 1e4;
-/// What follows half the load of a recovery, as a part of the overload.
+/// Duration of the halved load of a recovery, as a part of the overload.
 pub(super) const AFTER: f64 = 0.5;
 
-/// What is done, and for how long.
+/// Tests, goals and durations.
 #[derive(Clone, Debug)]
 pub(super) struct Plan {
     pub method: Method,
     pub tests: Vec<Test>,
     pub goals: Vec<Goal>,
-    /// Between two trials.
+    /// Pause between two trials.
     pub settle: Duration,
-    /// Of silence end a trial.
+    /// Silence after which a trial ends.
     pub quiet: Duration,
-    /// Of the latency test, in seconds.
     pub latency: Span,
     pub loss: Span,
     pub bursts: Span,
@@ -30,26 +29,27 @@ pub(super) struct Plan {
     pub reset: Span,
     pub mrr: Span,
     pub steps: u32,
-    /// Seconds of the longest burst.
+    /// Maximum length of bursts in seconds.
     pub burst_limit: f64,
-    /// Latency at parts of the result is to be measured.
-    is_latency_told: bool,
-    /// Seconds of a step of Y.1564, and of its performance test.
+    /// True if latency at parts of the result is measured.
+    has_latency: bool,
+    /// Duration of a step of Y.1564 in seconds.
     pub step: f64,
+    /// Duration of the performance test of Y.1564 in seconds.
     pub performance: f64,
 }
 
-/// How often something is done, and for how long, and what of it is asked for.
+/// Repetitions and duration of a test.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Span {
     pub times: u32,
     pub seconds: f64,
-    /// What the section wants at least.
+    /// Minimum of the specification.
     want: (u32, f64),
 }
 
 impl Span {
-    /// How it is shorter than it should be, if it is.
+    /// Returns how the test is shorter than the specification requires, if it is.
     pub(super) fn shortened(&self) -> Option<String> {
         let (times, seconds) = self.want;
         let mut less = Vec::new();
@@ -64,7 +64,6 @@ impl Span {
 }
 
 impl Test {
-    /// As it is told.
     pub(super) fn name(self) -> &'static str {
         match self {
             Test::Throughput => "throughput",
@@ -78,7 +77,7 @@ impl Test {
 }
 
 impl Plan {
-    /// What is asked for.
+    /// Creates the plan for the options.
     pub(super) fn new(args: &Args) -> anyhow::Result<Self> {
         check(args)?;
         let goals = args.goals()?;
@@ -94,7 +93,7 @@ impl Plan {
                 vec![Test::Throughput, Test::Latency, Test::Loss, Test::BackToBack, Test::Recovery]
             }
             (Method::Rfc2544, false) => {
-                // All but the loss rate rest on the throughput.
+                // All tests except the loss rate need the throughput.
                 let mut tests = vec![Test::Throughput];
                 tests.retain(|_| ask.tests != [Test::Loss]);
                 tests.extend(ask.tests.iter().filter(|test| **test != Test::Throughput));
@@ -103,9 +102,7 @@ impl Plan {
             _ => Vec::new(),
         };
         if tests.contains(&Test::Reset) != ask.reset_with.is_some() {
-            return Err(usage(
-                "the test reset and --reset-with COMMAND belong together: the command resets the device",
-            ));
+            return Err(usage("--tests reset and --reset-with COMMAND need each other: the command resets the device"));
         }
         let once = |span: Span| Span { times: 1, ..span };
         Ok(Plan {
@@ -122,25 +119,25 @@ impl Plan {
             mrr: span((10, 1.0), (10, 1.0)),
             steps: ask.steps.unwrap_or(10),
             burst_limit: seconds("--burst-limit", ask.burst_limit.unwrap_or(2.0))?.as_secs_f64(),
-            is_latency_told: ask.latency,
+            has_latency: ask.latency,
             step: trial.unwrap_or(10.0),
             performance: seconds("--performance", ask.performance.unwrap_or(900.0))?.as_secs_f64(),
         })
     }
 
-    /// Between the frames of two trials there are so many seconds.
+    /// Returns the time between the frames of two trials in seconds.
     pub(super) fn between(&self) -> f64 {
         self.settle.as_secs_f64() + self.quiet.as_secs_f64() / 4.0 + READY
     }
 
-    /// What takes how long for one size, in seconds: on most devices, and as far as can be said before anything is known.
+    /// Estimates the duration of each test for one size, in seconds, for a typical device.
     pub(super) fn estimate(&self, limits: Option<Limits>) -> anyhow::Result<Vec<(&'static str, f64)>> {
         let limits = limits.unwrap_or(Limits { least: 1.0, greatest: SPAN });
         let between = self.between();
         let search = || estimate(limits, &self.goals, between).map(|found| found.seconds).map_err(usage);
         let times = |span: Span, more: f64| f64::from(span.times) * (span.seconds + more + between);
         Ok(match self.method {
-            Method::Search if self.is_latency_told => {
+            Method::Search if self.has_latency => {
                 let trial = self.goals.last().map_or(0.0, |goal| goal.final_duration);
                 vec![("search", search()?), ("latency", 4.0 * (trial + between))]
             }
@@ -154,9 +151,9 @@ impl Plan {
                         match test {
                             Test::Throughput => search()?,
                             Test::Latency => times(self.latency, 0.0),
-                            // Half of the steps, and two without loss.
+                            // Typically half of the steps, and two without loss.
                             Test::Loss => f64::from(self.steps / 2 + 2) * (self.loss.seconds + between),
-                            // A search over so many lengths halves them; most bursts are short.
+                            // A binary search; most bursts are short.
                             Test::BackToBack => {
                                 f64::from(self.bursts.times) * 20.0 * (self.burst_limit / 8.0 + between)
                             }
@@ -170,7 +167,7 @@ impl Plan {
         })
     }
 
-    /// What is not as the specifications have it, by their sections.
+    /// Returns the deviations from the specifications, by section.
     pub(super) fn deviations(&self, args: &Args) -> Vec<String> {
         let mut deviations: Vec<String> = Vec::new();
         let goals = || self.goals.iter().filter(|goal| goal.name.starts_with("rfc2544"));
@@ -179,7 +176,7 @@ impl Plan {
         }
         if let Some(goal) = goals().find(|goal| goal.final_duration < 60.0) {
             let seconds = goal.final_duration;
-            deviations.push(format!("RFC 2544, 24: final trials of {seconds} s are shortened: 60 s or more"));
+            deviations.push(format!("RFC 2544, 24: final trials of {seconds} s are shortened (60 s or more required)"));
         }
         for (test, section, span) in [
             (Test::Latency, "26.2", self.latency),
@@ -191,23 +188,24 @@ impl Plan {
                 deviations.push(format!("RFC 2544, {section}: {} {how}", test.name()));
             }
         }
-        let learning = if args.learn { "" } else { ", no learning frames: --learn sends some, or --gateway asks" };
-        deviations.push(format!("RFC 2544, 23: no routing update{learning}"));
+        let learning = if args.learn { "" } else { ", no learning frames (use --learn or --gateway)" };
+        deviations.push(format!("RFC 2544, 23: no routing updates{learning}"));
         if self.settle < Duration::from_secs(5) || self.quiet < Duration::from_secs(2) {
-            deviations.push("RFC 2544, 23: the waits behind a trial are shorter than 2 s and 5 s".to_owned());
+            deviations.push("RFC 2544, 23: the pauses after a trial are shorter than 2 s and 5 s".to_owned());
         }
         let sizes = args.sizes();
         if sizes != [64, 128, 256, 512, 1024, 1280, 1518] {
-            deviations.push("RFC 2544, 9.1: not all sizes of Ethernet are measured, or others".to_owned());
+            deviations
+                .push("RFC 2544, 9.1: the frame sizes are not those for Ethernet (use --size rfc2544)".to_owned());
         }
         if !args.both {
-            deviations.push("RFC 2544, 14: one direction; --both measures both at once".to_owned());
+            deviations.push("RFC 2544, 14: one direction only (use --both)".to_owned());
         }
         deviations
     }
 }
 
-/// What was given has to mean something beside the method.
+/// Checks that all options given apply to the method.
 fn check(args: &Args) -> anyhow::Result<()> {
     use Method::{Mrr, Rfc2544, Search, Soak, Y1564};
     let (ask, goals, method) = (&args.method, &args.goals, args.method.method);
@@ -228,7 +226,7 @@ fn check(args: &Args) -> anyhow::Result<()> {
         ("--width", goals.width.is_some(), &[Search, Rfc2544]),
         ("--trial", goals.trial.is_some(), &[Search, Rfc2544, Mrr, Y1564]),
         ("--min", args.min.is_some(), &[Search, Rfc2544]),
-        // Other tests count frames out, of all packets in turn.
+        // Other tests send exact numbers of frames, of all packets in turn.
         ("--streams", args.streams.is_some(), &[Search, Mrr]),
     ];
     let name = |method: Method| match method {
@@ -242,20 +240,24 @@ fn check(args: &Args) -> anyhow::Result<()> {
         if is_given && !methods.contains(&method) {
             let methods: Vec<&str> = methods.iter().map(|method| name(*method)).collect();
             let methods = methods.join(" or ");
-            return Err(usage(format!("{option} is for --method {methods}: with {} it means nothing", name(method))));
+            return Err(usage(format!("{option} needs --method {methods}; it has no effect with {}", name(method))));
         }
     }
     match method {
-        Soak if ask.rate.is_none() => Err(usage("--method soak needs a load: --rate, as in --rate 500kpps")),
-        Soak if args.sizes().len() > 1 => Err(usage("--method soak takes one size, as in --size 256")),
-        Y1564 if ask.services.is_none() => Err(usage("--method y1564 needs the services: --services FILE")),
-        Y1564 if !args.packet.is_empty() => Err(usage("--packet: with --method y1564 each service names its own")),
-        Rfc2544 if !goals.goal.is_empty() => Err(usage("--goal: --method rfc2544 has its own")),
+        Soak if ask.rate.is_none() => Err(usage("--method soak needs --rate, such as --rate 500kpps")),
+        Soak if args.sizes().len() > 1 => Err(usage("--method soak needs a single --size, such as --size 256")),
+        Y1564 if ask.services.is_none() => Err(usage("--method y1564 needs --services FILE")),
+        Y1564 if !args.packet.is_empty() => {
+            Err(usage("--packet has no effect with --method y1564: each service has its own packet"))
+        }
+        Rfc2544 if !goals.goal.is_empty() => {
+            Err(usage("--goal has no effect with --method rfc2544: its goal is fixed"))
+        }
         _ => Ok(()),
     }
 }
 
-/// A span of time.
+/// Converts an option in seconds to a duration.
 pub(super) fn seconds(option: &str, seconds: f64) -> anyhow::Result<Duration> {
-    Duration::try_from_secs_f64(seconds).map_err(|_| usage(format!("{option}: {seconds} is no span of time")))
+    Duration::try_from_secs_f64(seconds).map_err(|_| usage(format!("{option} {seconds}: invalid duration")))
 }

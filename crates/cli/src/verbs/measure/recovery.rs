@@ -1,30 +1,30 @@
-//! How long a device takes to come back from overload (RFC 2544, section 26.5) and from a reset (26.6, as RFC 6201 has it).
+//! Recovery time from overload (RFC 2544, section 26.5) and from a reset (26.6, updated by RFC 6201).
 
 use super::plan::AFTER;
 use super::report::{Recovery, RecoveryRun, Reset, ResetRun};
 use super::reset::Helper;
 use super::traffic::{Frames, Phase};
-use super::trial::{Beside, Looks};
+use super::trial::{Looks, SideTask};
 use super::{Measurement, Sized};
 use linerate_measure::Ask;
 use linerate_measure::recovery::{recovery, reset_by_loss, reset_by_times};
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
-/// The overload is so much of the throughput.
+/// Overload as a multiple of the throughput.
 const OVERLOAD: f64 = 1.1;
-/// How finely it is known when the last frame was lost: to a part of a second, later ones less so.
+/// Resolution of the time of the last loss, in seconds, up to each time after the overload.
 const FINE: [(f64, f64); 5] = [(0.001, 0.2), (0.01, 1.0), (0.1, 60.0), (1.0, 600.0), (60.0, f64::INFINITY)];
-/// The device is reset after this part of a trial.
+/// Part of a trial after which the device is reset.
 const BEFORE: f64 = 0.2;
-/// How often it is looked whether frames come.
+/// Interval at which received frames are polled.
 const LOOK: Duration = Duration::from_micros(500);
 
 impl Measurement<'_> {
-    /// 26.5: 110 % of the throughput, or all there is, then half of that.
+    /// Measures recovery from overload (26.5): 110 % of the throughput, at most the maximum load, then half of that.
     pub(super) fn recovery(&mut self, sized: &Sized<'_>) -> anyhow::Result<()> {
         let Some(throughput) = self.throughput() else {
-            return self.left_out("recovery", "no throughput was found, and overload is 110 % of that");
+            return self.left_out("recovery", "skipped: needs a throughput, and none was found");
         };
         let span = self.plan.recovery;
         let load = (OVERLOAD * throughput).min(sized.line.map_or(f64::INFINITY, |_| sized.limits.greatest));
@@ -61,15 +61,15 @@ impl Measurement<'_> {
         Ok(())
     }
 
-    /// 26.6: at the throughput the device is reset; how long nothing comes, and how much is lost.
+    /// Resets the device at the throughput (26.6); measures the interruption and the loss.
     pub(super) fn reset(&mut self, sized: &Sized<'_>) -> anyhow::Result<()> {
         let Some(load) = self.throughput() else {
-            return self.left_out("reset", "no throughput was found, and the device is reset at the throughput");
+            return self.left_out("reset", "skipped: needs a throughput, and none was found");
         };
         let (span, command) = (self.plan.reset, self.args.method.reset_with.clone().unwrap_or_default());
         let frames = Frames::Phases(vec![Phase::lasting(load, span.seconds)]);
         let Some(resetter) = self.bench.resets() else {
-            return self.left_out("reset", "no shell runs the command that resets the device");
+            return self.left_out("reset", "skipped: no shell for the reset command");
         };
         let mut test = Reset::new(load, &command);
         for _ in 0..span.times {
@@ -78,9 +78,9 @@ impl Measurement<'_> {
                 let found = watch(looks, resetter, span.seconds * BEFORE);
                 *seen.lock().unwrap_or_else(std::sync::PoisonError::into_inner) = found;
             });
-            let beside = Beside { does, is_reset: true };
+            let task = SideTask { does, is_reset: true };
             let ask = Ask { load, duration: span.seconds };
-            let Some(account) = self.trial_beside("reset", sized, &frames, ask, Some(beside))? else { break };
+            let Some(account) = self.trial_with("reset", sized, &frames, ask, Some(task))? else { break };
             let seen = seen.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner);
             let by_loss = account.ways.iter().map(|way| reset_by_loss(way.counts.lost, load)).fold(0.0, f64::max);
             test.runs.push(ResetRun {
@@ -96,16 +96,16 @@ impl Measurement<'_> {
     }
 }
 
-/// What was seen beside a reset.
+/// Observations during a reset.
 #[derive(Default)]
 struct Seen {
-    /// The longest time in which nothing came, from when to when; of the direction where it was longest.
+    /// Longest interval without a received frame (start, end), over all directions.
     silence: Option<(f64, f64)>,
     took: Option<f64>,
     ended: String,
 }
 
-/// Phases of half the load, the finer the sooner; a frame each at least.
+/// Returns the phases of the halved load, finest at the start; at least one frame each.
 fn slots(load: f64, seconds: f64) -> Vec<Phase> {
     let (mut at, mut slots) = (0.0, Vec::new());
     while at < seconds {
@@ -117,13 +117,13 @@ fn slots(load: f64, seconds: f64) -> Vec<Phase> {
     slots
 }
 
-/// Resets the device, and looks how long no frame comes.
+/// Resets the device and measures how long no frame is received.
 fn watch(looks: &Looks, resetter: &Helper, before: f64) -> Seen {
-    let began = Instant::now();
+    let started = Instant::now();
     let (mut has_begun, mut seen) = (false, Seen::default());
     let mut last: Vec<(u64, f64)> = looks.ways.iter().map(|_| (0, 0.0)).collect();
     while !looks.is_sent() {
-        let now = began.elapsed().as_secs_f64();
+        let now = started.elapsed().as_secs_f64();
         for (look, last) in looks.ways.iter().zip(&mut last) {
             let ours = look.ours();
             if ours == last.0 {
@@ -142,13 +142,13 @@ fn watch(looks: &Looks, resetter: &Helper, before: f64) -> Seen {
         } else if now >= before && seen.ended.is_empty() {
             match resetter.begin() {
                 Ok(()) => has_begun = true,
-                Err(error) => seen.ended = format!("cannot be run: {error}"),
+                Err(error) => seen.ended = format!("cannot run: {error}"),
             }
         }
         std::thread::sleep(LOOK);
     }
     if has_begun && seen.took.is_none() {
-        seen.ended = "it did not end before the trial".to_owned();
+        seen.ended = "still running at the end of the trial".to_owned();
     }
     seen
 }

@@ -1,18 +1,19 @@
-//! Trials of a measurement: each is run, reported, and repeated where the tester was at fault.
+//! Trials of a measurement: each is run, reported, and repeated after a failure of the tester.
 
 use super::account::Account;
 use super::report::{Row, line};
 use super::traffic::Frames;
-use super::trial::Beside;
+use super::trial::SideTask;
 use super::{Measurement, Sized};
 use crate::view::terminal::tell;
 use linerate_measure::Ask;
 
-/// A trial in which the tester was at fault is repeated this many times, and the trials of one size together this many times.
+/// Maximum repetitions after a failure of the tester: per trial, and per size.
 const AGAIN: (u32, u32) = (3, 20);
+
 impl Measurement<'_> {
-    /// Runs a trial and keeps it, again where the tester was at fault, within the bounds of [`AGAIN`]. Nothing if the run is over, or
-    /// was ended meanwhile: what was cut short proves nothing.
+    /// Runs and records a trial, and repeats it after a failure of the tester, within [`AGAIN`]. Returns `None` if the
+    /// run is over or was stopped during the trial: an incomplete trial proves nothing.
     pub(super) fn trial(
         &mut self,
         test: &'static str,
@@ -22,7 +23,7 @@ impl Measurement<'_> {
     ) -> anyhow::Result<Option<Account>> {
         let mut again = 0;
         loop {
-            let account = self.trial_beside(test, sized, frames, ask, None)?;
+            let account = self.trial_with(test, sized, frames, ask, None)?;
             let is_last = again >= AGAIN.0 || self.repeated >= AGAIN.1;
             if is_last || account.as_ref().is_none_or(|account| account.tester.is_none()) {
                 return Ok(account);
@@ -32,19 +33,19 @@ impl Measurement<'_> {
         }
     }
 
-    pub(super) fn trial_beside(
+    pub(super) fn trial_with(
         &mut self,
         test: &'static str,
         sized: &Sized<'_>,
         frames: &Frames,
         ask: Ask,
-        beside: Option<Beside<'_>>,
+        task: Option<SideTask<'_>>,
     ) -> anyhow::Result<Option<Account>> {
         if self.is_over() {
             return Ok(None);
         }
         self.number += 1;
-        let mut account = self.bench.run(sized.sets, frames, self.number, beside)?;
+        let mut account = self.bench.run(sized.sets, frames, self.number, task)?;
         if self.number == 1 && account.failure.is_none() {
             account.failure = account.nothing_arrived();
         }
@@ -56,7 +57,7 @@ impl Measurement<'_> {
         Ok(Some(account))
     }
 
-    /// Tells a trial, and writes it into the reports.
+    /// Prints a trial, and writes it into the reports.
     pub(super) fn keep(&mut self, test: &'static str, size: u64, ask: Ask, account: &Account) -> anyhow::Result<()> {
         if let Some(last) = self.report.sizes.last_mut() {
             let row = Row::new(last.trials.len() + 1, test, ask, account.clone());

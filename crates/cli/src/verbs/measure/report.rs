@@ -1,4 +1,4 @@
-//! What came of a measurement: as JSON, from which all else is made, as text, and as files.
+//! Report of a measurement: as JSON, from which all other forms are made, as text, and as files.
 
 mod environment;
 mod files;
@@ -29,9 +29,9 @@ use serde::Serialize;
 pub(super) struct Report {
     schema: &'static str,
     version: &'static str,
-    /// The command line; nothing where a server was asked.
+    /// Command line; empty for a measurement of a server.
     pub command: String,
-    /// The name of the device under test.
+    /// Name of the device under test.
     device: Option<String>,
     /// `running`, `done`, `interrupted`, `time is over` or `failed`.
     pub state: &'static str,
@@ -48,22 +48,22 @@ pub(super) struct Report {
     quiet_s: f64,
     deviations: Vec<String>,
     environment: Environment,
-    /// How long it was to take; 0 where that is not known.
+    /// Estimated duration; 0 if unknown.
     pub estimated_s: f64,
-    /// How long it took so far.
+    /// Duration so far.
     pub seconds: f64,
-    /// One for each size, or service, that was begun.
+    /// Report of each size, or service, that was started.
     pub sizes: Vec<SizeReport>,
-    /// Steps of services.
+    /// Steps of the service configuration test.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub services: Vec<ServiceStep>,
-    /// All services together.
+    /// Performance test with all services together.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub performance: Vec<PerformanceRow>,
-    /// Somebody asked for the end.
+    /// True if the user stopped the run.
     #[serde(skip)]
     pub is_interrupted: bool,
-    /// What went wrong.
+    /// Failure, if any.
     pub failure: Option<String>,
 }
 
@@ -78,22 +78,21 @@ struct GoalJson {
     duration_sum_s: f64,
 }
 
-/// What came of one size.
+/// Report of one frame size.
 #[derive(Clone, Debug, Default, Serialize)]
 pub(super) struct SizeReport {
     size: u64,
     #[serde(skip_serializing_if = "Option::is_none")]
     service: Option<String>,
-    /// `trailer`, or `count` where frames have no room for one: they have no latencies then.
+    /// `trailer`, or `count` if frames have no room for one; they have no latencies then.
     mark: &'static str,
     least: f64,
     greatest: f64,
-    /// Frames a second that fill the line.
+    /// Line rate in frames per second.
     line: Option<f64>,
-    /// What the tester sent when it was asked for all it can.
+    /// Maximum rate of the tester in frames per second.
     tester: Option<f64>,
     estimated_s: f64,
-    /// All trials.
     pub trials: Vec<Row>,
     results: Vec<ResultJson>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -114,12 +113,12 @@ pub(super) struct SizeReport {
     pub forwarding: Option<Forwarding>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub soak: Option<SoakTest>,
-    /// Tests that were not made, and why.
+    /// Skipped tests, with reasons.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub left_out: Vec<String>,
 }
 
-/// A trial.
+/// Trial and its result.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct Row {
     trial: usize,
@@ -135,7 +134,7 @@ struct ResultJson {
     goal: &'static str,
     verdict: &'static str,
     why: &'static str,
-    /// The relevant lower bound, in frames a second.
+    /// Relevant lower bound in frames per second.
     lower: Option<f64>,
     upper: Option<f64>,
     conditional_throughput: Option<f64>,
@@ -146,7 +145,7 @@ struct ResultJson {
 }
 
 impl Report {
-    /// Nothing measured yet.
+    /// Creates an empty report.
     pub(super) fn new(args: &Args, plan: &Plan, directions: &[Direction], environment: Environment) -> Self {
         let usual = if args.ipv6 { super::traffic::USUAL_IP6 } else { super::traffic::USUAL };
         let packets = match &args.streams {
@@ -177,8 +176,8 @@ impl Report {
             packets: if is_service { Vec::new() } else { packets },
             seed: args.seed,
             load: match args.both {
-                true => "frames a second of all packets together in each direction; loss is that of both together",
-                false => "frames a second of all packets together, in one direction",
+                true => "frames/s over all packets, per direction; loss over both directions",
+                false => "frames/s over all packets, in one direction",
             },
             goals: plan.goals.iter().filter(|_| has_goals).map(GoalJson::from).collect(),
             settle_s: plan.settle.as_secs_f64(),
@@ -195,35 +194,34 @@ impl Report {
         }
     }
 
-    /// Whether nothing was begun.
+    /// Returns whether no trial has finished.
     pub(super) fn is_empty(&self) -> bool {
         self.sizes.iter().all(|size| size.trials.is_empty())
     }
 
-    /// Whether a result is of this kind.
+    /// Returns whether any result has this verdict.
     pub(super) fn has(&self, verdict: Verdict) -> bool {
         self.results().any(|(_, result)| result.verdict == verdict.name())
     }
 
-    /// What was found, in a sentence.
+    /// Returns the results in one line.
     fn summary(&self) -> String {
         let found = self.results().filter_map(|(size, result)| {
             let (frames, gbps) = (result.lower?, result.gbps_l1?);
-            let doubt = if result.verdict == "regular" { String::new() } else { format!(" ({})", result.verdict) };
+            let verdict = if result.verdict == "regular" { String::new() } else { format!(" ({})", result.verdict) };
             let rate = format!("{} frames/s, {}", grouped(frames.round() as u64), bits_per_second(gbps));
-            Some(format!("{} bytes, {}: {rate}{doubt}", size.size, result.goal))
+            Some(format!("{} bytes, {}: {rate}{verdict}", size.size, result.goal))
         });
         let found: Vec<String> = found.collect();
         let forwarded = self.sizes.iter().filter_map(|size| {
             let mean = size.forwarding.as_ref()?.mean;
-            Some(format!("{} bytes: {} frames/s came through", size.size, grouped(mean.round() as u64)))
+            Some(format!("{} bytes: {} frames/s forwarded", size.size, grouped(mean.round() as u64)))
         });
-        let soaked = self.sizes.iter().filter_map(|size| Some(format!("the load was {}", size.soak.as_ref()?.verdict)));
+        let soaked = self.sizes.iter().filter_map(|size| Some(format!("load {}", size.soak.as_ref()?.verdict)));
         let steps = self.services.iter().map(|step| step.verdict);
         let verdicts: Vec<&str> = steps.chain(self.performance.iter().map(|row| row.verdict)).collect();
         let passed = verdicts.iter().filter(|verdict| **verdict == "pass").count();
-        let services =
-            (!verdicts.is_empty()).then(|| format!("{passed} of {} steps of services passed", verdicts.len()));
+        let services = (!verdicts.is_empty()).then(|| format!("{passed} of {} service steps passed", verdicts.len()));
         let all: Vec<String> = found.into_iter().chain(forwarded).chain(soaked).chain(services).collect();
         match &self.failure {
             Some(failure) => format!("failed: {failure}"),
@@ -231,7 +229,7 @@ impl Report {
         }
     }
 
-    /// The results, for people.
+    /// Returns the results as text.
     pub(super) fn text(&self) -> String {
         let mut text = String::new();
         for section in sections::sections(self) {
@@ -247,13 +245,13 @@ impl Report {
         text
     }
 
-    /// What is to be known of results, a sentence each.
+    /// Returns notes about the results.
     fn remarks(&self) -> Vec<String> {
         let odd = self.results().filter(|(_, result)| result.verdict != "regular");
         let mut whys: Vec<String> = odd.map(|(_, result)| result.why.to_owned()).collect();
         for size in &self.sizes {
             whys.extend(size.left_out.iter().map(|left| format!("{} bytes: {left}", size.size)));
-            let counted = "bytes have no room for a trailer: frames are counted, and have no latencies";
+            let counted = "bytes: no room for a trailer, so packets are only counted, without latency";
             whys.extend((size.mark == "count").then(|| format!("{} {counted}", size.size)));
         }
         whys.sort_unstable();
@@ -283,35 +281,35 @@ impl From<&Goal> for GoalJson {
 }
 
 impl SizeReport {
-    /// Nothing tried yet.
+    /// Creates an empty report of a size.
     pub(super) fn new(size: u64, is_counted: bool, line: Option<f64>) -> Self {
         let mark = if is_counted { "count" } else { "trailer" };
         SizeReport { size, mark, line, ..SizeReport::default() }
     }
 
-    /// Nothing tried yet of a service.
+    /// Creates an empty report of a service.
     pub(super) fn of_service(size: u64, name: &str, limits: Limits) -> Self {
         let Limits { least, greatest } = limits;
         SizeReport { service: Some(name.to_owned()), least, greatest, ..SizeReport::new(size, false, None) }
     }
 
-    /// What is known before the first trial that counts.
+    /// Sets what is known before the first trial.
     pub(super) fn begin(&mut self, limits: Limits, tester: Option<f64>, estimated_s: f64) {
         (self.least, self.greatest) = (limits.least, limits.greatest);
         (self.tester, self.estimated_s) = (tester, estimated_s);
     }
 
-    /// What is known by now.
+    /// Sets the results so far.
     pub(super) fn found(&mut self, found: &[Found]) {
         self.results = found.iter().map(|found| self.result(found)).collect();
     }
 
-    /// What was found for a goal.
+    /// Returns the result of a goal.
     pub(super) fn lower_of(&self, goal: &str) -> Option<f64> {
         self.results.iter().find(|result| result.goal == goal)?.lower
     }
 
-    /// What was found for the first goal.
+    /// Returns the result of the first goal.
     pub(super) fn throughput(&self) -> Option<f64> {
         self.results.first()?.lower
     }
@@ -335,13 +333,12 @@ impl SizeReport {
 }
 
 impl Row {
-    /// One that has run.
     pub(super) fn new(trial: usize, test: &'static str, ask: Ask, account: Account) -> Self {
         Row { trial, test, offered: ask.load, duration_s: ask.duration, account }
     }
 }
 
-/// What stands above the lines of trials.
+/// Returns the table head of the lines of trials.
 pub(super) fn head() -> String {
     format!(
         "{:>6}{:>6} {:<12}{:>12}{:>8}{:>12}{:>10}{:>9}\n",
@@ -349,7 +346,7 @@ pub(super) fn head() -> String {
     )
 }
 
-/// A trial, as it comes.
+/// Returns the line of a trial.
 pub(super) fn line(size: u64, row: &Row) -> String {
     let Row { trial, test, offered, duration_s, account } = row;
     let p99 =
@@ -361,12 +358,12 @@ pub(super) fn line(size: u64, row: &Row) -> String {
         account.counts.loss_ratio * 100.0,
     );
     if let Some(own) = &account.tester {
-        line += &format!("            the tester {own}\n");
+        line += &format!("            tester: {own}\n");
     }
     line
 }
 
-/// Seconds as hours, minutes and seconds.
+/// Formats seconds as hours, minutes and seconds.
 pub(super) fn clock(seconds: f64) -> String {
     let seconds = seconds.ceil() as u64;
     format!("{}:{:02}:{:02}", seconds / 3600, seconds / 60 % 60, seconds % 60)

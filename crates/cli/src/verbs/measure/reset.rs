@@ -1,70 +1,70 @@
-//! A command of the shell that resets the device under test, once per trial.
+//! Shell command that resets the device under test, once per trial.
 
 use std::io::{self, Read, Write};
 use std::os::fd::AsFd;
 use std::process::{ChildStdin, ChildStdout, Command, Stdio};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// A shell that is started while the program has all its rights, and runs its command for each reset.
-pub struct Helper(Mutex<Waiting>);
+/// Shell that is started before privileges are dropped, and runs its command for each reset.
+pub struct Helper(Mutex<Shell>);
 
-struct Waiting {
-    ask: ChildStdin,
-    /// How each run ended, a line each; reading does not wait.
-    told: ChildStdout,
-    /// What it said that was not taken yet.
-    said: String,
+struct Shell {
+    input: ChildStdin,
+    /// Exit status of each run, one per line; reading does not block.
+    output: ChildStdout,
+    /// Output read but not yet processed.
+    pending: String,
     is_busy: bool,
 }
 
-/// Runs its first argument for each line that comes, and says its status.
+/// Script that runs its first argument for each input line, and prints the exit status.
 const LOOP: &str = r#"while read -r go; do sh -c "$1" </dev/null >/dev/null; echo "$?"; done"#;
 
 impl Helper {
-    /// Starts the shell, which waits. It ends with this process.
+    /// Starts the shell, which waits for resets and ends with this process.
     ///
     /// # Errors
-    /// If there can be no shell.
+    /// If the shell cannot be started.
     pub fn start(command: &str) -> io::Result<Self> {
         let mut shell = Command::new("sh");
         shell.args(["-c", LOOP, "sh", command]).stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut shell = shell.spawn()?;
-        let (Some(ask), Some(told)) = (shell.stdin.take(), shell.stdout.take()) else {
-            return Err(io::Error::other("a shell without pipes"));
+        let (Some(input), Some(output)) = (shell.stdin.take(), shell.stdout.take()) else {
+            return Err(io::Error::other("the shell has no pipes"));
         };
-        rustix::io::ioctl_fionbio(told.as_fd(), true)?;
-        Ok(Helper(Mutex::new(Waiting { ask, told, said: String::new(), is_busy: false })))
+        rustix::io::ioctl_fionbio(output.as_fd(), true)?;
+        Ok(Helper(Mutex::new(Shell { input, output, pending: String::new(), is_busy: false })))
     }
 
     /// Starts a reset.
     ///
     /// # Errors
-    /// The previous reset goes on, or there is no shell any more.
+    /// If the previous reset is still running, or the shell has exited.
     pub fn begin(&self) -> io::Result<()> {
         self.ended();
-        let mut waiting = self.waiting();
-        if waiting.is_busy {
-            return Err(io::Error::other("the one before has not ended yet"));
+        let mut shell = self.shell();
+        if shell.is_busy {
+            return Err(io::Error::other("the previous reset is still running"));
         }
-        waiting.ask.write_all(b"go\n")?;
-        waiting.is_busy = true;
+        shell.input.write_all(b"go\n")?;
+        shell.is_busy = true;
         Ok(())
     }
 
-    /// Returns how the reset ended, once it has.
+    /// Returns the exit status of the reset, once it has finished.
     pub fn ended(&self) -> Option<String> {
-        let mut waiting = self.waiting();
+        let mut shell = self.shell();
         let mut bytes = [0; 64];
-        // Nothing to be read is an error too, and means that it goes on.
-        if let Ok(length) = waiting.told.read(&mut bytes) {
-            waiting.said += &String::from_utf8_lossy(&bytes[..length]);
+        // An error may also mean that nothing can be read yet: the reset is still running.
+        if let Ok(length) = shell.output.read(&mut bytes) {
+            shell.pending += &String::from_utf8_lossy(&bytes[..length]);
         }
-        let status = waiting.said.strip_suffix('\n')?.to_owned();
-        (waiting.is_busy, waiting.said) = (false, String::new());
+        let status = shell.pending.strip_suffix('\n')?.to_owned();
+        (shell.is_busy, shell.pending) = (false, String::new());
         Some(format!("exit status: {status}"))
     }
 
-    fn waiting(&self) -> MutexGuard<'_, Waiting> {
+    fn shell(&self) -> MutexGuard<'_, Shell> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -75,16 +75,16 @@ mod tests {
     use std::time::{Duration, Instant};
 
     #[test]
-    fn a_shell_that_waits_resets_as_often_as_it_is_told() {
+    fn the_shell_runs_each_reset() {
         let resetter = Helper::start("exit 3").unwrap();
         for _ in 0..3 {
             resetter.begin().unwrap();
-            let began = Instant::now();
+            let started = Instant::now();
             let how = loop {
                 if let Some(how) = resetter.ended() {
                     break how;
                 }
-                assert!(began.elapsed() < Duration::from_secs(30));
+                assert!(started.elapsed() < Duration::from_secs(30));
                 std::thread::sleep(Duration::from_millis(1));
             };
             assert_eq!(how, "exit status: 3");
@@ -92,7 +92,7 @@ mod tests {
     }
 
     #[test]
-    fn one_reset_goes_on_at_a_time() {
+    fn concurrent_resets_are_refused() {
         let resetter = Helper::start("sleep 3").unwrap();
         resetter.begin().unwrap();
         assert_eq!(resetter.ended(), None);

@@ -1,4 +1,4 @@
-//! Latency and loss rates of RFC 2544 (26.2, 26.3), and what comes through at the greatest load.
+//! Latency and loss rates of RFC 2544 (26.2, 26.3), and the maximum receive rate.
 
 use super::report::{Forwarding, LatencyRun, LatencyTest, LossRow};
 use super::traffic::{Frames, Phase};
@@ -9,11 +9,11 @@ use linerate_measure::rate::LossRate;
 use linerate_measure::spread::Spread;
 
 impl Measurement<'_> {
-    /// 26.2: at the throughput, one frame in the middle is the tagged one; all others have their latencies too.
+    /// Measures latency (26.2) at the throughput: the tagged frame is in the middle; all others have latencies too.
     pub(super) fn latency(&mut self, sized: &Sized<'_>) -> anyhow::Result<()> {
         let span = self.plan.latency;
         let Some(load) = self.throughput() else {
-            return self.left_out("latency", "no throughput was found, and latency is that at the throughput");
+            return self.left_out("latency", "skipped: needs a throughput, and none was found");
         };
         let half = Phase::lasting(load, span.seconds / 2.0);
         let frames = Frames::Phases(vec![half, Phase { load, frames: 1 }, half]);
@@ -28,7 +28,7 @@ impl Measurement<'_> {
         Ok(())
     }
 
-    /// 26.3: from the greatest load down, until two loads in a row lose nothing.
+    /// Measures loss rates (26.3) from the maximum load down, until two loads in a row are without loss.
     pub(super) fn loss(&mut self, sized: &Sized<'_>) -> anyhow::Result<()> {
         let span = self.plan.loss;
         let mut method = LossRate::new(sized.limits.greatest, span.seconds, self.plan.steps);
@@ -49,7 +49,7 @@ impl Measurement<'_> {
         Ok(())
     }
 
-    /// What comes through at the greatest load.
+    /// Measures the forwarded rate at the maximum load.
     pub(super) fn mrr(&mut self, sized: &Sized<'_>) -> anyhow::Result<()> {
         let (load, span) = (sized.limits.greatest, self.plan.mrr);
         let (mut rates, mut faults) = (Vec::new(), Vec::new());
@@ -66,10 +66,9 @@ impl Measurement<'_> {
         Ok(())
     }
 
-    /// Says why a test was not made.
+    /// Records the reason why a test was skipped.
     pub(super) fn left_out(&mut self, test: &str, why: &str) -> anyhow::Result<()> {
-        let told = format!("{test}: {why}");
-        self.known().left_out.push(told);
+        self.known().left_out.push(format!("{test}: {why}"));
         Ok(())
     }
 }

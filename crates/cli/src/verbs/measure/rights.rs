@@ -1,4 +1,4 @@
-//! Rights of a measurement: its ports are opened again for each trial.
+//! Privileges of a measurement, which reopens its ports for each trial.
 
 use super::options::Args;
 use super::trial::Direction;
@@ -8,16 +8,16 @@ use linerate_backends::REGISTRY;
 use linerate_port::Spec;
 use rustix::thread::CapabilitySet;
 
-/// Drops all rights but those that open the ports again.
+/// Drops all privileges except those needed to reopen the ports.
 pub(super) fn drop_rights(args: &Args, identity: &Identity, directions: &[Direction]) -> anyhow::Result<()> {
     let specs = directions.iter().flat_map(|direction| [&direction.from, &direction.to]);
     let ports: Vec<_> = specs.filter_map(|spec| REGISTRY.innermost(spec).ok()).collect();
     let notes = if ports.iter().any(|(_, spec)| spec.scheme == "dpdk") {
-        keep("EAL opens devices and hugepages as root, again for each trial");
-        vec!["keeps the rights of its start: DPDK opens its devices again for each trial".to_owned()]
+        keep("EAL opens devices and hugepages as root for each trial");
+        vec!["privileges are kept: DPDK reopens its devices for each trial".to_owned()]
     } else {
         let kept = ports.iter().fold(OPENING, |kept, (_, spec)| kept.union(beyond(spec)));
-        identity.assume_keeping(kept)?.unconfined("ports are opened again for each trial")
+        identity.assume_keeping(kept)?.unconfined("ports are reopened for each trial")
     };
     for note in notes.iter().filter(|_| !args.end.is_silent()) {
         tell(format_args!("{}\n", shown(note)));
@@ -25,8 +25,8 @@ pub(super) fn drop_rights(args: &Args, identity: &Identity, directions: &[Direct
     Ok(())
 }
 
-/// Capabilities beyond [`OPENING`] that a port needs: to enter a network namespace, to have the kernel send frames by a program
-/// (bpf(2), live frames), to open the clock of a card.
+/// Returns the capabilities that a port needs beyond [`OPENING`]: to enter a network namespace, to send frames from the
+/// kernel by a program (bpf(2), live frames), to open the clock of a NIC.
 fn beyond(spec: &Spec) -> CapabilitySet {
     let enters = spec.option("netns").is_some() || spec.scheme == "xdp-live";
     let stamps = spec.option("stamp") == Some("hardware");

@@ -1,4 +1,4 @@
-//! Searches for the rates of goals (RFC 2544, section 26.1; RFC 9971), and the latency at parts of what was found.
+//! Search for the rates of goals (RFC 2544, section 26.1; RFC 9971), and latency at parts of the result.
 
 use super::report::AtLoad;
 use super::traffic::Frames;
@@ -7,9 +7,9 @@ use crate::exit::usage;
 use linerate_generate::Rate;
 use linerate_measure::{Ask, Search, Trial};
 
-/// Latency is measured at these parts of the result, as CSIT has it; the first is next to nothing.
+/// Parts of the result at which latency is measured, as in CSIT; the first is almost no load.
 const PARTS: [f64; 4] = [0.001, 0.1, 0.5, 0.9];
-/// A load that is next to nothing sends so many frames a second at least.
+/// Minimum load of the first part in frames per second.
 const FEWEST: f64 = 100.0;
 
 impl Measurement<'_> {
@@ -42,12 +42,12 @@ impl Measurement<'_> {
         result
     }
 
-    /// The throughput of this size; nothing where there is none.
+    /// Returns the throughput of this size, if found.
     pub(super) fn throughput(&mut self) -> Option<f64> {
         self.known().throughput()
     }
 
-    /// Latency at parts of the last goal's result, if that is asked for.
+    /// Measures latency at parts of the result of the last goal, if requested.
     pub(super) fn latency_at_loads(&mut self, sized: &Sized<'_>) -> anyhow::Result<()> {
         let Some(goal) = self.plan.goals.last().filter(|_| self.args.method.latency).cloned() else { return Ok(()) };
         let Some(found) = self.known().lower_of(goal.name) else { return Ok(()) };

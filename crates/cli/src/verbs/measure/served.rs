@@ -1,7 +1,7 @@
-//! Measurements that `linerate serve` makes, at the ports that it has open.
+//! Measurements of `linerate serve`, at its open ports.
 //!
-//! A document says what is asked for, by the names of the options; so it is read, checked and explained as they are. What needs
-//! rights, or a port of its own, is not to be had there: files, commands of whoever asks, frames at top speed.
+//! Fields of the request have the names of the options, and are parsed and checked like them. Options that need
+//! privileges or other ports are not available: files, commands from clients, the maximum rate of the tester.
 
 use super::account::{Account, Made, Way, late_after};
 use super::options::{Args, Method};
@@ -11,7 +11,7 @@ use super::reset::Helper;
 use super::services::{self, Tested};
 use super::soak::LONGEST;
 use super::traffic::Frames;
-use super::trial::{Beside, Direction, FEW, Looking, Looks, Trials};
+use super::trial::{Direction, FEW, Looking, Looks, SideTask, Trials};
 use super::{Measurement, sets};
 use anyhow::{anyhow, bail};
 use clap::Parser;
@@ -28,7 +28,7 @@ use serde_json::{Value, json};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// What of the options there is.
+/// Supported options.
 const OPTIONS: &[&str] = &[
     "to",
     "check",
@@ -61,39 +61,39 @@ const OPTIONS: &[&str] = &[
     "performance",
     "services",
 ];
-/// What is refused above: seconds of a trial, of a burst (RFC 9004, section 4), of the performance test, and runs of a test.
+/// Maximum values: seconds of a trial, of a burst (RFC 9004, section 4), of the performance test; repetitions.
 const MOST: [(&str, f64); 4] =
     [("trial", 86_400.0), ("burst-limit", 30.0), ("performance", LONGEST), ("repeat", 1000.0)];
-/// What a report says of the command that resets the device: whoever asks has not seen it.
+/// Placeholder for the reset command in reports: clients must not see it.
 const OWN_COMMAND: &str = "the command of the server";
-/// Whoever took so much longer could not send as fast.
+/// A sender that takes longer than the schedule by this factor could not send at the load.
 const SLOW: f64 = 1.001;
-/// Beside what a busy machine takes now and then.
+/// Tolerance for delays of a busy host, on top of [`SLOW`].
 const SLACK: Duration = Duration::from_millis(5);
 
-/// Makes them.
+/// Measurements of a server.
 #[derive(Default)]
 pub struct Served {
-    /// Resets the device, where the server was started with a command for that.
+    /// Shell that resets the device, if the server has a command for it.
     pub resets: Option<Arc<Helper>>,
 }
 
-/// What is asked for.
-struct Wanted {
+/// Parsed request.
+struct MeasureRequest {
     args: Args,
     services: Option<Vec<Tested>>,
 }
 
 #[derive(Parser)]
 #[command(no_binary_name = true)]
-struct Alone {
+struct Wrapper {
     #[command(flatten)]
     args: Args,
 }
 
 impl Measurer for Served {
     fn estimate(&self, asked: &Value) -> Result<Value, String> {
-        let Wanted { args, services } = read(asked, self.resets.is_some())?;
+        let MeasureRequest { args, services } = read(asked, self.resets.is_some())?;
         let sizes = args.sizes().len() as f64;
         let plan = Plan::new(&args).map_err(|error| format!("{error:#}"))?;
         if let Some(services) = services {
@@ -118,26 +118,26 @@ impl Measurer for Served {
         bench: &Bench,
         tell: &mut (dyn FnMut(String, String) + Send),
     ) -> Result<(), String> {
-        let wanted = read(asked, self.resets.is_some())?;
-        measure(wanted, self.resets.clone(), bench, tell).map_err(|error| format!("{error:#}"))
+        let request = read(asked, self.resets.is_some())?;
+        measure(request, self.resets.clone(), bench, tell).map_err(|error| format!("{error:#}"))
     }
 }
 
-/// The options that a document means.
-fn read(asked: &Value, can_reset: bool) -> Result<Wanted, String> {
-    let Some(fields) = asked.as_object() else { return Err("an object belongs here".to_owned()) };
+/// Parses a request.
+fn read(asked: &Value, can_reset: bool) -> Result<MeasureRequest, String> {
+    let Some(fields) = asked.as_object() else { return Err("expected an object".to_owned()) };
     let mut words = vec!["--quiet".to_owned()];
     for (name, most) in MOST {
         let number = fields.get(name).and_then(|value| value.as_f64().or_else(|| value.as_str()?.trim().parse().ok()));
         if number.is_some_and(|number| number > most || number.is_nan()) {
-            return Err(format!("{name}: at most {most} here"));
+            return Err(format!("{name}: at most {most} on a server"));
         }
     }
     let is_reset = |value: &Value| value.as_str().is_some_and(|text| text.split(',').any(|test| test == "reset"));
     let tests = &asked["tests"];
     if is_reset(tests) || tests.as_array().is_some_and(|tests| tests.iter().any(is_reset)) {
         if !can_reset {
-            return Err("tests: nothing resets the device: start linerate serve with --reset-with COMMAND".to_owned());
+            return Err("tests: reset needs a command; start linerate serve with --reset-with COMMAND".to_owned());
         }
         words.push(format!("--reset-with={OWN_COMMAND}"));
     }
@@ -145,17 +145,17 @@ fn read(asked: &Value, can_reset: bool) -> Result<Wanted, String> {
     let services = services.transpose().map_err(|error| format!("{error:#}"))?;
     for (name, value) in fields {
         if name == "services" {
-            // No file: what it would hold was read.
+            // The content is in the request: no file is read.
             words.extend(services.is_some().then(|| "--services=services".to_owned()));
             continue;
         }
         if !OPTIONS.contains(&name.as_str()) {
-            return Err(format!("{name}: there is no such field; there are {}", OPTIONS.join(", ")));
+            return Err(format!("{name}: unknown field; expected one of {}", OPTIONS.join(", ")));
         }
         let one = |value: &Value| match value {
             Value::String(text) => Ok(text.clone()),
             Value::Number(number) => Ok(number.to_string()),
-            _ => Err(format!("{name}: a text or a number belongs here")),
+            _ => Err(format!("{name}: expected a string or a number")),
         };
         match value {
             Value::Bool(false) => {}
@@ -169,38 +169,38 @@ fn read(asked: &Value, can_reset: bool) -> Result<Wanted, String> {
             value => words.push(format!("--{name}={}", one(value)?)),
         }
     }
-    let args = Alone::try_parse_from(words).map_err(|error| told(&error))?.args;
+    let args = Wrapper::try_parse_from(words).map_err(|error| one_line(&error))?.args;
     Plan::new(&args).map_err(|error| format!("{error:#}"))?;
     if services.is_none() {
         sets(&args, *args.sizes().iter().max().unwrap_or(&64)).map_err(|error| format!("{error:#}"))?;
     }
-    Ok(Wanted { args, services })
+    Ok(MeasureRequest { args, services })
 }
 
-/// What a form leaves empty says nothing.
+/// Returns whether a field is empty, as in a form, and therefore ignored.
 fn is_empty(value: &Value) -> bool {
     value.is_null() || value.as_str().is_some_and(|text| text.trim().is_empty())
 }
 
-/// What is wrong with options, in one line.
-fn told(error: &clap::Error) -> String {
+/// Returns an error about options in one line.
+fn one_line(error: &clap::Error) -> String {
     let text = error.to_string();
     let lines = text.lines().take_while(|line| !line.starts_with("Usage:") && !line.starts_with("For more"));
     lines.map(str::trim).filter(|line| !line.is_empty()).collect::<Vec<_>>().join(" ").replacen("error: ", "", 1)
 }
 
 fn measure(
-    wanted: Wanted,
+    request: MeasureRequest,
     resets: Option<Arc<Helper>>,
     bench: &Bench,
     tell: &mut (dyn FnMut(String, String) + Send),
 ) -> anyhow::Result<()> {
-    let Wanted { mut args, services } = wanted;
+    let MeasureRequest { mut args, services } = request;
     let line = args.line.or(bench.line_of(&args.to));
     let has_load = matches!(args.method.method, Method::Soak | Method::Y1564);
     if args.max.is_none() && !has_load {
         if line.is_none() {
-            bail!("max: say the greatest rate to offer, as in 100kpps; the rate of this line is not known");
+            bail!("max: needed, because the line rate is unknown; set the maximum rate to offer, such as 100kpps");
         }
         args.max = Some(Asked::OfLine(1.0));
     }
@@ -219,7 +219,7 @@ fn measure(
     let until = until.map(|duration| std::time::Instant::now() + duration);
     let mut measurement =
         Measurement { args: &args, plan, bench: &at, until, report, files: Files::told(tell), number: 0, repeated: 0 };
-    measurement.foretell(sizes.len())?;
+    measurement.print_estimate(sizes.len())?;
     measurement.run(services.as_deref(), &sizes, &sets, line)?;
     measurement.report.state = measurement.state();
     measurement.files.write(&measurement.report);
@@ -252,9 +252,9 @@ impl Looking for tester::Look {
 }
 
 impl Trials for At<'_> {
-    fn run(&self, sets: &[StreamSet], frames: &Frames, _: u64, beside: Option<Beside<'_>>) -> anyhow::Result<Account> {
+    fn run(&self, sets: &[StreamSet], frames: &Frames, _: u64, task: Option<SideTask<'_>>) -> anyhow::Result<Account> {
         let Some(seconds) = frames.seconds().filter(|_| is_here(frames)) else {
-            bail!("no port of a server is asked for all it can: say the greatest rate (max)")
+            bail!("max: needed on a server; set the maximum rate to offer, such as 100kpps")
         };
         let (to, check) = &self.ports;
         let way = |(set, (tx, rx)): (&StreamSet, (&String, &String))| tester::Way {
@@ -265,35 +265,35 @@ impl Trials for At<'_> {
             late_after: late_after(frames.load(set)),
         };
         let ways: Vec<tester::Way> = sets.iter().zip([(to, check), (check, to)]).map(way).collect();
-        let beside = beside.map(|beside| -> tester::Beside<'_> {
+        let task = task.map(|task| -> tester::Beside<'_> {
             Box::new(move |ways, is_sent| {
                 let boxed = |way| -> Box<dyn Looking> { Box::new(way) };
-                (beside.does)(&Looks { ways: ways.into_iter().map(boxed).collect(), is_sent });
+                (task.does)(&Looks { ways: ways.into_iter().map(boxed).collect(), is_sent });
             })
         });
-        let came = self.bench.trial(&ways, self.quiet, beside).map_err(|failure| anyhow!(failure))?;
+        let results = self.bench.trial(&ways, self.quiet, task).map_err(|failure| anyhow!(failure))?;
         let mut accounts = Vec::new();
-        for (way, came) in ways.iter().zip(&came) {
-            let sent: u64 = came.sent.iter().sum();
+        for (way, result) in ways.iter().zip(&results) {
+            let sent: u64 = result.sent.iter().sum();
             let made = Made {
-                per_stream: &came.sent,
+                per_stream: &result.sent,
                 frames: sent,
-                check: &came.check,
-                elapsed: came.elapsed,
+                check: &result.check,
+                elapsed: result.elapsed,
                 behind_p99_us: None,
-                late: came.late,
-                losses: came.losses.clone(),
-                lost_by_tester: came.losses.values().sum(),
-                failure: came.failure.clone(),
+                late: result.late,
+                losses: result.losses.clone(),
+                lost_by_tester: result.losses.values().sum(),
+                failure: result.failure.clone(),
             };
             let intended = frames.intended(&way.set).map(|intended| (intended, seconds));
-            let is_each_told = way.set.streams.len() <= FEW;
-            let mut account = Way::new(intended, &way.set, &made, is_each_told);
+            let per_stream = way.set.streams.len() <= FEW;
+            let mut account = Way::new(intended, &way.set, &made, per_stream);
             let part = sent.saturating_sub(1) as f64 / frames.intended(&way.set).unwrap_or(1).max(1) as f64;
             let due = Duration::from_secs_f64(seconds * part.min(1.0));
-            if came.elapsed > due.mul_f64(SLOW) + SLACK {
-                // What left later than it was due was not sent at this load.
-                let part = due.as_secs_f64() / came.elapsed.as_secs_f64();
+            if result.elapsed > due.mul_f64(SLOW) + SLACK {
+                // Frames that left after the scheduled end were not sent at this load.
+                let part = due.as_secs_f64() / result.elapsed.as_secs_f64();
                 let late = sent - ((sent as f64 * part) as u64).min(sent);
                 let counts = &mut account.counts;
                 counts.sent -= late;
@@ -316,12 +316,12 @@ impl Trials for At<'_> {
     }
 }
 
-/// Whether a server can send frames so: each stream at a rate, from some time on.
+/// Returns whether a server can send these frames: each stream needs a rate.
 fn is_here(frames: &Frames) -> bool {
     matches!(frames, Frames::Paced(Rate::Frames(_), _) | Frames::Phases(_) | Frames::Burst(_, Rate::Frames(_)))
 }
 
-/// Streams that each have a rate, a number of frames, and a time to begin.
+/// Returns the streams, each with a rate, a number of frames and a start time.
 fn timed(set: &StreamSet, frames: &Frames) -> StreamSet {
     let mut set = frames.of(set);
     match frames {

@@ -1,11 +1,11 @@
-//! Whether services are as agreed: ITU-T Y.1564.
+//! Service activation test of ITU-T Y.1564.
 
 use super::account::{Account, Way};
 use super::plan::Plan;
 use super::report::{PerformanceRow, ServiceStep, SizeReport, seconds_of};
 use super::soak::{SoFar, by_second};
 use super::traffic::{self, Frames};
-use super::trial::{Beside, Looks};
+use super::trial::{Looks, SideTask};
 use super::{Measurement, Sized};
 use crate::exit::usage;
 use crate::signals::read_text;
@@ -21,16 +21,16 @@ use serde::Deserialize;
 use std::path::Path;
 use std::sync::Mutex;
 
-/// What a policer may let through beyond its rates, where a service does not say.
+/// Default margin of a policer above its rates.
 const MARGIN: f64 = 0.05;
-/// Services that a document has at most.
+/// Maximum number of services in a request.
 #[cfg(feature = "serve")]
 const MOST: usize = 1000;
 
-/// A service, as its file has it.
+/// Service of a file.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Written {
+struct ServiceFields {
     name: String,
     packet: String,
     size: u64,
@@ -45,10 +45,10 @@ struct Written {
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct File {
-    service: Vec<Written>,
+    service: Vec<ServiceFields>,
 }
 
-/// A service that is tested.
+/// Service under test.
 #[derive(Clone, Debug)]
 pub(super) struct Tested {
     pub name: String,
@@ -63,7 +63,7 @@ pub(super) fn read(path: &Path) -> anyhow::Result<Vec<Tested>> {
     of_text(&path.display().to_string(), &text)
 }
 
-/// Reads services of a text as a file has them; `name` says whose it is.
+/// Parses a file of services; `name` is its name in errors.
 pub(super) fn of_text(name: &str, text: &str) -> anyhow::Result<Vec<Tested>> {
     let wrong = |what: String| usage(format!("{name}: {what}"));
     let file: File = toml::from_str(text).map_err(|error| {
@@ -77,47 +77,47 @@ pub(super) fn of_text(name: &str, text: &str) -> anyhow::Result<Vec<Tested>> {
     all(name, file.service)
 }
 
-/// Services of a document: a list of objects with the keys of a file, or the text of one.
+/// Parses services of a request: a list of objects with the keys of a file, or the text of a file.
 #[cfg(feature = "serve")]
 pub(super) fn of_json(document: &serde_json::Value) -> anyhow::Result<Vec<Tested>> {
     let name = "services";
     if let Some(text) = document.as_str() {
         return of_text(name, text);
     }
-    let written: Vec<Written> =
+    let written: Vec<ServiceFields> =
         Deserialize::deserialize(document).map_err(|error| usage(format!("{name}: {error}")))?;
     if !(1..=MOST).contains(&written.len()) {
-        return Err(usage(format!("{name}: {} of them; 1 to {MOST}", written.len())));
+        return Err(usage(format!("{name}: expected 1 to {MOST}, got {}", written.len())));
     }
     all(name, written)
 }
 
-fn all(name: &str, services: Vec<Written>) -> anyhow::Result<Vec<Tested>> {
-    let tested = |written: Written| {
+fn all(name: &str, services: Vec<ServiceFields>) -> anyhow::Result<Vec<Tested>> {
+    let tested = |written: ServiceFields| {
         tested(&written).map_err(|what| usage(format!("{name}: service {:?}: {what}", written.name)))
     };
     services.into_iter().map(tested).collect()
 }
 
-/// How long all steps of these take, in seconds, and what follows them.
+/// Returns the duration of all steps, and of the performance test, in seconds.
 pub(super) fn seconds(services: &[Tested], plan: &Plan) -> (f64, f64) {
     let steps: usize = services.iter().map(|service| service.agreed.steps().len()).sum();
     (steps as f64 * (plan.step + plan.between()), plan.performance)
 }
 
-fn tested(written: &Written) -> Result<Tested, String> {
-    let Written { name, packet, size, cir, eir, loss, delay_ms, variation_ms, margin } = written;
+fn tested(written: &ServiceFields) -> Result<Tested, String> {
+    let ServiceFields { name, packet, size, cir, eir, loss, delay_ms, variation_ms, margin } = written;
     if !(64..=65_535).contains(size) {
-        return Err(format!("size = {size}: 64 to 65535, FCS included"));
+        return Err(format!("size = {size}: expected 64 to 65535 bytes, with FCS"));
     }
     let bits = |rate: &str| match rate.parse::<Rate>() {
         Ok(Rate::Bits(bits, Layer::L2)) => Ok(bits),
         Ok(Rate::Frames(frames)) => Ok(frames * 8.0 * *size as f64),
-        _ => Err(format!("{rate:?}: rates are of layer 2, as in 20mbps, or frames, as in 5kpps")),
+        _ => Err(format!("{rate:?}: expected a layer 2 rate such as 20mbps, or packets such as 5kpps")),
     };
     for (what, millis) in [("delay_ms", *delay_ms), ("variation_ms", *variation_ms)] {
         if !(millis.is_finite() && millis > 0.0) {
-            return Err(format!("{what} = {millis}: milliseconds above 0"));
+            return Err(format!("{what} = {millis}: expected milliseconds above 0"));
         }
     }
     let part = |text: &String| super::options::percent(text);
@@ -133,12 +133,12 @@ fn tested(written: &Written) -> Result<Tested, String> {
 }
 
 impl Tested {
-    /// Frames a second that are so many bits a second.
+    /// Converts bits per second to frames per second.
     fn frames(&self, bits: f64) -> f64 {
         bits / (8 * self.size) as f64
     }
 
-    /// What came of it in one direction, over so many seconds.
+    /// Returns the result of one direction over a duration in seconds.
     fn seen(&self, frames: u64, way: &Way, seconds: f64) -> Seen {
         Seen {
             rate: (frames * 8 * self.size) as f64 / seconds,
@@ -150,14 +150,14 @@ impl Tested {
 }
 
 impl Measurement<'_> {
-    /// Each service alone, step by step, then all of them together for long.
+    /// Tests each service on its own, step by step, then all services together.
     pub(super) fn services(&mut self, services: &[Tested]) -> anyhow::Result<()> {
         let steps: usize = services.iter().map(|service| service.agreed.steps().len()).sum();
         let (stepping, performance) = seconds(services, &self.plan);
         let all = stepping + performance;
         self.report.estimated_s = all;
         if !self.is_silent() {
-            let text = format!("about {} in all: {steps} steps, then all services\n", super::clock(all));
+            let text = format!("estimated duration {}: {steps} steps, then all services\n", super::clock(all));
             crate::view::terminal::tell(text + &super::head());
         }
         for service in services {
@@ -179,7 +179,7 @@ impl Measurement<'_> {
         let seconds = self.plan.step;
         let seen: Vec<Seen> = account.ways.iter().map(|way| service.seen(way.counts.received, way, seconds)).collect();
         let is_kept = seen.iter().all(|seen| service.agreed.passes(kind, seen));
-        // What the tester did not send says nothing of the service.
+        // A failure of the tester is no result of the service.
         let verdict = match (&account.tester, is_kept) {
             (Some(_), _) => "limited by the tester",
             (None, true) => "pass",
@@ -196,7 +196,7 @@ impl Measurement<'_> {
         let ask = Ask { load, duration: self.plan.performance };
         let frames = Frames::Paced(Rate::Frames(load), ask.duration);
         let seconds = Mutex::new(vec![Soak::default(); services.len()]);
-        let beside = Beside::looking(|looks: &Looks| {
+        let task = SideTask::looking(|looks: &Looks| {
             let mut before = vec![SoFar::default(); services.len()];
             by_second(looks, |ways| {
                 let mut seconds = seconds.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
@@ -212,7 +212,7 @@ impl Measurement<'_> {
                 }
             });
         });
-        let Some(account) = self.trial_beside("y1564", &sized, &frames, ask, Some(beside))? else { return Ok(()) };
+        let Some(account) = self.trial_with("y1564", &sized, &frames, ask, Some(task))? else { return Ok(()) };
         let seconds = seconds.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner);
         for (id, (service, soak)) in services.iter().zip(&seconds).enumerate() {
             let rows = account.ways.iter().filter_map(|way| way.rows.iter().find(|row| row.stream as usize == id));
@@ -223,7 +223,7 @@ impl Measurement<'_> {
         Ok(())
     }
 
-    /// The frames of services, each at its committed rate.
+    /// Returns the streams of services, each at its committed rate.
     fn sets_of(&self, services: &[&Tested]) -> anyhow::Result<Vec<StreamSet>> {
         let stream = |(id, service): (usize, &&Tested)| {
             let made = |mark| traffic::stream(id as u32, &service.packet, service.size, self.args.seed, mark);
@@ -253,7 +253,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn services_are_read_and_what_is_wrong_is_said() {
+    fn services_are_parsed_and_errors_reported() {
         let folder = std::env::temp_dir().join(format!("linerate-services-{}", std::process::id()));
         std::fs::create_dir_all(&folder).unwrap();
         let path = folder.join("services.toml");
@@ -263,10 +263,10 @@ mod tests {
         let services = read(&path).unwrap();
         assert_eq!((services.len(), services[0].agreed.committed, services[0].agreed.margin), (1, 2e6, MARGIN));
         assert!((services[0].frames(2e6) - 1953.125).abs() < 1e-9);
-        for (from, to, said) in [
+        for (from, to, text) in [
             ("size = 128", "size = 6", "64 to 65535"),
-            ("2mbps", "fast", "rates are of layer 2"),
-            ("2mbps", "2mbpsl1", "rates are of layer 2"),
+            ("2mbps", "fast", "expected a layer 2 rate"),
+            ("2mbps", "2mbpsl1", "expected a layer 2 rate"),
             ("delay_ms = 10", "delay_ms = -1", "above 0"),
             ("0.1%", "much", "percentage"),
             ("name", "nome", "nome"),
@@ -275,7 +275,7 @@ mod tests {
         ] {
             std::fs::write(&path, good.replace(from, to)).unwrap();
             let error = read(&path).unwrap_err().to_string();
-            assert!(error.contains(said) && !error.contains('\n'), "{to}: {error}");
+            assert!(error.contains(text) && !error.contains('\n'), "{to}: {error}");
         }
         std::fs::remove_dir_all(&folder).unwrap();
     }

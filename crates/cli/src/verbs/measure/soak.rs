@@ -1,9 +1,9 @@
-//! One load for hours: every second its loss, every minute its latencies.
+//! Soak test: one load for hours, with loss per second and latency per minute.
 
 use super::account::{Account, Way};
 use super::report::{Minute, SoakTest, soak_line};
 use super::traffic::{Frames, Phase};
-use super::trial::{Beside, Looking, Looks};
+use super::trial::{Looking, Looks, SideTask};
 use super::{Measurement, Sized};
 use crate::view::terminal::tell;
 use linerate_generate::check::AGE;
@@ -13,19 +13,19 @@ use linerate_measure::trial::loss_ratio;
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
-/// A run without an end has one after a week.
+/// Maximum duration in seconds: one week.
 pub(super) const LONGEST: f64 = 7.0 * 24.0 * 3600.0;
-/// Latencies are told for so many seconds each.
+/// Interval of latencies in seconds.
 const MINUTE: f64 = 60.0;
-/// What was sent is looked up so often.
+/// Interval at which sent frames are sampled.
 const SAMPLE: Duration = Duration::from_millis(50);
-/// Reports are written so often, in seconds: at first, and after an hour.
+/// Intervals at which reports are written, in seconds: in the first hour, and later.
 const WRITE: [u64; 2] = [10, 60];
 const HOUR: u64 = 3600;
-/// A run of which nothing arrives ends after this many seconds.
+/// A run without a received frame ends after this many seconds.
 const SILENCE: u64 = 5;
 
-/// What is known of a stream by now.
+/// Counters of a stream so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct SoFar {
     pub sent: u64,
@@ -53,7 +53,7 @@ impl Measurement<'_> {
         let (number, is_silent) = (self.number, self.is_silent());
         let Measurement { bench, report, files, .. } = self;
         let stop = bench.stop().clone();
-        let beside = Beside::looking(|looks: &Looks| {
+        let task = SideTask::looking(|looks: &Looks| {
             let mut before = SoFar::default();
             by_second(looks, |ways| {
                 let now = ways.iter().flatten().fold(SoFar::default(), |all, one| SoFar {
@@ -81,13 +81,13 @@ impl Measurement<'_> {
                 }
             });
         });
-        let mut account = bench.run(sized.sets, &frames, number, Some(beside))?;
+        let mut account = bench.run(sized.sets, &frames, number, Some(task))?;
         account.failure = account.failure.take().or_else(|| account.nothing_arrived());
         self.conclude_soak(sized, account)
     }
 
     fn conclude_soak(&mut self, sized: &Sized<'_>, mut account: Account) -> anyhow::Result<()> {
-        // Whoever ends a soak sooner has not asked for more frames.
+        // Frames after an early stop by the user do not count as unsent.
         if self.bench.stop().is_requested() {
             account.tester = None;
             account.counts.unsent = 0;
@@ -102,7 +102,7 @@ impl Measurement<'_> {
     }
 }
 
-/// Each phase was a minute: what of it came, and how late; of two directions the later one.
+/// Returns the result of each minute, which is one phase; latencies are those of the slower direction.
 fn minutes(ways: &[Way]) -> Vec<Minute> {
     let count = ways.iter().flat_map(|way| &way.rows).map(|row| row.stream as usize + 1).max().unwrap_or(0);
     let mut minutes = vec![Minute::default(); count];
@@ -119,9 +119,9 @@ fn minutes(ways: &[Way]) -> Vec<Minute> {
     minutes
 }
 
-/// Calls `each` once a second with what is known of each stream of each direction, until all is sent.
+/// Calls `each` once per second with the counters of each stream of each direction, until all frames are sent.
 pub(super) fn by_second(looks: &Looks, mut each: impl FnMut(&[Vec<SoFar>])) {
-    let began = Instant::now();
+    let started = Instant::now();
     let mut samples: VecDeque<(Instant, Vec<Vec<u64>>)> = VecDeque::new();
     let mut seconds = 1;
     while !looks.is_sent() {
@@ -130,7 +130,7 @@ pub(super) fn by_second(looks: &Looks, mut each: impl FnMut(&[Vec<SoFar>])) {
         while samples.get(1).is_some_and(|(at, _)| now - *at >= AGE) {
             samples.pop_front();
         }
-        if now - began >= Duration::from_secs(seconds) {
+        if now - started >= Duration::from_secs(seconds) {
             let sent = samples.back().map_or(&[][..], |(_, sent)| sent);
             let aged = samples.front().map_or(&[][..], |(_, sent)| sent);
             let ways = looks.ways.iter().enumerate().map(|(way, look)| {

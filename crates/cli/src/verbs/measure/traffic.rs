@@ -1,4 +1,4 @@
-//! The frames of a measurement: packets as text, of one size, with trailers; and how they lie in time.
+//! Frames of a measurement: packets as text, of one size, with trailers; and their schedule.
 
 use crate::exit::usage;
 use crate::signals::read_text;
@@ -10,47 +10,46 @@ use linerate_generate::{Rate, Shares, Wrong, file};
 use linerate_wire::{Layers, Link, Protocol, dissect};
 use std::path::Path;
 
-/// What is sent where nobody says what: addresses for benchmarks (RFC 2544, appendix C).
+/// Default packet, with benchmark addresses (RFC 2544, appendix C).
 pub(super) const USUAL: &str =
     "eth(src=02:00:00:00:00:01,dst=02:00:00:00:00:02)/ip(src=198.18.0.1,dst=198.19.0.1)/udp(sport=49152,dport=7)";
-/// The same of IPv6 (RFC 5180, section 8).
+/// Default packet for IPv6 (RFC 5180, section 8).
 pub(super) const USUAL_IP6: &str = "eth(src=02:00:00:00:00:01,dst=02:00:00:00:00:02)\
      /ip6(src=2001:2::1,dst=2001:2:0:8000::1)/udp(sport=49152,dport=7)";
 
-/// How the frames of a trial lie in time.
+/// Schedule of the frames of a trial.
 #[derive(Clone, Debug)]
 pub(super) enum Frames {
-    /// At one rate, for so many seconds.
+    /// One rate, for a duration in seconds.
     Paced(Rate, f64),
-    /// So many, as far apart as the rate says, and no more.
+    /// Number of frames at a rate.
     Burst(u64, Rate),
-    /// One after the other, packets in turn.
+    /// Phases in sequence, with packets in turn.
     Phases(Vec<Phase>),
 }
 
-/// So many frames at a rate.
+/// Number of frames at a rate.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Phase {
-    /// Frames a second.
+    /// Frames per second.
     pub load: f64,
-    /// Frames.
     pub frames: u64,
 }
 
 impl Phase {
-    /// For so long, a frame at least.
+    /// Creates a phase of a duration, with at least one frame.
     pub(super) fn lasting(load: f64, seconds: f64) -> Self {
         Phase { load, frames: ((load * seconds).round() as u64).max(1) }
     }
 
-    /// How long it takes.
+    /// Returns the duration in seconds.
     pub(super) fn seconds(&self) -> f64 {
         self.frames as f64 / self.load
     }
 }
 
 impl Frames {
-    /// The streams of a trial.
+    /// Returns the streams of a trial.
     pub(super) fn of(&self, set: &StreamSet) -> StreamSet {
         let mut set = set.clone();
         match self {
@@ -80,7 +79,7 @@ impl Frames {
         set
     }
 
-    /// How many frames are to be sent in a direction, and how many of them are not missed: a sender has to stop somewhere.
+    /// Returns the number of frames to send in a direction, if limited.
     pub(super) fn intended(&self, set: &StreamSet) -> Option<u64> {
         match self {
             Frames::Paced(Rate::Frames(load), seconds) => Some((load * seconds).ceil() as u64),
@@ -96,7 +95,7 @@ impl Frames {
         }
     }
 
-    /// Packets per second of one direction; without end where they go as fast as they can.
+    /// Returns the packets per second of one direction; infinite at the maximum rate.
     pub(super) fn load(&self, set: &StreamSet) -> f64 {
         match (self, self.seconds(), self.intended(set)) {
             (Frames::Burst(_, Rate::Frames(load)), ..) => *load,
@@ -105,7 +104,7 @@ impl Frames {
         }
     }
 
-    /// How long they take; nothing where that is not known.
+    /// Returns the duration in seconds, if known.
     pub(super) fn seconds(&self) -> Option<f64> {
         match self {
             Frames::Paced(_, seconds) => Some(*seconds),
@@ -116,8 +115,8 @@ impl Frames {
     }
 }
 
-/// The streams of frames of one size; their rate, and the key, are those of a trial. Where a packet leaves no room for a trailer its
-/// frames are counted.
+/// Returns streams of frames of one size; a trial sets their rate and key. If a packet has no room for a trailer,
+/// frames are only counted.
 pub(super) fn streams(texts: &[String], size: u64, seed: u64) -> anyhow::Result<StreamSet> {
     let all = |mark| -> anyhow::Result<Vec<Stream>> {
         texts.iter().enumerate().map(|(id, text)| stream(id as u32, text, size, seed, mark)).collect()
@@ -128,26 +127,27 @@ pub(super) fn streams(texts: &[String], size: u64, seed: u64) -> anyhow::Result<
     Ok(set)
 }
 
-/// The streams of a file, which share a load as their rates have it there.
+/// Reads the streams of a file, which share a load in proportion to their rates.
 pub(super) fn of_file(path: &Path) -> anyhow::Result<StreamSet> {
     let name = path.display().to_string();
     let text = read_text(path).map_err(|error| usage(format!("cannot read {name}: {error}")))?;
     let mut set = file::streams(&name, &text, &file::Setup::default()).map_err(usage)?;
     if set.order != Order::Interleaved || set.rate.is_some() {
-        let why =
-            "streams of a measurement go together, and the rate of all is what is measured: no order, no rate above";
+        let why = "a measurement sends all streams together and sets their rate; remove order and rate above";
         return Err(usage(format!("{name}: {why} [[stream]]")));
     }
     let (top, paced) = set.streams.iter().partition::<Vec<_>, _>(|stream| stream.rate == Rate::Top);
     if !top.is_empty() && !paced.is_empty() {
-        return Err(usage(format!("{name}: some streams have no rate: what they have of a load is not known")));
+        return Err(usage(format!(
+            "{name}: some streams have no rate, so their share of the load is unknown; set a rate for all or none"
+        )));
     }
     for stream in &set.streams {
         let odd = [
-            (stream.count.is_some(), "count: trials say how many"),
-            (stream.span != Span::ALWAYS, "start and for: trials say when"),
-            (stream.shape != Shape::Even, "burst and poisson: frames of a load are evenly apart"),
-            (stream.mark == Mark::None, "check = \"no\": what is not known again is not counted"),
+            (stream.count.is_some(), "remove count: trials set the number of packets"),
+            (stream.span != Span::ALWAYS, "remove start and for: trials set the times"),
+            (stream.shape != Shape::Even, "remove burst and poisson: the gaps of a load are equal"),
+            (stream.mark == Mark::None, "remove check = \"no\": packets must be recognised to be counted"),
         ];
         if let Some((_, why)) = odd.iter().find(|(is, _)| *is) {
             return Err(usage(format!("{name}: stream {:?}: {why}", stream.name)));
@@ -158,12 +158,12 @@ pub(super) fn of_file(path: &Path) -> anyhow::Result<StreamSet> {
     Ok(set)
 }
 
-/// Bytes of a frame with FCS, on average.
+/// Returns the mean frame size in bytes, with FCS.
 pub(super) fn mean_size(set: &StreamSet) -> u64 {
     Shares::of(set).map_or(0, |shares| shares.mean_length().round() as u64 + FCS)
 }
 
-/// The same frames on their way back: the addresses of their outermost headers, and ports, have changed sides.
+/// Returns the frames of the reverse direction, with source and destination of the outermost headers swapped.
 pub(super) fn turned(set: &StreamSet) -> StreamSet {
     let mut set = set.clone();
     for variant in set.streams.iter_mut().flat_map(|stream| &mut stream.variants) {
@@ -172,22 +172,22 @@ pub(super) fn turned(set: &StreamSet) -> StreamSet {
     set
 }
 
-/// Frames a second of this size, FCS included, that fill a line of so many bits per second.
+/// Returns the line rate in frames per second for a frame size with FCS, given the bits per second.
 pub(super) fn of_line(bits: f64, size: u64) -> f64 {
     bits / (8 * (size - FCS + L1_OVERHEAD)) as f64
 }
 
-/// Streams of a service.
+/// Returns a stream of frames of one size.
 pub(super) fn stream(id: u32, text: &str, size: u64, seed: u64, mark: Mark) -> anyhow::Result<Stream> {
     let seed = seed.wrapping_add(id.into());
     let wrong = |wrong: Wrong| usage(format!("--packet {text:?} of {size} bytes: {}", wrong.what));
     let sizes = packet::sizes(&size.to_string(), seed).map_err(wrong)?;
-    let no_files = |path: &str, _: u64| Err(format!("frames of files are none of a measurement: {path}"));
+    let no_files = |path: &str, _: u64| Err(format!("{path}: packets of files are not supported by measure"));
     let setup = Setup { link: Link::Ethernet, sizes, mark, seed, files: &no_files };
     Ok(packet::frames(text, &setup).map_err(wrong)?.stream(id, mark))
 }
 
-/// One stream of the frames of all, in turn.
+/// Merges all streams into one, with their frames in turn.
 fn merged(set: &StreamSet) -> Stream {
     let mut all = set.streams[0].clone();
     for stream in &set.streams[1..] {
@@ -205,7 +205,7 @@ fn merged(set: &StreamSet) -> Stream {
     all
 }
 
-/// Exchanges where it comes from and where it goes to. Sums over both stay what they are.
+/// Swaps source and destination. Checksums over both stay valid.
 fn turn(variant: &mut Variant) {
     let mut layers = Layers::new();
     dissect(Link::Ethernet, &variant.frame, &mut layers);
@@ -251,10 +251,10 @@ fn is_ported(protocol: Protocol) -> bool {
 mod tests {
     use super::*;
 
-    /// Frames turned twice are what they were, and turned once what the text with its sides exchanged makes.
+    /// Frames swapped twice are unchanged; swapped once they equal those of the swapped text.
     #[test]
-    fn frames_turned_have_their_sides_exchanged_and_right_checksums() {
-        for (there, back) in [
+    fn swapped_frames_have_valid_checksums() {
+        for (forward, reverse) in [
             (
                 USUAL,
                 "eth(src=02:00:00:00:00:02,dst=02:00:00:00:00:01)/ip(src=198.19.0.1,dst=198.18.0.1)/udp(sport=7,dport=49152)",
@@ -268,18 +268,18 @@ mod tests {
                 "eth(src=02:00:00:00:00:02,dst=02:00:00:00:00:01)/ip6(src=2001:2:0:8000::1,dst=2001:2::1)/udp(sport=7,dport=49152)",
             ),
         ] {
-            let [there, back] = [there, back].map(|text| streams(&[text.to_owned()], 128, 1).unwrap());
-            let turned_once = turned(&there);
+            let [forward, reverse] = [forward, reverse].map(|text| streams(&[text.to_owned()], 128, 1).unwrap());
+            let turned_once = turned(&forward);
             for number in [0, 1, 7, 12] {
                 let frame = |set: &StreamSet| set.streams[0].frame(number, 5, &set.key);
-                assert_eq!(frame(&turned_once), frame(&back), "frame {number}");
-                assert_eq!(frame(&turned(&turned_once)), frame(&there));
+                assert_eq!(frame(&turned_once), frame(&reverse), "frame {number}");
+                assert_eq!(frame(&turned(&turned_once)), frame(&forward));
             }
         }
     }
 
     #[test]
-    fn packets_take_turns_where_frames_are_counted_out() {
+    fn phases_and_bursts_send_packets_in_turn() {
         let texts = ["ip(dst=10.0.0.1..10.0.0.2)/udp", "ip(dst=10.9.0.1)/udp(sport=5..6)"].map(str::to_owned);
         let set = streams(&texts, 100, 1).unwrap();
         let phases = [Phase { load: 1000.0, frames: 3 }, Phase { load: 10.0, frames: 2 }];
@@ -295,7 +295,7 @@ mod tests {
     }
 
     #[test]
-    fn streams_of_a_file_keep_what_they_have_of_one_another() {
+    fn streams_of_a_file_keep_their_shares() {
         let path = std::env::temp_dir().join(format!("linerate-measured-{}.toml", std::process::id()));
         let good = "[[stream]]\npacket = \"ip/udp(dport=1)\"\nsize = 100\nrate = \"3kpps\"\n\
                     [[stream]]\npacket = \"ip/udp(dport=2)\"\nsize = 500\nrate = \"1kpps\"\n";
@@ -305,28 +305,28 @@ mod tests {
         let made = Frames::Paced(Rate::Frames(8000.0), 1.0).of(&set);
         let shares = Shares::of(&made).unwrap();
         assert_eq!([0, 1].map(|place| shares.rate(made.rate.unwrap(), place)), [6000.0, 2000.0].map(Rate::Frames));
-        for (from, to, said) in [
-            ("\"3kpps\"", "\"3kpps\"\ncount = 5", "count: trials say how many"),
-            ("\"3kpps\"", "\"3kpps\"\nfor = \"1s\"", "trials say when"),
-            ("\"3kpps\"", "\"3kpps\"\npoisson = true", "evenly apart"),
-            ("\"3kpps\"", "\"3kpps\"\ncheck = \"no\"", "is not counted"),
-            ("rate = \"3kpps\"\n", "", "have either all a rate or none"),
+        for (from, to, text) in [
+            ("\"3kpps\"", "\"3kpps\"\ncount = 5", "remove count: trials set"),
+            ("\"3kpps\"", "\"3kpps\"\nfor = \"1s\"", "trials set the times"),
+            ("\"3kpps\"", "\"3kpps\"\npoisson = true", "gaps of a load are equal"),
+            ("\"3kpps\"", "\"3kpps\"\ncheck = \"no\"", "recognised to be counted"),
+            ("rate = \"3kpps\"\n", "", "need all a rate or all \"max\""),
             (
                 "[[stream]]\npacket = \"ip/udp(dport=1)",
                 "rate = \"1kpps\"\n[[stream]]\npacket = \"ip/udp(dport=1)",
-                "go together",
+                "remove order and rate",
             ),
             ("dport=1", "dprt=1", "did you mean"),
         ] {
             std::fs::write(&path, good.replacen(from, to, 1)).unwrap();
             let error = of_file(&path).unwrap_err().to_string();
-            assert!(error.contains(said), "{to}: {error}");
+            assert!(error.contains(text), "{to}: {error}");
         }
         std::fs::remove_file(&path).unwrap();
     }
 
     #[test]
-    fn what_has_no_room_for_a_trailer_is_counted() {
+    fn frames_without_room_for_a_trailer_are_counted() {
         let counted = streams(&[USUAL_IP6.to_owned()], 70, 1).unwrap();
         assert_eq!(counted.streams[0].mark, Mark::Count);
         assert_eq!(streams(&[USUAL_IP6.to_owned()], 82, 1).unwrap().streams[0].mark, Mark::Trailer);

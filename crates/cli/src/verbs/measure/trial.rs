@@ -1,4 +1,4 @@
-//! One trial: ports opened, frames sent in one direction or two at once, what came counted once nothing comes any more.
+//! One trial: opens the ports, sends frames in one or both directions, and counts received frames until silence.
 
 use super::account::{Account, Made, Way};
 use super::reset::Helper;
@@ -25,67 +25,70 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-/// What came late is waited for so long at the most.
+/// Maximum time to wait for frames after sending.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// A port that was just opened may have its link down for so long: some drivers begin anew.
+/// Maximum time to wait for a link after opening a port: some drivers reset it.
 const LINK_PATIENCE: Duration = Duration::from_secs(10);
-/// Whether links are up is looked at so often.
+/// Interval at which link states are polled.
 const LOOK: Duration = Duration::from_millis(20);
-/// Frames of each stream by which a bridge learns, so many a second, and how long they may be on their way.
+/// Number of learning frames per stream, and their rate in frames per second.
 const LEARNING: (u64, f64) = (16, 10_000.0);
+/// Maximum transit time of learning frames.
 const LEARNED: Duration = Duration::from_millis(50);
-/// Streams of a trial that are told one by one.
+/// Maximum number of streams of a trial that are reported one by one.
 pub(super) const FEW: usize = 100;
 
-/// Whoever makes trials.
+/// Runs trials.
 pub(super) trait Trials {
-    /// Sends frames of these sets, one for each direction; the number of the trial keeps its frames apart from those of others.
+    /// Sends the frames of these sets, one per direction; the number of the trial marks its frames.
     fn run(
         &self,
         sets: &[StreamSet],
         frames: &Frames,
         number: u64,
-        beside: Option<Beside<'_>>,
+        task: Option<SideTask<'_>>,
     ) -> anyhow::Result<Account>;
 
-    /// Asked for, nothing more is begun.
+    /// Returns the stop request: once it is set, no trial starts.
     fn stop(&self) -> &Stop;
 
-    /// The shell that resets the device.
+    /// Returns the shell that resets the device.
     fn resets(&self) -> Option<&Helper>;
 }
 
-/// The ports, and what is done at them.
+/// Trials at ports that are opened for each of them.
 pub(super) struct Bench<'a> {
-    /// One or two.
+    /// One or two directions.
     pub directions: Vec<Direction>,
     pub take: bool,
     pub threads: usize,
-    /// Bridges learn first where addresses are.
+    /// True to send learning frames for bridges before each trial.
     pub learn: bool,
-    /// Nothing came for so long: nothing more will.
+    /// Silence after which a trial ends.
     pub quiet: Duration,
     pub stop: &'a Stop,
-    /// The shell that resets the device.
+    /// Shell that resets the device.
     pub resets: Option<Arc<Helper>>,
 }
 
-/// Where frames of one direction leave and come.
+/// Ports of one direction.
 #[derive(Clone, Debug)]
 pub(super) struct Direction {
     pub from: Spec,
     pub to: Spec,
-    /// Who is answered and asked there.
+    /// Options for answering and resolving.
     pub answer: AnswerArgs,
 }
 
-/// Where frames go: there, and back if that is asked for.
+/// Returns the directions: forward, and with `--both` reverse.
 pub(super) fn directions(args: &super::Args) -> anyhow::Result<Vec<Direction>> {
     let [to, check] = [&args.to, &args.check].map(|port| Spec::parse(port).map_err(usage));
     let (to, check) = (to?, check?);
     for spec in [&to, &check] {
         if REGISTRY.file(spec).is_some() {
-            return Err(usage(format!("{spec}: a device stands between two ports that frames leave and come from")));
+            return Err(usage(format!(
+                "{spec}: not supported; measure needs two interfaces with the device in between"
+            )));
         }
     }
     guard::check_route(&to, args.end.yes)?;
@@ -102,31 +105,30 @@ pub(super) fn directions(args: &super::Args) -> anyhow::Result<Vec<Direction>> {
     Ok(directions)
 }
 
-/// Something that goes on beside a trial.
-pub(super) struct Beside<'a> {
+/// Task that runs during a trial.
+pub(super) struct SideTask<'a> {
     pub does: Box<dyn FnOnce(&Looks) + Send + 'a>,
-    /// Whether it resets the device, whose links may go down then.
+    /// True if it resets the device, whose links may then go down.
     pub is_reset: bool,
 }
 
-/// Looks at a trial while it runs.
+/// Live counters of a trial.
 pub(super) struct Looks {
-    /// Each direction.
+    /// Counters of each direction.
     pub ways: Vec<Box<dyn Looking>>,
-    /// Whether all was sent.
+    /// True once all frames are sent.
     pub is_sent: Arc<AtomicBool>,
 }
 
-/// What was sent and what came in one direction, so far.
+/// Live counters of one direction.
 pub(super) trait Looking: Send + Sync {
-    /// Frames of each stream, by its number.
+    /// Returns the frames sent per stream, by stream number.
     fn sent(&self) -> Vec<u64>;
 
-    /// What came of each stream, and what is lost of it, where so many frames had been sent
-    /// [`AGE`](linerate_generate::check::AGE) ago.
+    /// Returns the frames received and lost per stream, given those sent [`AGE`](linerate_generate::check::AGE) ago.
     fn live(&self, aged: Vec<u64>) -> Vec<LiveRow>;
 
-    /// Frames of ours that came.
+    /// Returns the number of received frames that are part of the trial.
     fn ours(&self) -> u64;
 }
 
@@ -144,21 +146,21 @@ impl Looking for (StreamWatch, CheckWatch) {
     }
 }
 
-impl<'a> Beside<'a> {
-    /// Something that leaves the device alone.
+impl<'a> SideTask<'a> {
+    /// Creates a task that does not reset the device.
     pub(super) fn looking(does: impl FnOnce(&Looks) + Send + 'a) -> Self {
-        Beside { does: Box::new(does), is_reset: false }
+        SideTask { does: Box::new(does), is_reset: false }
     }
 }
 
 impl Looks {
-    /// Whether all was sent.
+    /// Returns whether all frames are sent.
     pub(super) fn is_sent(&self) -> bool {
         self.is_sent.load(Ordering::Acquire)
     }
 }
 
-/// A direction whose ports are open.
+/// Direction with open ports.
 struct Ready {
     set: StreamSet,
     intended: Option<(u64, f64)>,
@@ -174,7 +176,7 @@ impl Trials for Bench<'_> {
         sets: &[StreamSet],
         frames: &Frames,
         number: u64,
-        beside: Option<Beside<'_>>,
+        task: Option<SideTask<'_>>,
     ) -> anyhow::Result<Account> {
         if self.learn {
             self.send_back(sets)?;
@@ -185,11 +187,11 @@ impl Trials for Bench<'_> {
         let look =
             |ready: &Ready| -> Box<dyn Looking> { Box::new((ready.watch.clone(), ready.checker.watch().clone())) };
         let looks = Looks { ways: ready.iter().map(look).collect(), is_sent: Arc::default() };
-        let may_go_down = beside.as_ref().is_some_and(|beside| beside.is_reset);
+        let may_go_down = task.as_ref().is_some_and(|task| task.is_reset);
         let links = if may_go_down { Vec::new() } else { self.links()? };
         let start = soon();
         let (sent, down): (Vec<_>, _) = std::thread::scope(|scope| {
-            let beside = beside.map(|beside| scope.spawn(|| (beside.does)(&looks)));
+            let task = task.map(|task| scope.spawn(|| (task.does)(&looks)));
             let down = scope.spawn(|| self.watch(&links, &looks));
             let send = |ready: &mut Ready| {
                 let run = Run {
@@ -205,7 +207,7 @@ impl Trials for Bench<'_> {
             let senders: Vec<_> = ready.iter_mut().map(send).collect();
             let sent = senders.into_iter().map(|sender| sender.join()).collect();
             looks.is_sent.store(true, Ordering::Release);
-            if let Some(Err(panic)) = beside.map(|beside| beside.join()) {
+            if let Some(Err(panic)) = task.map(|task| task.join()) {
                 std::panic::resume_unwind(panic);
             }
             (sent, down.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
@@ -218,9 +220,9 @@ impl Trials for Bench<'_> {
             let received = ready.checker.finish(Some(sent.sent.frames), self.quiet, PATIENCE, self.stop);
             answer::finish(ready.answering);
             answer::tell_failure(&received.answers);
-            let is_each_told = ready.set.streams.len() <= FEW;
+            let per_stream = ready.set.streams.len() <= FEW;
             let made = Made::new(&sent, &received, frames.load(&ready.set));
-            let way = Way::new(ready.intended, &ready.set, &made, is_each_told);
+            let way = Way::new(ready.intended, &ready.set, &made, per_stream);
             ways.push(Way { from: direction.from.to_string(), to: direction.to.to_string(), ..way });
         }
         let mut account = Account::new(ways);
@@ -237,21 +239,21 @@ impl Trials for Bench<'_> {
     }
 }
 
-/// The name of a port, and its link.
+/// Name and link of a port.
 type Link = (String, Carrier);
 
-/// What to say of a link that was down.
+/// Returns the error if a link was down.
 fn went_down(links: &[Link]) -> Option<String> {
     let (port, _) = links.iter().find(|(_, link)| link.was_down())?;
-    Some(format!("{port}: its link went down during the trial, and what is missing was not lost by the device"))
+    Some(format!("{port}: link went down during the trial; missing packets were not lost by the device"))
 }
 
 impl Bench<'_> {
-    /// Sends some frames from where those of the trial go to, to where they come from.
+    /// Sends learning frames in the reverse direction.
     fn send_back(&self, sets: &[StreamSet]) -> anyhow::Result<()> {
         for (direction, set) in self.directions.iter().zip(sets) {
             let mut back = traffic::turned(set);
-            // No trial has this key.
+            // A key that no trial uses.
             (back.rate, back.key) = (None, Key(Key::default().0.wrapping_sub(1)));
             for stream in &mut back.streams {
                 (stream.count, stream.rate) = (Some(LEARNING.0), Rate::Frames(LEARNING.1));
@@ -268,16 +270,16 @@ impl Bench<'_> {
         Ok(())
     }
 
-    /// The links of all ports, once they are up.
+    /// Waits until the links of all ports are up, and returns them.
     fn links(&self) -> anyhow::Result<Vec<Link>> {
         let ports = self.directions[..1].iter().flat_map(|direction| [&direction.from, &direction.to]);
         let mut links = Vec::new();
         for port in ports {
             let Some(mut link) = Carrier::of(port) else { continue };
-            let began = Instant::now();
+            let started = Instant::now();
             while !link.is_up() {
-                if self.stop.is_requested() || began.elapsed() >= LINK_PATIENCE {
-                    bail!("{port}: its link is down: set both of its ends up, or see to the cable");
+                if self.stop.is_requested() || started.elapsed() >= LINK_PATIENCE {
+                    bail!("{port}: link is down; set both ends up, or check the cable");
                 }
                 std::thread::sleep(LOOK);
                 link = Carrier::of(port).unwrap_or(link);
@@ -287,7 +289,7 @@ impl Bench<'_> {
         Ok(links)
     }
 
-    /// Ends a trial, and all that would follow, when a link goes down; says which.
+    /// Stops the measurement when a link goes down; returns the error.
     fn watch(&self, links: &[Link], looks: &Looks) -> Option<String> {
         while !looks.is_sent() {
             let down = went_down(links);

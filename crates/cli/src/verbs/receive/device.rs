@@ -1,4 +1,4 @@
-//! `--to device`: frames in memory of a GPU, and the options that say how.
+//! `--to device`: frames in memory of a GPU, and their options.
 
 use super::options::GoArgs;
 use crate::exit::usage;
@@ -15,24 +15,24 @@ use std::time::Instant;
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "Device")]
 pub struct DeviceArgs {
-    /// Have frames in memory of a GPU: device (the first one), device:1, or device:cpu, a thread that stands in for one
+    /// Receive into memory of a GPU: device (the first one), device:1, or device:cpu (emulated by a thread)
     #[arg(long, value_name = "DEVICE", conflicts_with_all = ["write", "share"])]
     to: Option<Which>,
-    /// How bytes come there: copy (frames that were filled here), place (blocks, put into place there), gather (read from here
-    /// over the bus, and put into place), or auto, what a short measurement finds fastest [default: auto]
+    /// Transfer to the device: copy (whole frames), place (blocks that the device puts in place), gather (the device
+    /// reads host memory), or auto (fastest in a short measurement) [default: auto]
     #[arg(long, value_name = "ROUTE")]
-    route: Option<Way>,
-    /// Make numbers (f32) of signed samples there: int8, int16 (low byte first) or int16-be
+    route: Option<RouteOption>,
+    /// Convert signed samples to f32 on the device: int8, int16 (little-endian) or int16-be
     #[arg(long, value_name = "SAMPLES")]
     convert: Option<Samples>,
 }
 
-/// A device, as users write it.
+/// A device as an option value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Which {
-    /// A thread of this program.
+    /// Emulation by a thread of this process.
     Cpu,
-    /// A GPU by its number.
+    /// GPU number.
     Cuda(u32),
 }
 
@@ -40,9 +40,9 @@ impl FromStr for Which {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let wrong = || format!("{text}: write device, device:N (a GPU by its number) or device:cpu");
+        let wrong = || format!("{text}: invalid device; expected device, device:N (GPU number) or device:cpu");
         let which = match text.strip_prefix("device") {
-            // What the device calls itself, and what other programs call it.
+            // Aliases: cpu, and cuda or cuda:N as in other programs.
             None if text == "cpu" => ":cpu",
             None => text.strip_prefix("cuda").filter(|rest| *rest != ":cpu").ok_or_else(wrong)?,
             Some(which) => which,
@@ -67,7 +67,7 @@ impl fmt::Display for Which {
 }
 
 impl Which {
-    /// Starts to use it.
+    /// Opens the device.
     pub fn device(self) -> Result<Box<dyn Device>, DeviceError> {
         match self {
             Which::Cpu => Ok(Box::new(Cpu::open(CpuConfig::default()))),
@@ -79,17 +79,17 @@ impl Which {
     }
 }
 
-/// A route, or none.
+/// A route; `None` for auto.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Way(Option<Route>);
+struct RouteOption(Option<Route>);
 
-impl FromStr for Way {
+impl FromStr for RouteOption {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
         match Route::named(text) {
-            None if text != "auto" => Err(format!("{text}: write copy, place, gather or auto")),
-            route => Ok(Way(route)),
+            None if text != "auto" => Err(format!("{text}: invalid route; expected copy, place, gather or auto")),
+            route => Ok(RouteOption(route)),
         }
     }
 }
@@ -102,42 +102,44 @@ impl FromStr for Samples {
 
     fn from_str(text: &str) -> Result<Self, String> {
         let form = Form::named(text).filter(|form| *form != Form::Raw);
-        form.map(Samples).ok_or_else(|| format!("{text}: write int8, int16 or int16-be"))
+        form.map(Samples).ok_or_else(|| format!("{text}: invalid sample type; expected int8, int16 or int16-be"))
     }
 }
 
-/// Bytes of a block, and how many there are: two on the bus, one being filled, one to spare.
+/// Bytes of a block.
 const BLOCK: usize = 2 << 20;
+/// Number of blocks: two in transfer, one being filled, one spare.
 const BLOCKS: usize = 4;
 
 /// Frames on a device, before the run.
 pub struct Opened {
-    /// What they are filled in.
+    /// Memory that is filled.
     pub memory: Memory,
-    /// Where they go.
+    /// Destination.
     pub destination: OnDevice,
-    /// By which way they come there.
+    /// Transfer route.
     pub route: Route,
-    /// About it, for people.
+    /// Note for the user.
     pub note: String,
 }
 
 impl DeviceArgs {
-    /// Whether frames are on a GPU: its driver makes system calls of its own.
+    /// Returns whether frames are on a GPU, whose driver needs its own system calls.
     pub fn is_gpu(&self) -> bool {
         matches!(self.to, Some(Which::Cuda(_)))
     }
 
-    /// Which device, for people.
+    /// Returns the name of the device.
     pub fn name(&self) -> Option<String> {
         self.to.map(|which| which.to_string())
     }
 
-    /// Takes memory there, if frames are to be there; for segments of so many bytes, which the port may read straight to their place.
+    /// Allocates frames on the device, if requested, for segments of this size; `is_straight` if the port can read directly to their
+    /// place.
     pub fn open(&self, frames: Config, go: &GoArgs, segment: u32, is_straight: bool) -> anyhow::Result<Option<Opened>> {
         let Some(which) = self.to else { return Ok(None) };
         let form = self.convert.map_or(Form::Raw, |samples| samples.0);
-        let (route, told) = self.choose(which, frames.size, form, (segment, is_straight))?;
+        let (route, rates) = self.choose(which, frames.size, form, (segment, is_straight))?;
         let device = which.device()?;
         let facts = device.facts().clone();
         let options = Options { frames, form, route, block: BLOCK, blocks: BLOCKS, pattern: go.pattern() };
@@ -145,11 +147,11 @@ impl DeviceArgs {
             DeviceError::Shape(_) | DeviceError::Cannot(_) => usage(error),
             other => other.into(),
         })?;
-        let note = format!("frames on {} ({}), by {route}{told}", facts.name, facts.model);
+        let note = format!("frames on {} ({}), by {route}{rates}", facts.name, facts.model);
         Ok(Some(Opened { memory, destination, route, note }))
     }
 
-    /// The way to go, and how fast each is, where that was measured.
+    /// Returns the route, and the measured rates as text.
     fn choose(
         &self,
         which: Which,
@@ -157,7 +159,7 @@ impl DeviceArgs {
         form: Form,
         (segment, is_straight): (u32, bool),
     ) -> anyhow::Result<(Route, String)> {
-        if let Some(Way(Some(route))) = self.route {
+        if let Some(RouteOption(Some(route))) = self.route {
             return Ok((route, String::new()));
         }
         let began = Instant::now();
@@ -165,14 +167,14 @@ impl DeviceArgs {
         let mut rates = measure(which.device()?.as_mut(), frame, segment as usize, is_straight, &clock)?;
         if form != Form::Raw {
             rates.retain(|one| one.route != Route::Copy);
-            return Ok((rates.first().map_or(Route::Place, |one| one.route), told(&rates)));
+            return Ok((rates.first().map_or(Route::Place, |one| one.route), rates_text(&rates)));
         }
-        Ok((choose(&rates), told(&rates)))
+        Ok((choose(&rates), rates_text(&rates)))
     }
 
-    /// What is asked for, by name.
+    /// Returns the settings by name.
     pub fn asked(&self) -> Vec<(&'static str, String)> {
-        let route = self.route.and_then(|way| way.0).map_or("auto", Route::name);
+        let route = self.route.and_then(|route| route.0).map_or("auto", Route::name);
         vec![
             ("to", self.name().unwrap_or_default()),
             ("route", if self.to.is_some() { route } else { "" }.to_owned()),
@@ -181,7 +183,7 @@ impl DeviceArgs {
     }
 }
 
-fn told(rates: &[RouteRate]) -> String {
+fn rates_text(rates: &[RouteRate]) -> String {
     let all: Vec<String> = rates.iter().map(|one| format!("{} {:.1}", one.route, one.rate as f64 / 1e9)).collect();
     format!(": {} GB/s", all.join(", "))
 }
@@ -191,7 +193,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn devices_are_read_and_said() {
+    fn devices_are_parsed_and_printed() {
         assert_eq!("device".parse(), Ok(Which::Cuda(0)));
         for text in ["device:0", "device:7", "device:cpu"] {
             assert_eq!(text.parse::<Which>().unwrap().to_string(), text);
@@ -201,6 +203,6 @@ mod tests {
             assert!(text.parse::<Which>().unwrap_err().contains("device:cpu"), "{text}");
         }
         assert!("int16".parse::<Samples>().is_ok() && "no".parse::<Samples>().is_err());
-        assert!("auto".parse::<Way>().is_ok() && "fast".parse::<Way>().is_err());
+        assert!("auto".parse::<RouteOption>().is_ok() && "fast".parse::<RouteOption>().is_err());
     }
 }

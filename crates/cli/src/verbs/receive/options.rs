@@ -1,4 +1,4 @@
-//! What is asked for of connections and of frames.
+//! Options of connections and of frames.
 
 use super::super::flows::free_memory;
 use super::super::inputs::span;
@@ -23,12 +23,12 @@ use std::path::Path;
 use std::str::FromStr;
 use std::time::Instant;
 
-/// An address, and ports of it.
+/// A local address with a range of ports.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Listen {
-    /// The address.
+    /// Local address.
     pub ip: IpAddr,
-    /// The ports.
+    /// Local ports.
     pub ports: RangeInclusive<u16>,
 }
 
@@ -36,8 +36,9 @@ impl FromStr for Listen {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let wrong =
-            || format!("{text}: write ADDRESS:PORT or ADDRESS:FIRST-LAST, as in 10.0.0.9:5001 or [fd00::9]:5001-5016");
+        let wrong = || {
+            format!("{text}: expected ADDRESS:PORT or ADDRESS:FIRST-LAST, such as 10.0.0.9:5001 or [fd00::9]:5001-5016")
+        };
         let (ip, ports) = text.rsplit_once(':').ok_or_else(wrong)?;
         let bare = ip.strip_prefix('[').and_then(|ip| ip.strip_suffix(']'));
         let ip: IpAddr = bare.unwrap_or(ip).parse().map_err(|_| wrong())?;
@@ -62,34 +63,34 @@ impl fmt::Display for Listen {
     }
 }
 
-/// As much as 5 ms at 100 Gb/s.
+/// 5 ms at 100 Gb/s.
 const WINDOW: &str = "64MiB";
 
-/// Options of how connections are received.
+/// Options of TCP connections.
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "TCP")]
 pub struct TcpArgs {
-    /// The longest packet that can arrive; segments of 40 bytes less are asked for [default: the MTU of the interface]
+    /// Maximum packet size; the announced MSS is 40 bytes less [default: the MTU of the interface]
     #[arg(long, value_name = "BYTES")]
     mtu: Option<u32>,
-    /// The most that a sender may have on its way, up to 1GiB
+    /// Receive window, up to 1GiB
     #[arg(long, value_name = "SIZE", default_value = WINDOW)]
     window: String,
-    /// When to acknowledge: adaptive, burst (once for all that had come), after a number of segments (2) or bytes (256KiB)
+    /// ACK policy: adaptive, burst (once per received batch), or every N segments (2) or bytes (256KiB)
     #[arg(long, value_name = "WHEN", default_value = "adaptive")]
     acks: Acks,
-    /// The most connections at a time; others are not answered
+    /// Maximum number of open connections; more are not answered
     #[arg(long, value_name = "N", default_value_t = 4096, value_parser = clap::value_parser!(u32).range(1..=1 << 20))]
     max_connections: u32,
-    /// Give a connection up after so many seconds without a segment; 0 for never
+    /// Idle timeout of a connection in seconds; 0 disables it
     #[arg(long, value_name = "S", default_value_t = 7200.0)]
     idle: f64,
-    /// Answer segments of no connection by nothing, instead of a reset
+    /// Do not send RST for segments of unknown connections
     #[arg(long)]
     silent: bool,
 }
 
-/// When to acknowledge, as users write it.
+/// ACK policy as an option value.
 #[derive(Clone, Copy, Debug)]
 pub struct Acks(AckPolicy);
 
@@ -108,8 +109,11 @@ impl FromStr for Acks {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let wrong =
-            || format!("{text}: write adaptive, burst, a number of segments (2), or of bytes with its unit (256KiB)");
+        let wrong = || {
+            format!(
+                "{text}: invalid ACK policy; expected adaptive, burst, a number of segments (2) or bytes with a unit (256KiB)"
+            )
+        };
         let policy = match text {
             "adaptive" => AckPolicy::Adaptive,
             "burst" => AckPolicy::Burst,
@@ -124,7 +128,7 @@ impl FromStr for Acks {
 }
 
 impl TcpArgs {
-    /// What is asked for, by name.
+    /// Returns the settings by name.
     pub fn asked(&self, mtu: u32) -> Vec<(&'static str, String)> {
         vec![
             ("mtu", self.mtu.unwrap_or(mtu).to_string()),
@@ -136,7 +140,7 @@ impl TcpArgs {
         ]
     }
 
-    /// An endpoint for these addresses, at these stations.
+    /// Creates an endpoint for these IP and MAC addresses.
     pub fn endpoint(&self, listen: &[Listen], stations: Vec<MacAddr>, mtu: u32) -> anyhow::Result<Endpoint> {
         let random = RandomState::new();
         let config = tcp::Config {
@@ -155,28 +159,28 @@ impl TcpArgs {
     }
 }
 
-/// Options of where frames go.
+/// Destination of frames.
 #[derive(Debug, clap::Args)]
 pub struct GoArgs {
-    /// Write to this folder, which is made: a file a stream, and a list of frames beside them
+    /// Write one file per stream and a list of frames to this new directory
     #[arg(short = 'w', long, value_name = "DIR")]
     write: Option<String>,
-    /// Write a file a frame instead
+    /// Write one file per frame
     #[arg(long)]
     per_frame: bool,
-    /// Write without the page cache (O_DIRECT)
+    /// Bypass the page cache (O_DIRECT)
     #[arg(long)]
     direct: bool,
-    /// Verify every byte against what linerate send sends
+    /// Verify every byte against the pattern of linerate send
     #[arg(long, conflicts_with = "write")]
     check: bool,
-    /// The key of send --key, where it was given one: --check verifies with it
+    /// Key of the pattern for --check, as in send --key [default: 0]
     #[arg(long, value_name = "K")]
     key: Option<u64>,
 }
 
 impl GoArgs {
-    /// Where frames of so many bytes go, and the folder in which that makes files.
+    /// Opens the destination for frames of this size; returns it with the folder in which it creates files.
     pub fn destination(&self, bytes: usize) -> anyhow::Result<(Box<dyn Destination>, Vec<OwnedFd>)> {
         let Some(folder) = &self.write else {
             return Ok((Box::new(self.pattern().map_or_else(Discard::default, Discard::verifying)), Vec::new()));
@@ -187,26 +191,26 @@ impl GoArgs {
         Ok((Box::new(files), made_in))
     }
 
-    /// What streams have to be, if they are verified.
+    /// Returns the expected pattern, if streams are verified.
     pub fn pattern(&self) -> Option<Pattern> {
         self.check.then(|| Pattern::new(self.key.unwrap_or_default()))
     }
 
-    /// Whether somebody has to look at every byte of a frame once more: in a thread of its own.
+    /// Returns whether the bytes of a frame are read again, which is done in a separate thread.
     pub fn is_looked_at(&self) -> bool {
         self.write.is_some() || self.check
     }
 
-    /// For people; `otherwise`: what becomes of frames that are neither written nor verified.
+    /// Describes the destination; `otherwise` is the text for frames that are neither written nor verified.
     pub fn describe(&self, otherwise: &str) -> String {
         match &self.write {
             Some(folder) => format!("to {folder}"),
-            None if self.check => "verified".to_owned(),
+            None if self.check => "verified and discarded".to_owned(),
             None => otherwise.to_owned(),
         }
     }
 
-    /// What is asked for, by name.
+    /// Returns the settings by name.
     fn asked(&self) -> Vec<(&'static str, String)> {
         vec![
             ("write", self.write.clone().unwrap_or_default()),
@@ -218,29 +222,29 @@ impl GoArgs {
     }
 }
 
-/// Options of frames, and of where they go.
+/// Options of frames and their destination.
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "Frames")]
 pub struct FrameArgs {
-    /// Where they go.
+    /// Destination.
     #[command(flatten)]
     pub go: GoArgs,
-    /// Bytes of a frame
+    /// Size of a frame
     #[arg(long, value_name = "SIZE", default_value = "64MiB")]
     frame_size: String,
-    /// How many frames there are; a stream needs one at least
+    /// Number of frames in memory; each open stream needs at least one
     #[arg(long, value_name = "N", default_value_t = 8)]
     frames: usize,
-    /// Compute no CRC-32C of frames
+    /// Do not compute CRC-32C of frames
     #[arg(long)]
     no_crc: bool,
-    /// What is where bytes are missing: zero, or left (whatever was there before)
+    /// Content of gaps: zero (filled with zeros), or left (old contents)
     #[arg(long, value_name = "WHAT", default_value = "zero", value_parser = PossibleValuesParser::new(["zero", "left"]))]
     missing: String,
 }
 
 impl FrameArgs {
-    /// How they are.
+    /// Returns the configuration of the frames.
     pub fn config(&self) -> anyhow::Result<Config> {
         Ok(Config {
             size: size("--frame-size", &self.frame_size)? as usize,
@@ -251,12 +255,12 @@ impl FrameArgs {
         })
     }
 
-    /// Refuses more of them than there is memory for.
+    /// Fails if the frames do not fit in free memory.
     pub fn check_memory(&self) -> anyhow::Result<()> {
         let wanted = size("--frame-size", &self.frame_size)?.saturating_mul(self.frames as u64);
         if let Some(free) = free_memory().filter(|free| wanted > *free) {
             return Err(usage(format!(
-                "--frames {}: {} MiB by --frame-size {}, and {} MiB are free",
+                "--frames {}: not enough memory: {} MiB with --frame-size {}, {} MiB free",
                 self.frames,
                 grouped(wanted >> 20),
                 self.frame_size,
@@ -266,8 +270,8 @@ impl FrameArgs {
         Ok(())
     }
 
-    /// The frames, and how bytes come there, for people: by whatever copies segments of so many bytes fastest here.
-    /// With `memory` in that one.
+    /// Creates the frames, in `memory` if given, and measures the fastest way to copy segments of this size. Returns the frames
+    /// and a text about the copy rates.
     pub fn pool(&self, segment: u32, memory: Option<Memory>) -> anyhow::Result<(Frames, String)> {
         let config = self.config()?;
         let frames = match memory {
@@ -278,15 +282,15 @@ impl FrameArgs {
         let mut frames = frames.map_err(usage)?;
         let began = Instant::now();
         let measured = frames.calibrate(segment as usize, &|| began.elapsed().as_nanos() as u64);
-        Ok((frames, told(&measured)))
+        Ok((frames, copy_rates_text(&measured)))
     }
 
-    /// Where they go, and the folder in which that makes files.
+    /// Opens the destination; returns it with the folder in which it creates files.
     pub fn destination(&self) -> anyhow::Result<(Box<dyn Destination>, Vec<OwnedFd>)> {
         self.go.destination(self.config()?.size)
     }
 
-    /// What is asked for, by name.
+    /// Returns the settings by name.
     pub fn asked(&self) -> Vec<(&'static str, String)> {
         let mut asked = vec![
             ("frames", self.frames.to_string()),
@@ -298,24 +302,28 @@ impl FrameArgs {
         asked
     }
 
-    /// For people.
+    fn gaps(&self) -> &'static str {
+        if self.missing == "left" { "gaps left" } else { "gaps zero-filled" }
+    }
+
+    /// Describes the frames and their destination.
     pub fn describe(&self, shared: Option<&str>, device: Option<String>) -> String {
         let shared =
-            shared.map(|name| format!("shared as {name}")).or_else(|| device.map(|_| "kept there alone".to_owned()));
-        let to = self.go.describe(shared.as_deref().unwrap_or("kept nowhere (-w DIR)"));
+            shared.map(|name| format!("shared as {name}")).or_else(|| device.map(|_| "kept on the device".to_owned()));
+        let to = self.go.describe(shared.as_deref().unwrap_or("discarded (use -w DIR to keep)"));
         let plural = if self.frames == 1 { "" } else { "s" };
         let crc = if self.no_crc { "no CRC" } else { "CRC-32C" };
-        format!("{} frame{plural} of {}, {crc}, gaps {}, {to}", self.frames, self.frame_size, self.missing)
+        format!("{} frame{plural} of {}, {crc}, {}, {to}", self.frames, self.frame_size, self.gaps())
     }
 }
 
-/// How fast bytes are copied, the fastest way first.
-pub fn told(measured: &[Measured]) -> String {
+/// Returns the copy rates as text, fastest first.
+pub fn copy_rates_text(measured: &[Measured]) -> String {
     if measured.is_empty() {
-        return "payload that is copied: in blocks to the device".to_owned();
+        return "payload copy: in blocks to the device".to_owned();
     }
     let all = measured.iter().map(|one| format!("{} {:.1}", one.kernel.name(), one.rate as f64 / 1e9));
-    format!("payload that is copied: {} GB/s", all.collect::<Vec<_>>().join(", "))
+    format!("payload copy: {} GB/s", all.collect::<Vec<_>>().join(", "))
 }
 
 #[cfg(test)]
@@ -323,7 +331,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn addresses_and_ports_are_read_and_said() {
+    fn addresses_and_ports_are_parsed_and_printed() {
         for text in ["10.0.0.9:5001", "10.0.0.9:1-65535", "[fd00::9]:5001-5016"] {
             assert_eq!(text.parse::<Listen>().unwrap().to_string(), text);
         }
@@ -335,7 +343,7 @@ mod tests {
     }
 
     #[test]
-    fn when_to_acknowledge_is_read() {
+    fn ack_policies_are_parsed() {
         let read = |text: &str| text.parse::<Acks>().map(|acks| acks.0);
         assert_eq!(read("adaptive"), Ok(AckPolicy::Adaptive));
         assert_eq!(read("burst"), Ok(AckPolicy::Burst));

@@ -1,4 +1,4 @@
-//! Whether another host has an address already: two that answer for one take streams from each other.
+//! Detects addresses in use: two hosts that answer for one address disturb each other's streams.
 
 use crate::exit::usage;
 use crate::verbs::generate::answer::answering;
@@ -8,16 +8,16 @@ use linerate_burst::LinkType;
 use linerate_generate::answer::{ANSWERS_PER_SECOND, Hop, Own};
 use linerate_port::Spec;
 
-/// Refuses addresses that another host answers for. On a link without addresses of stations nobody can be asked.
+/// Refuses addresses that another host answers for. Links without MAC addresses cannot be probed.
 pub(super) fn check_free(spec: &Spec, own: &[Own]) -> anyhow::Result<()> {
     if link(spec) != LinkType::ETHERNET || REGISTRY.interface(spec).is_none() {
         return Ok(());
     }
     let hops = own.iter().map(|own| Hop::probe(own.first, own.mac)).collect::<Result<Vec<_>, _>>().map_err(usage)?;
     match answering(spec, Vec::new(), ANSWERS_PER_SECOND)?.probe(&hops)? {
-        Some((ip, mac)) => Err(usage(format!(
-            "{ip}: another host has that address, at {mac} ({spec}): name one of your network that no host has"
-        ))),
+        Some((ip, mac)) => {
+            Err(usage(format!("{ip}: in use by another host, {mac} ({spec}); use an unused address of your network")))
+        }
         None => Ok(()),
     }
 }

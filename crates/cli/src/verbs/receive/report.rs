@@ -1,4 +1,4 @@
-//! What was received, while it lasts and at the end.
+//! Report of received streams, during the run and at the end.
 
 use crate::view::ledger::RunJson;
 use crate::view::rates::{bits_per_second, counted, grouped};
@@ -15,7 +15,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::time::Instant;
 
-/// Prints a line of what happened since the last one, and one of who has the frames where they are shared.
+/// Returns a function that prints a line of progress, and one about the reader of shared frames.
 pub fn ticker(watch: ReceptionWatch, shared: Option<FrameSharingWatch>) -> impl FnMut() + Send + 'static {
     let started = Instant::now();
     let mut before = (started, 0);
@@ -36,21 +36,21 @@ pub fn ticker(watch: ReceptionWatch, shared: Option<FrameSharingWatch>) -> impl 
     }
 }
 
-/// Who has shared frames.
+/// Describes the use of shared frames.
 fn held(shared: &SharedSoFar) -> String {
     let SharedSoFar { reader, held, waiting } = shared;
     match reader {
-        Some(pid) => format!("        frames: {held} with the reader (pid {pid}), {waiting} waiting for it"),
-        None if *waiting > 0 => format!("        no reader: {waiting} frames wait for one, senders when all do"),
-        None => "        no reader (linerate frames NAME)".to_owned(),
+        Some(pid) => format!("        frames: {held} held by the reader (pid {pid}), {waiting} waiting"),
+        None if *waiting > 0 => format!("        no reader: {waiting} frames waiting; senders stop when none is free"),
+        None => "        no reader (start linerate frames NAME)".to_owned(),
     }
 }
 
-/// What was received, for people.
+/// Returns the report as text.
 pub fn summary(so_far: &SoFar, seconds: f64, rows: usize) -> String {
     let missing = match so_far.totals.missing {
         0 => String::new(),
-        missing => format!(", {} missing in them", counted(missing, "byte")),
+        missing => format!(", {} missing", counted(missing, "byte")),
     };
     let mut text = format!(
         "{}, {} received in {seconds:.3} s, in {}{missing}\n",
@@ -84,17 +84,17 @@ pub fn summary(so_far: &SoFar, seconds: f64, rows: usize) -> String {
     text
 }
 
-/// Frames that were read one by one were no longer than a packet: an XDP program takes such faster. Nothing is said of a few.
+/// Returns a hint if nearly all packets arrived unmerged (without GRO), which an XDP program handles faster.
 pub fn came_singly(spec: &Spec, ledger: &Ledger) -> Option<String> {
     const MANY: u64 = 100_000;
     let (frames, joined) = (ledger.total(Count::Delivered), ledger.total(Count::SuperFrames));
     let is_slow = spec.scheme == "packet" && frames >= MANY && joined < frames / 20;
     is_slow.then(|| {
-        format!("frames came one by one, no super-frames: `linerate receive xdp:{}` takes such faster", spec.target)
+        format!("packets were not merged by GRO: linerate receive xdp:{} is faster for such traffic", spec.target)
     })
 }
 
-/// Payload over the time from the first byte to the last.
+/// Returns the payload rate from the first byte to the last.
 fn gbps(stream: &StreamSoFar) -> f64 {
     let seconds = stream.last.since(stream.first).as_secs_f64();
     if seconds > 0.0 { stream.bytes as f64 * 8.0 / seconds / 1e9 } else { 0.0 }
@@ -114,21 +114,21 @@ fn ending(ending: Option<Ending>) -> &'static str {
 pub struct ReceivedJson {
     schema: &'static str,
     port: String,
-    /// What was asked for, or is so unless asked for otherwise.
+    /// Settings, including defaults.
     asked: BTreeMap<&'static str, String>,
     seconds: f64,
-    /// Streams that began.
+    /// Streams started.
     streams: u64,
     bytes: u64,
     frames: u64,
-    /// Bytes of frames that did not come.
+    /// Bytes missing in frames.
     missing: u64,
     by_stream: Vec<StreamJson>,
     #[serde(flatten)]
     run: RunJson,
 }
 
-/// What became of a stream.
+/// Result of a stream.
 #[derive(Serialize)]
 pub struct StreamJson {
     stream: u32,
@@ -143,7 +143,7 @@ pub struct StreamJson {
 }
 
 impl StreamJson {
-    /// Of those that are told one by one.
+    /// Returns the streams that are reported individually.
     pub fn all(so_far: &SoFar) -> Vec<StreamJson> {
         let one = |(id, stream): (&StreamId, &StreamSoFar)| StreamJson {
             stream: id.0,
@@ -161,7 +161,7 @@ impl StreamJson {
 }
 
 impl ReceivedJson {
-    /// All of it.
+    /// Returns the whole document.
     pub fn new(port: &str, asked: BTreeMap<&'static str, String>, so_far: &SoFar, run: &Received) -> Self {
         ReceivedJson {
             schema: "linerate/receive/1",
@@ -184,15 +184,15 @@ mod tests {
     use linerate_burst::Stage;
 
     #[test]
-    fn another_way_in_is_named_where_frames_came_one_by_one() {
-        let said = |spec: &str, frames, joined| {
+    fn xdp_is_suggested_for_unmerged_packets() {
+        let hint = |spec: &str, frames, joined| {
             let mut ledger = Ledger::new();
             ledger.account(Stage::Receive, spec).add(Count::Delivered, frames).add(Count::SuperFrames, joined);
             came_singly(&Spec::parse(spec).unwrap(), &ledger)
         };
-        assert!(said("packet:eth0", 1_000_000, 10).unwrap().contains("xdp:eth0"));
-        assert_eq!(said("packet:eth0", 1_000_000, 900_000), None);
-        assert_eq!(said("packet:eth0", 1000, 0), None);
-        assert_eq!(said("xdp:eth0", 1_000_000, 0), None);
+        assert!(hint("packet:eth0", 1_000_000, 10).unwrap().contains("xdp:eth0"));
+        assert_eq!(hint("packet:eth0", 1_000_000, 900_000), None);
+        assert_eq!(hint("packet:eth0", 1000, 0), None);
+        assert_eq!(hint("xdp:eth0", 1_000_000, 0), None);
     }
 }

@@ -1,4 +1,4 @@
-//! `--share`: frames for another process, and the options that say how.
+//! `--share`: frames for another process, and their options.
 
 use crate::exit::usage;
 use crate::privileges::{Identity, group_number, socket_folder};
@@ -14,42 +14,41 @@ use std::os::fd::OwnedFd;
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "Sharing")]
 pub(super) struct ShareArgs {
-    /// Share frames with another process, where they were received: linerate frames NAME takes them (a NAME with / is the path of
-    /// a socket); as long as nobody does they wait
+    /// Share frames with another process without a copy, read by linerate frames NAME (a NAME with / is the path of a
+    /// socket); frames wait until a reader attaches
     #[arg(long, value_name = "NAME", conflicts_with_all = ["write", "check"])]
     share: Option<String>,
-    /// Let members of this group take them too, beside root and the user of this program
+    /// Allow members of this group to read them, in addition to root and the user of this process
     #[arg(long, value_name = "GROUP")]
     share_group: Option<String>,
-    /// How many seconds the end waits for a reader to take the last frames and to give them back, from the last that came back
+    /// Timeout in seconds at the end for the reader to return the last frames, restarted by each returned frame
     #[arg(long, value_name = "S", default_value_t = 10.0)]
     share_patience: f64,
-    /// Use pages of ordinary size even where there are huge ones
+    /// Do not use huge pages
     #[arg(long)]
     share_small_pages: bool,
 }
 
-/// Frames that are shared, before the run: with their memory, and lines about it.
+/// Shared frames before the run, with their memory.
 pub(super) struct Shared {
-    /// The ring.
     pub ring: FrameSharing,
-    /// The frames.
+    /// Memory of the frames.
     pub pieces: Vec<Piece>,
 }
 
 impl ShareArgs {
-    /// Under which name.
+    /// Returns the name of the ring.
     pub(super) fn name(&self) -> Option<&str> {
         self.share.as_deref()
     }
 
-    /// Refuses what is no name of a ring.
+    /// Checks the name of the ring.
     pub(super) fn check(&self) -> anyhow::Result<()> {
         self.share.as_deref().map_or(Ok(()), |name| ring_name("--share", name).map(drop))
     }
 
-    /// Makes the frames, if they are to be shared; before privileges are dropped, since huge memory may need them, and readers believe
-    /// in who began to share. Where finished frames give way to newer ones a reader has half of them at most.
+    /// Allocates the frames, if shared. Call it before privileges are dropped: huge pages may need them, and readers trust the
+    /// user that created the ring. If newer frames replace finished ones (`gives_way`), a reader gets at most half of them.
     pub(super) fn open(&self, identity: &Identity, frames: Config, gives_way: bool) -> anyhow::Result<Option<Shared>> {
         let Some(name) = &self.share else { return Ok(None) };
         let mut access = Access::of_owner(identity.owner());
@@ -71,7 +70,7 @@ impl ShareArgs {
         Ok(Some(Shared { ring, pieces }))
     }
 
-    /// What is asked for, by name.
+    /// Returns the settings by name.
     pub(super) fn asked(&self) -> Vec<(&'static str, String)> {
         vec![
             ("share", self.share.clone().unwrap_or_default()),
@@ -81,7 +80,7 @@ impl ShareArgs {
         ]
     }
 
-    /// The folder that the run removes a socket from.
+    /// Returns the folder of the socket, which the run removes.
     pub(super) fn folder(&self) -> anyhow::Result<Option<OwnedFd>> {
         Ok(self.share.as_deref().map(socket_folder).transpose()?.flatten())
     }

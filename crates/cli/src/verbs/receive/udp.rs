@@ -1,4 +1,4 @@
-//! What is asked for of datagrams.
+//! Options of datagrams.
 
 use super::options::{FrameArgs, Listen};
 use crate::exit::usage;
@@ -11,42 +11,43 @@ use linerate_receive::tcp::Local;
 use std::str::FromStr;
 use std::time::{Duration, Instant};
 
-/// Options of how datagrams are received.
+/// Options of UDP datagrams.
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "UDP")]
 pub(super) struct UdpArgs {
-    /// Where datagrams say where they belong: at=0,width=8 (big-endian, counting bytes; order=le, counts=packets,size=BYTES, data=OFFSET,
-    /// shift=N, bits=N, batch=OFFSET:WIDTH:BYTES); or spead,heap=BYTES[,step=N]; or vita49,size=BYTES [default: at=0,width=8, as send --udp]
+    /// Position of the sequence number: at=OFFSET,width=BYTES (big-endian byte offset; options: order=le,
+    /// counts=packets,size=BYTES, data=OFFSET, shift=N, bits=N, batch=OFFSET:WIDTH:BYTES); or spead,heap=BYTES[,step=N]; or
+    /// vita49,size=BYTES [default: at=0,width=8, as send --udp]
     #[arg(long, value_name = "WHERE")]
     sequence: Option<Sequence>,
-    /// How many frames of a stream are filled at a time [default: 2]
+    /// Number of frames per stream that are filled at the same time [default: 2]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
     open_frames: Option<u16>,
-    /// Finish a frame to which nothing came for so many seconds; a stream to which nothing came is over [default: 1]
+    /// Timeout in seconds without data, after which a frame is finished and an idle stream ends [default: 1]
     #[arg(long, value_name = "S")]
     frame_timeout: Option<f64>,
-    /// What is dropped while no frame is free: newest (what comes), or oldest (a finished frame that waits) [default: newest]
+    /// Data to drop while no frame is free: newest (arriving data) or oldest (a finished frame) [default: newest]
     #[arg(long, value_name = "WHICH", value_parser = PossibleValuesParser::new(["newest", "oldest"]))]
     drop: Option<String>,
 }
 
-/// Where datagrams say where they belong, and how users have written that.
+/// Position of the sequence number in datagrams, and its text as given.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Sequence {
     form: Form,
     text: String,
 }
 
-/// As `send --udp` does: the byte offset in front.
+/// Format of `send --udp`: the byte offset first.
 const USUAL: Form = Form::Fixed { sequence: Field::big(0, 8), unit: Unit::Bytes, batch: None, data: 8 };
 const USUAL_TEXT: &str = "at=0,width=8";
-/// How many frames of a stream are filled at a time.
+/// Default number of frames per stream that are filled at the same time.
 const OPEN_FRAMES: u16 = 2;
-/// A sender may leave out so much at a time, and go on.
+/// Maximum gap in bytes that a sender may skip.
 const REACH: u64 = 1 << 32;
-/// For how long a frame waits for what is missing.
+/// Default time that a frame waits for missing data.
 const TIMEOUT: Duration = Duration::from_secs(1);
-/// The most streams at a time.
+/// Maximum number of open streams.
 const STREAMS: usize = 4096;
 
 impl FromStr for Sequence {
@@ -58,20 +59,21 @@ impl FromStr for Sequence {
     }
 }
 
-/// What is said by key and value; each once.
-struct Said<'a>(Vec<(&'a str, &'a str)>);
+/// Keys and values, each key once.
+struct Settings<'a>(Vec<(&'a str, &'a str)>);
 
-impl<'a> Said<'a> {
+impl<'a> Settings<'a> {
     fn of(text: &'a str) -> Result<Self, String> {
         let mut all = Vec::new();
         for part in text.split(',').filter(|part| !part.is_empty()) {
-            let (key, value) = part.split_once('=').ok_or_else(|| format!("{part} has no value: write {part}=..."))?;
+            let (key, value) =
+                part.split_once('=').ok_or_else(|| format!("{part}: no value; expected {part}=VALUE"))?;
             if all.iter().any(|(known, _)| *known == key) {
-                return Err(format!("{key} is said twice"));
+                return Err(format!("duplicate key {key}"));
             }
             all.push((key, value));
         }
-        Ok(Said(all))
+        Ok(Settings(all))
     }
 
     fn take(&mut self, key: &str) -> Option<&'a str> {
@@ -84,66 +86,68 @@ impl<'a> Said<'a> {
     }
 
     fn end(self) -> Result<(), String> {
-        self.0.first().map_or(Ok(()), |(key, _)| Err(format!("{key} means nothing here")))
+        self.0.first().map_or(Ok(()), |(key, _)| Err(format!("unknown key {key}")))
     }
 }
 
 fn number(key: &str, text: &str) -> Result<u64, String> {
-    parse_size(text).ok_or_else(|| format!("{key}={text} is no number (as in 8, 64KiB)"))
+    parse_size(text).ok_or_else(|| format!("{key}={text}: invalid number; expected a value such as 8 or 64KiB"))
 }
 
 fn read(text: &str) -> Result<Form, String> {
     let (name, rest) = text.split_once(',').unwrap_or((text, ""));
     let form = match name {
         "spead" => {
-            let mut said = Said::of(rest)?;
-            let heap = said.number("heap")?.filter(|heap| *heap > 0).ok_or("say heap=BYTES, the bytes of a heap")?;
-            let step = said.number("step")?.unwrap_or(1).max(1);
-            said.end()?;
+            let mut settings = Settings::of(rest)?;
+            let heap =
+                settings.number("heap")?.filter(|heap| *heap > 0).ok_or("needs heap=BYTES, the size of a heap")?;
+            let step = settings.number("step")?.unwrap_or(1).max(1);
+            settings.end()?;
             Form::Spead { heap, step }
         }
         "vita49" => {
-            let mut said = Said::of(rest)?;
-            let data = said.number("size")?.filter(|size| *size > 0).ok_or("say size=BYTES, the data of a packet")?;
-            said.end()?;
+            let mut settings = Settings::of(rest)?;
+            let data =
+                settings.number("size")?.filter(|size| *size > 0).ok_or("needs size=BYTES, the data of a packet")?;
+            settings.end()?;
             Form::Vita49 { data: data as usize }
         }
-        _ => fixed(Said::of(text)?)?,
+        _ => fixed(Settings::of(text)?)?,
     };
     Ok(form)
 }
 
-/// A number in a fixed place.
-fn fixed(mut said: Said<'_>) -> Result<Form, String> {
-    let little_endian = match said.take("order") {
+/// Parses a sequence number at a fixed offset.
+fn fixed(mut settings: Settings<'_>) -> Result<Form, String> {
+    let little_endian = match settings.take("order") {
         None | Some("be") => false,
         Some("le") => true,
-        Some(other) => return Err(format!("order={other}: it is be or le")),
+        Some(other) => return Err(format!("order={other}: expected be or le")),
     };
     let field = |offset: u64, width: u64| match (1..=8).contains(&width) && offset <= 65_527 {
         true => Ok(Field { little_endian, ..Field::big(offset as usize, width as usize) }),
-        false => Err(format!("{width} bytes at {offset}: a number has 1 to 8, within a datagram")),
+        false => Err(format!("{width} bytes at {offset}: expected 1 to 8 bytes within a datagram")),
     };
-    let (at, width) = (said.number("at")?.unwrap_or(0), said.number("width")?.unwrap_or(8));
+    let (at, width) = (settings.number("at")?.unwrap_or(0), settings.number("width")?.unwrap_or(8));
     let mut sequence = field(at, width)?;
-    sequence.shift = said.number("shift")?.unwrap_or(0).min(63) as u32;
+    sequence.shift = settings.number("shift")?.unwrap_or(0).min(63) as u32;
     let most = u64::from(sequence.bits.saturating_sub(sequence.shift));
-    sequence.bits = said.number("bits")?.unwrap_or(most).min(most) as u32;
+    sequence.bits = settings.number("bits")?.unwrap_or(most).min(most) as u32;
     if sequence.bits == 0 {
-        return Err("no bits of the number are left".to_owned());
+        return Err("shift and bits leave no bits of the number".to_owned());
     }
-    let size = said.number("size")?;
-    let unit = match (said.take("counts"), size) {
+    let size = settings.number("size")?;
+    let unit = match (settings.take("counts"), size) {
         (None | Some("bytes"), None) => Unit::Bytes,
         (Some("packets"), Some(size @ 1..=65_527)) => Unit::Packets(size as usize),
-        (Some("packets"), _) => return Err("say size=BYTES, the data of each packet".to_owned()),
-        (None | Some("bytes"), Some(_)) => return Err("size= goes with counts=packets".to_owned()),
-        (Some(other), _) => return Err(format!("counts={other}: it is bytes or packets")),
+        (Some("packets"), _) => return Err("counts=packets needs size=BYTES, the data of each packet".to_owned()),
+        (None | Some("bytes"), Some(_)) => return Err("size= needs counts=packets".to_owned()),
+        (Some(other), _) => return Err(format!("counts={other}: expected bytes or packets")),
     };
-    let batch = match said.take("batch") {
+    let batch = match settings.take("batch") {
         None => None,
         Some(text) => {
-            let wrong = || format!("batch={text}: write OFFSET:WIDTH:BYTES, as in 0:4:8MiB");
+            let wrong = || format!("batch={text}: expected OFFSET:WIDTH:BYTES, such as 0:4:8MiB");
             let parts: Vec<u64> = text.split(':').filter_map(parse_size).collect();
             let [offset, width, bytes] = parts[..] else { return Err(wrong()) };
             if bytes == 0 {
@@ -152,13 +156,13 @@ fn fixed(mut said: Said<'_>) -> Result<Form, String> {
             Some((field(offset, width)?, bytes))
         }
     };
-    let data = said.number("data")?.unwrap_or(at + width) as usize;
-    said.end()?;
+    let data = settings.number("data")?.unwrap_or(at + width) as usize;
+    settings.end()?;
     Ok(Form::Fixed { sequence, unit, batch, data })
 }
 
 impl UdpArgs {
-    /// What is asked for, by name.
+    /// Returns the settings by name.
     pub(super) fn asked(&self) -> Vec<(&'static str, String)> {
         vec![
             ("sequence", self.sequence.as_ref().map_or(USUAL_TEXT, |sequence| &sequence.text).to_owned()),
@@ -168,7 +172,7 @@ impl UdpArgs {
         ]
     }
 
-    /// Whether finished frames give way to newer ones.
+    /// Returns whether newer frames replace finished ones.
     pub(super) fn drops_oldest(&self) -> bool {
         self.drop.as_deref() == Some("oldest")
     }
@@ -177,7 +181,7 @@ impl UdpArgs {
         self.sequence.as_ref().map_or(USUAL, |sequence| sequence.form)
     }
 
-    /// What receives datagrams, and how bytes come to frames, for people.
+    /// Creates the receiver of datagrams, with a text about its copy rates.
     pub(super) fn datagrams(
         &self,
         frames: &FrameArgs,
@@ -186,7 +190,7 @@ impl UdpArgs {
     ) -> anyhow::Result<(Datagrams, String)> {
         let timeout = self.frame_timeout.map(|s| span("--frame-timeout", s)).transpose()?;
         if timeout.is_some_and(|timeout| timeout.is_zero()) {
-            return Err(usage("--frame-timeout 0: no datagram comes so soon behind another"));
+            return Err(usage("--frame-timeout 0: too short; expected more than 0 s"));
         }
         let config = Config {
             frames: frames.config()?,
@@ -205,11 +209,11 @@ impl UdpArgs {
         let mut datagrams = made.map_err(usage)?;
         let began = Instant::now();
         let measured = datagrams.calibrate(datagram as usize, &|| began.elapsed().as_nanos() as u64);
-        Ok((datagrams, super::options::told(&measured)))
+        Ok((datagrams, super::options::copy_rates_text(&measured)))
     }
 }
 
-/// Where datagrams are to go to.
+/// Returns the local addresses and ports.
 pub(super) fn locals(listen: &[Listen]) -> Vec<Local> {
     listen.iter().map(|listen| Local { ip: listen.ip, ports: listen.ports.clone() }).collect()
 }
@@ -219,7 +223,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_said_of_sequences_is_read() {
+    fn sequences_are_parsed() {
         let big = Field::big;
         for (text, form) in [
             (USUAL_TEXT, USUAL),
@@ -244,23 +248,23 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_meant_is_refused_with_the_reason() {
+    fn invalid_sequences_are_refused_with_the_reason() {
         for (text, reason) in [
             ("at=0,width=9", "1 to 8"),
-            ("at=0,at=1", "said twice"),
-            ("width", "has no value"),
-            ("counts=packets", "say size=BYTES"),
-            ("size=8", "goes with counts=packets"),
+            ("at=0,at=1", "duplicate key at"),
+            ("width", "no value"),
+            ("counts=packets", "needs size=BYTES"),
+            ("size=8", "needs counts=packets"),
             ("counts=words", "bytes or packets"),
             ("order=middle", "be or le"),
             ("batch=1:2", "OFFSET:WIDTH:BYTES"),
             ("width=2,shift=16", "no bits"),
-            ("spead", "say heap=BYTES"),
-            ("vita49,size=0", "say size=BYTES"),
-            ("at=0,colour=3", "means nothing"),
+            ("spead", "needs heap=BYTES"),
+            ("vita49,size=0", "needs size=BYTES"),
+            ("at=0,colour=3", "unknown key"),
         ] {
-            let said = text.parse::<Sequence>().unwrap_err();
-            assert!(said.starts_with(text) && said.contains(reason), "{text}: {said}");
+            let error = text.parse::<Sequence>().unwrap_err();
+            assert!(error.starts_with(text) && error.contains(reason), "{text}: {error}");
         }
     }
 }

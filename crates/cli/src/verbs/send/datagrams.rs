@@ -1,4 +1,4 @@
-//! Datagrams.
+//! Sending of UDP datagrams.
 
 use super::report::{Head, conclude_datagrams};
 use super::{Args, Running};
@@ -11,13 +11,15 @@ use linerate_generate::rate::{Asked, Layer};
 use std::io;
 use std::net::SocketAddr;
 
-/// Where nobody says how fast: what a network bears.
+/// Default rate, moderate for a shared network.
 const USUAL: Asked = Asked::Rate(Rate::Bits(1e9, Layer::L2));
 
 /// Sends datagrams.
 pub(super) fn run(args: &Args, to: &[SocketAddr], way: &Way, identity: &Identity) -> anyhow::Result<Exit> {
     let asked = args.rate.unwrap_or(USUAL).on_line(None);
-    let asked = asked.ok_or_else(|| usage("--rate: the way has no line rate to take a share of, as in 5gbps"))?;
+    let asked = asked.ok_or_else(|| {
+        usage("--rate: percentages need a line rate, which is unknown here; expected a rate such as 5gbps")
+    })?;
     let peer = to[0];
     let open = |_| Datagrams::open(peer, way, args.datagram).map_err(|error| anyhow!(explain(&error, peer)));
     let mut sockets = (0..args.connections).map(open).collect::<anyhow::Result<Vec<_>>>()?;
@@ -49,7 +51,7 @@ pub(super) fn run(args: &Args, to: &[SocketAddr], way: &Way, identity: &Identity
     conclude_datagrams(args, &head, results)
 }
 
-/// What one of several sends.
+/// Returns the rate of one of several connections.
 fn share(rate: Rate, of: usize) -> Rate {
     match rate {
         Rate::Frames(frames) => Rate::Frames(frames / of as f64),

@@ -1,4 +1,4 @@
-//! What came of it: for people, and as JSON.
+//! Report as text and JSON.
 
 use super::Args;
 use super::source::Bytes;
@@ -13,7 +13,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-/// What is sent, and where.
+/// Data, endpoints and protocol of a run.
 pub(super) struct Head {
     pub protocol: &'static str,
     pub peer: SocketAddr,
@@ -24,7 +24,7 @@ pub(super) struct Head {
     pub data: String,
 }
 
-/// What came of one size of chunks, or of all where there are none; names as in docs/json.md.
+/// Result of one chunk size, or of all data without chunks; names as in docs/json.md.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub(super) struct Row {
     chunk: Option<u64>,
@@ -64,14 +64,14 @@ struct Document<'a> {
 }
 
 impl Head {
-    /// A line for people.
+    /// Returns the first line of the report.
     pub(super) fn text(&self) -> String {
-        let manner = match (&self.congestion, self.datagram) {
+        let protocol = match (&self.congestion, self.datagram) {
             (Some(congestion), _) => format!("TCP ({congestion})"),
             (None, size) => format!("UDP (datagrams of {} bytes)", grouped(size.unwrap_or_default() as u64)),
         };
-        let several = if self.connections > 1 { format!(", {} times", self.connections) } else { String::new() };
-        format!("sending {} to {} from {} by {manner}{several}", self.data, self.peer, self.local)
+        let several = if self.connections > 1 { format!(", {} connections", self.connections) } else { String::new() };
+        format!("sending {} to {} from {} by {protocol}{several}", self.data, self.peer, self.local)
     }
 
     fn document(&self) -> Document<'_> {
@@ -104,22 +104,22 @@ impl Head {
 impl Row {
     pub(super) fn new(series: &Series, outcome: &Outcome) -> Row {
         let times = &outcome.chunks;
-        let told = |time: Duration| (times.count() > 0).then_some(time.as_nanos() as f64 / 1e3);
+        let micros = |time: Duration| (times.count() > 0).then_some(time.as_nanos() as f64 / 1e3);
         Row {
             chunk: series.chunk,
             chunks: times.count(),
             bytes: outcome.bytes,
             seconds: outcome.elapsed.as_secs_f64(),
             gbps: gbps(outcome.bytes, outcome.elapsed),
-            average_us: told(times.mean()),
-            p50_us: told(times.quantile(0.5)),
-            p99_us: told(times.quantile(0.99)),
-            max_us: told(times.max()),
+            average_us: micros(times.mean()),
+            p50_us: micros(times.quantile(0.5)),
+            p99_us: micros(times.quantile(0.99)),
+            max_us: micros(times.max()),
         }
     }
 }
 
-/// Tells what came of connections.
+/// Reports the result of connections.
 pub(super) fn conclude(
     args: &Args,
     head: &Head,
@@ -157,15 +157,15 @@ pub(super) fn conclude(
         let seconds = elapsed.as_secs_f64();
         let _ = writeln!(text, "{} acknowledged in {seconds:.3} s: {rate} of payload", counted(acknowledged, "byte"));
         if written > acknowledged {
-            let _ = writeln!(text, "{} more bytes were sent and not acknowledged", grouped(written - acknowledged));
+            let _ = writeln!(text, "{} sent but not acknowledged", counted(written - acknowledged, "byte"));
         }
         let _ = writeln!(
             text,
-            "{} sent again; shortest round trip {least} us; waited for the receiver's window {window:.3} s",
-            counted(resent.into(), "segment")
+            "{}, min RTT {least} us, receive window full for {window:.3} s",
+            counted(resent.into(), "retransmission")
         );
         if unread > 0 {
-            let _ = writeln!(text, "{} bytes came back, which nobody read", grouped(unread));
+            let _ = writeln!(text, "{} received and not read", counted(unread, "byte"));
         }
         show(text);
     }
@@ -173,7 +173,7 @@ pub(super) fn conclude(
     Ok(if failures.is_empty() { Exit::Done } else { Exit::Failed })
 }
 
-/// Tells what came of datagrams.
+/// Reports the result of datagrams.
 pub(super) fn conclude_datagrams(
     args: &Args,
     head: &Head,
@@ -189,7 +189,7 @@ pub(super) fn conclude_datagrams(
         failures.extend(failure.map(|error| explain(&error, head.peer)));
     }
     if all.refused > 0 {
-        failures.push(format!("{}: nobody listens there: refused {} times", head.peer, grouped(all.refused)));
+        failures.push(format!("{}: port unreachable: refused {}", head.peer, counted(all.refused, "time")));
     }
     let (seconds, rate) = (all.elapsed.as_secs_f64(), gbps(all.bytes, all.elapsed));
     if args.json {
@@ -212,12 +212,12 @@ pub(super) fn conclude_datagrams(
     Ok(if failures.is_empty() { Exit::Done } else { Exit::Failed })
 }
 
-/// Why a connection ended too early, and how much of it had arrived.
+/// Returns the reason of a failed connection, and how many bytes were acknowledged.
 fn failure(stream: &Stream<Bytes>) -> Option<String> {
     let connection = &stream.connection;
     let reason = explain(stream.failure.as_ref()?, connection.peer());
     let (acknowledged, written) = (grouped(connection.acknowledged()), grouped(connection.written()));
-    Some(format!("{reason}; {acknowledged} of {written} bytes were acknowledged"))
+    Some(format!("{reason}; {acknowledged} of {written} bytes acknowledged"))
 }
 
 fn table_of(rows: &[Row]) -> String {

@@ -1,4 +1,4 @@
-//! What is sent: a pattern, zeros, a file.
+//! Data to send: a pattern, zeros, or a file.
 
 use crate::signals::opening;
 use anyhow::Context;
@@ -11,19 +11,19 @@ use std::io::{self, BufReader, Read};
 use std::os::fd::AsFd;
 use std::time::Duration;
 
-/// How long to wait for what others write before the run is asked whether it is to end.
+/// Maximum wait for input before stop requests are checked.
 const LOOK: Duration = Duration::from_millis(100);
 
-/// What is sent where no file is.
+/// Generated data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub(super) enum Pattern {
-    /// Bytes of which each says where it belongs
+    /// Position-dependent bytes that the receiver can verify
     Keyed,
-    /// Zeros
+    /// Zeros, for the lowest sender cost
     None,
 }
 
-/// Where the bytes come from.
+/// Source of the data.
 pub(super) enum Bytes {
     Pattern(pattern::Pattern),
     Zeros,
@@ -51,7 +51,7 @@ impl Source for Bytes {
     fn next(&mut self, offset: u64, buffer: &mut [u8]) -> io::Result<usize> {
         match self {
             Bytes::Pattern(pattern) => pattern.fill(offset, buffer),
-            // It is made of them, and nobody writes to it.
+            // The buffer is zeroed, and nothing writes to it.
             Bytes::Zeros => {}
             Bytes::File(file, path) => return read(file, path, buffer),
         }
@@ -59,7 +59,7 @@ impl Source for Bytes {
     }
 }
 
-/// `WouldBlock` where nothing came for a moment: a pipe may be quiet for ever.
+/// Reads input; fails with `WouldBlock` after a short wait without data, since a pipe may stay idle.
 fn read(file: &mut BufReader<File>, path: &str, buffer: &mut [u8]) -> io::Result<usize> {
     if file.buffer().is_empty() && !is_ready(file.get_ref())? {
         return Err(io::ErrorKind::WouldBlock.into());
@@ -71,7 +71,7 @@ fn read(file: &mut BufReader<File>, path: &str, buffer: &mut [u8]) -> io::Result
     }
 }
 
-/// Also at its end, and where it cannot be read: that is then told at once. Files of a disk always are.
+/// Returns whether a read returns at once: with data, the end or an error. Regular files always are ready.
 fn is_ready(file: &File) -> io::Result<bool> {
     let longest = Timespec { tv_sec: 0, tv_nsec: LOOK.subsec_nanos().into() };
     match poll(&mut [PollFd::new(file, PollFlags::IN)], Some(&longest)) {

@@ -1,4 +1,4 @@
-//! Capture files that streams of a server replay: those that clients bring, and those of a folder that was named at the start.
+//! Capture files that streams of a server replay: uploaded by clients, or in the directory of `--files`.
 
 use linerate_burst::LinkType;
 use linerate_record::{Reader, plain};
@@ -8,14 +8,14 @@ use std::fs::File;
 use std::io::{Cursor, Read};
 use std::path::PathBuf;
 
-/// Bytes of a capture file that are read at most, decompressed: its frames are no more than a part of that.
+/// Maximum number of bytes read of a capture file, decompressed; its frames are only a part of them.
 const MOST_BYTES: u64 = 4 * ROOM as u64;
-/// Files that are told of a folder.
+/// Maximum number of files listed.
 const MOST_NAMES: usize = 1000;
 
-/// Reads them.
+/// Reader of capture files.
 pub(super) struct Files {
-    /// The folder, where one was named.
+    /// Directory of `--files`, if any.
     pub folder: Option<PathBuf>,
 }
 
@@ -33,25 +33,27 @@ impl Reads for Files {
         names
     }
 
-    /// A name within the folder leads nowhere else: it has no slash, and what it names is no link.
+    /// Opens a file of the directory only: the name must not have a slash, and must not be a link.
     fn open(&self, name: &str) -> Result<Vec<Recorded>, String> {
         let Some(folder) = &self.folder else {
-            return Err("no folder was named when the server was started: --files FOLDER".to_owned());
+            return Err(
+                "the server was started without a directory of capture files; use serve --files FOLDER".to_owned()
+            );
         };
         if name.is_empty() || name == "." || name == ".." || name.contains(['/', '\0']) {
-            return Err(format!("{name:?} is no name of a file in the folder"));
+            return Err(format!("{name:?}: invalid file name"));
         }
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
         let opened = openat(CWD, folder.join(name), flags, Mode::empty()).map(File::from);
         let file = opened.map_err(|error| format!("{name}: {error}"))?;
         if !file.metadata().is_ok_and(|about| about.is_file()) {
-            return Err(format!("{name} is no file"));
+            return Err(format!("{name}: not a regular file"));
         }
         frames(name, Box::new(file))
     }
 }
 
-/// Fails behind so many bytes: what is compressed can be a thousand times as long as what came.
+/// Fails after a number of bytes: compressed data can expand a thousand times.
 struct Bounded {
     inside: Box<dyn Read + Send>,
     left: u64,
@@ -60,7 +62,7 @@ struct Bounded {
 impl Read for Bounded {
     fn read(&mut self, bytes: &mut [u8]) -> std::io::Result<usize> {
         if self.left == 0 {
-            return Err(std::io::Error::other(format!("it has more than {MOST_BYTES} bytes, decompressed")));
+            return Err(std::io::Error::other(format!("too large: more than {MOST_BYTES} bytes, decompressed")));
         }
         let most = bytes.len().min(usize::try_from(self.left).unwrap_or(usize::MAX));
         let read = self.inside.read(&mut bytes[..most])?;
@@ -69,7 +71,7 @@ impl Read for Bounded {
     }
 }
 
-/// The frames of a capture file; of one that has too many no more than show that.
+/// Reads the frames of a capture file; stops if there are too many.
 fn frames(name: &str, source: Box<dyn Read + Send>) -> Result<Vec<Recorded>, String> {
     let inside = plain(source).map_err(|error| format!("{name}: {error}"))?;
     let bounded = Box::new(Bounded { inside, left: MOST_BYTES });
@@ -84,16 +86,16 @@ fn frames(name: &str, source: Box<dyn Read + Send>) -> Result<Vec<Recorded>, Str
         for (index, desc) in burst.descs().iter().enumerate() {
             let interface = reader.interfaces().get(usize::from(desc.interface));
             if interface.is_none_or(|interface| interface.link != LinkType::ETHERNET) {
-                return Err(format!("frame {}: it is not of Ethernet", all.len() + 1));
+                return Err(format!("packet {}: not an Ethernet frame", all.len() + 1));
             }
             let frame = burst.frame(index);
             if (frame.len() as u32) < desc.wire {
-                return Err(format!("frame {}: {} of its {} bytes are there", all.len() + 1, frame.len(), desc.wire));
+                return Err(format!("packet {}: truncated to {} of {} bytes", all.len() + 1, frame.len(), desc.wire));
             }
             bytes += frame.len();
             all.push(Recorded { time: desc.time.0, bytes: frame.to_vec() });
             if all.len() > MOST_FRAMES || bytes > ROOM {
-                return Err(format!("it has more than {MOST_FRAMES} frames, or {ROOM} bytes of them"));
+                return Err(format!("too large: more than {MOST_FRAMES} packets or {ROOM} bytes"));
             }
         }
         reader.consume(shown);
@@ -105,7 +107,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_name_leads_nowhere_else() {
+    fn names_stay_within_the_directory() {
         let folder = std::env::temp_dir().join(format!("linerate-files-{}", std::process::id()));
         std::fs::create_dir_all(folder.join("below")).unwrap();
         std::os::unix::fs::symlink("/etc/passwd", folder.join("link")).unwrap();
@@ -119,9 +121,9 @@ mod tests {
         std::fs::remove_dir_all(folder).unwrap();
     }
 
-    /// Blocks that no reader looks into, of zeros: a few KiB of them become hundreds of MiB.
+    /// Unknown blocks of zeros: a few KiB expand to hundreds of MiB.
     #[test]
-    fn what_is_compressed_is_read_to_a_bound() {
+    fn decompressed_size_is_bounded() {
         let block = |kind: u32, body: &[u8]| {
             let length = (body.len() as u32 + 12).to_le_bytes();
             [&kind.to_le_bytes()[..], &length, body, &length].concat()

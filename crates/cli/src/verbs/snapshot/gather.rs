@@ -1,7 +1,7 @@
-//! Making the document: counters of all runs of this process, and what came to each flow since somebody looked last.
+//! Builds the document: counters of all runs of this process, and the traffic of each flow since the previous query.
 //!
-//! Runs copy rows ([`watch`](linerate_engine::flows::watch)) when they are asked; whoever asks does the rest in a thread of its own: the
-//! differences, the groups, the order. So several may look on, each at something else, and all see the same intervals.
+//! Runs copy their rows ([`watch`](linerate_engine::flows::watch)) on request; the thread of the client computes differences,
+//! groups and order. Several clients can send different queries, and all get the same intervals.
 
 use super::question::{Gain, Questions};
 use super::{Ask, Done, Dropped, Flows, Port, Reader, SCHEMA, Snapshot};
@@ -16,40 +16,40 @@ use std::sync::atomic::Ordering;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// How long counters are waited for: a run looks ten times a second.
+/// Timeout for counters: a run checks for requests ten times per second.
 const PATIENCE: Duration = Duration::from_secs(2);
-/// How long flows are: a meter is handed frames, or told the time, four times a second at least once there was one.
+/// Timeout for flows: after its first packet a meter runs at least four times per second.
 const FLOWS_PATIENCE: Duration = Duration::from_millis(600);
-/// Whoever asks sooner after another has the same interval.
+/// Queries within this time of each other get the same interval.
 const SHORTEST: Duration = Duration::from_millis(200);
-/// Records whose totals are known, of which the differences are taken.
+/// Maximum number of records with known totals.
 const MOST_KNOWN: usize = 1 << 20;
-/// Rounds after which a record is forgotten that had no packet.
+/// Rounds without a packet after which a record is forgotten.
 const ROUNDS: u32 = 120;
 
-/// Makes the document of this process.
+/// Builds the document of this process.
 pub struct Gatherer {
     verb: String,
     began: Instant,
-    /// Whether flows are told, and why not.
+    /// Reason if flows are not reported.
     without_flows: Option<&'static str>,
-    /// What counts bytes by port, and the names of the ports.
+    /// Byte counters by port, and the names of the ports.
     counted: Option<(Watch, Vec<String>)>,
     interval: Mutex<Interval>,
 }
 
-/// What came since somebody looked last.
+/// State since the previous query.
 #[derive(Default)]
 struct Interval {
     looked: Option<Instant>,
     round: u32,
-    /// When the look before began, by the time of packets.
+    /// Start of the previous query, in packet time.
     at: Nanos,
     /// By id and the time of the first packet.
     known: HashMap<(u64, u64), Known, RandomState>,
     gains: Vec<Gain>,
     meters: usize,
-    told: Flows,
+    totals: Flows,
 }
 
 #[derive(Clone, Copy)]
@@ -61,7 +61,7 @@ struct Known {
 }
 
 impl Gatherer {
-    /// Of a verb whose flows are told, unless there is a reason against it.
+    /// Creates one for a verb; `without_flows` is the reason if flows are not reported.
     pub fn new(verb: &str, without_flows: Option<&'static str>) -> Self {
         if without_flows.is_none() {
             watch::want();
@@ -76,17 +76,17 @@ impl Gatherer {
         }
     }
 
-    /// The same, with the bytes that were counted at ports of these names.
+    /// Adds byte counters of ports with these names.
     #[cfg(feature = "tui")]
     pub fn counting(mut self, watch: Watch, names: Vec<String>) -> Self {
         self.counted = Some((watch, names));
         self
     }
 
-    /// What the runs show by now.
+    /// Returns the current document.
     ///
     /// # Errors
-    /// The question is none.
+    /// The query is invalid.
     pub fn snapshot(&self, ask: &Ask) -> Result<Snapshot, String> {
         let question = Questions::new(ask)?;
         let ledger = metrics::ask(PATIENCE);
@@ -120,10 +120,10 @@ impl Gatherer {
                     snapshot.flows = Some(Flows {
                         heads: question.heads(),
                         rows: question.rows(&interval.gains),
-                        ..interval.told.clone()
+                        ..interval.totals.clone()
                     });
                 } else {
-                    "no flows are metered in this run: linerate flows does, and capture --flows"
+                    "this run does not meter flows; use linerate flows or capture --flows"
                         .clone_into(&mut snapshot.without_flows);
                 }
             }
@@ -158,7 +158,7 @@ fn ports(ledger: &Ledger) -> Vec<Port> {
     ports
 }
 
-/// The port of a queue.
+/// Returns the port of a queue.
 fn port_of(subject: &str) -> &str {
     match subject.rsplit_once('@') {
         Some((port, queue)) if queue.bytes().all(|byte| byte.is_ascii_digit()) => port,
@@ -198,7 +198,7 @@ fn readers(ledger: &Ledger) -> Vec<Reader> {
 }
 
 impl Interval {
-    /// Looks at the flows, unless somebody has just now.
+    /// Updates the flows, unless another query has just done so.
     fn look(&mut self) {
         let now = Instant::now();
         if self.looked.is_some_and(|looked| now.duration_since(looked) < SHORTEST) {
@@ -209,13 +209,14 @@ impl Interval {
         let seconds = self.looked.map_or(0.0, |looked| now.duration_since(looked).as_secs_f64());
         self.looked = Some(now);
         self.meters = look.meters.max(self.meters);
-        self.told = Flows { seconds, open: look.open, begun: look.begun, left_out: look.left_out, ..Flows::default() };
+        self.totals =
+            Flows { seconds, open: look.open, begun: look.begun, left_out: look.left_out, ..Flows::default() };
         let before = std::mem::replace(&mut self.at, look.at);
         self.take(look.flows, (seconds > 0.0).then_some(before));
     }
 
-    /// Takes records as they are by now. Of those that began before the look at `before`, and were not seen by it, nobody knows what they
-    /// had by then.
+    /// Takes the current records. A record that started before the previous query at `before`, but was not in it, has no known base:
+    /// it counts from the next query on.
     fn take(&mut self, glances: Vec<Glance>, before: Option<Nanos>) {
         self.gains.clear();
         self.round += 1;
@@ -237,11 +238,11 @@ impl Interval {
             self.gains.push(Gain { glance: Glance { packets, frame_bytes, ..glance }, again, total_bytes });
         }
         self.forget();
-        self.told.active = self.gains.len() as u64;
+        self.totals.active = self.gains.len() as u64;
         for gain in &self.gains {
-            self.told.packets += gain.glance.packets.iter().sum::<u64>();
-            self.told.bytes += gain.glance.frame_bytes.iter().sum::<u64>();
-            self.told.again += gain.again;
+            self.totals.packets += gain.glance.packets.iter().sum::<u64>();
+            self.totals.bytes += gain.glance.frame_bytes.iter().sum::<u64>();
+            self.totals.again += gain.again;
         }
     }
 
@@ -268,7 +269,7 @@ mod tests {
     use super::*;
     use linerate_meter::End;
 
-    /// A record that began then, with so many packets of 100 bytes so far.
+    /// Returns a record with this start and this many packets of 100 bytes.
     fn glance(id: u64, first: u64, packets: u64) -> Glance {
         let end = End { address: [10, 0, 0, id as u8].into(), port: 1 };
         Glance {
@@ -289,7 +290,7 @@ mod tests {
     }
 
     #[test]
-    fn a_gain_is_what_came_since_the_look_before() {
+    fn a_gain_is_the_difference_to_the_previous_query() {
         let mut interval = Interval::default();
         let gains = |interval: &Interval| -> Vec<(u64, u64, u64, u64)> {
             let gain =
@@ -297,17 +298,17 @@ mod tests {
             interval.gains.iter().map(gain).collect()
         };
         interval.take(vec![glance(1, 100, 50), glance(2, 110, 7)], None);
-        assert_eq!(gains(&interval), [], "nobody knows since when");
-        // One goes on, one has nothing new; one is new, one was there before and was not seen.
+        assert_eq!(gains(&interval), [], "no base yet");
+        // One continues, one is idle, one is new, one is older but was not in the previous query.
         interval
             .take(vec![glance(1, 100, 80), glance(2, 110, 7), glance(3, 1000, 9), glance(4, 20, 9)], Some(Nanos(900)));
         assert_eq!(gains(&interval), [(1, 30, 3000, 8000), (3, 9, 900, 900)]);
         assert_eq!(
-            (interval.told.active, interval.told.packets, interval.told.bytes, interval.told.again),
+            (interval.totals.active, interval.totals.packets, interval.totals.bytes, interval.totals.again),
             (2, 39, 3900, 3)
         );
-        // A record that has ended and the next one of its flow; one that was quiet meanwhile.
-        interval.told = Flows::default();
+        // A record that ended and the next one of its flow; one that was idle.
+        interval.totals = Flows::default();
         interval.take(vec![glance(1, 100, 85), glance(1, 2100, 3), glance(4, 20, 10)], Some(Nanos(2000)));
         assert_eq!(gains(&interval), [(1, 5, 500, 8500), (1, 3, 300, 300), (4, 1, 100, 1000)]);
         for _ in 0..2 * ROUNDS {
@@ -317,17 +318,17 @@ mod tests {
     }
 
     #[test]
-    fn queues_are_of_their_port() {
+    fn queues_are_summed_by_port() {
         let mut ledger = Ledger::new();
         for (subject, frames) in [("packet:eth0@0", 5), ("packet:eth0@1", 6), ("shm:a@b", 7)] {
             ledger.account(Stage::Receive, subject).add(Count::Received, frames).add(Count::RingFull, 1);
         }
         ledger.account(Stage::Reader, "ids (pid 7)").add(Count::ReaderReceived, 9).add(Count::ReaderOutstanding, 4);
-        let told: Vec<_> = ports(&ledger).into_iter().map(|port| (port.name, port.frames, port.lost)).collect();
-        assert_eq!(told, [("packet:eth0".to_owned(), 11, 2), ("shm:a@b".to_owned(), 7, 1)]);
-        let told: Vec<_> = drops(&ledger).into_iter().map(|drop| (drop.cause, drop.subject, drop.frames)).collect();
-        assert_eq!(told.len(), 3);
-        assert_eq!(told[0], ("ring_full".to_owned(), "packet:eth0@0".to_owned(), 1));
+        let rows: Vec<_> = ports(&ledger).into_iter().map(|port| (port.name, port.frames, port.lost)).collect();
+        assert_eq!(rows, [("packet:eth0".to_owned(), 11, 2), ("shm:a@b".to_owned(), 7, 1)]);
+        let rows: Vec<_> = drops(&ledger).into_iter().map(|drop| (drop.cause, drop.subject, drop.frames)).collect();
+        assert_eq!(rows.len(), 3);
+        assert_eq!(rows[0], ("ring_full".to_owned(), "packet:eth0@0".to_owned(), 1));
         assert_eq!((readers(&ledger)[0].frames, readers(&ledger)[0].behind), (9, 4));
     }
 }

@@ -1,5 +1,5 @@
-//! What is asked about flows of an interval: which of them, how they are put together, in which order. Each stands for a record whose
-//! counters are those of the interval, so that fields and filters are those of stored records.
+//! Queries about flows of an interval: filter, grouping, order. Each flow is treated as a record with the counters of the interval, so
+//! that fields and filters are those of stored records.
 
 use super::{Ask, OneFlow, Row, Sort};
 use crate::verbs::flows::{group_name, protocol};
@@ -10,31 +10,31 @@ use linerate_query::{Asked, Filter, Key, Memo, Question};
 use std::sync::Arc;
 use std::time::SystemTime;
 
-/// Groups that are kept at a time.
+/// Maximum number of groups.
 const MOST_GROUPS: usize = 1 << 17;
-/// Flows that are asked about together.
+/// Batch size in flows.
 const TOGETHER: usize = 512;
 
-/// Says what is wrong with a question, if something is.
+/// Checks a query.
 ///
 /// # Errors
-/// For people.
+/// The query is invalid, with the reason as text.
 #[cfg(feature = "tui")]
 pub fn check(ask: &Ask) -> Result<(), String> {
     Questions::new(ask).map(drop)
 }
 
-/// What came to a flow.
+/// Traffic of a flow in an interval.
 pub(super) struct Gain {
-    /// Packets and bytes are those of the interval.
+    /// The flow, with packets and bytes of the interval.
     pub glance: Glance,
-    /// Segments sent again in the interval.
+    /// TCP retransmissions in the interval.
     pub again: u64,
-    /// Bytes since the record began.
+    /// Bytes since the start of the flow.
     pub total_bytes: u64,
 }
 
-/// What is asked, understood.
+/// A parsed query.
 pub(super) struct Questions {
     ask: Ask,
     question: Arc<Question>,
@@ -49,7 +49,7 @@ impl Questions {
         if let Some(by) = &ask.by {
             question.keys = Key::parse(by).map_err(|error| format!("by: {error}"))?;
         }
-        // Flows, packets and bytes are told of each group.
+        // Index among the measures flows, packets and bytes.
         question.sort = match ask.sort {
             Sort::Flows => 0,
             Sort::Packets => 1,
@@ -114,7 +114,7 @@ impl Questions {
 }
 
 impl Gain {
-    /// As a record of the interval.
+    /// Returns a record of the interval.
     fn flow(&self) -> Flow {
         let Glance {
             id, ends, protocol, vlan, tunnel, flows, packets, frame_bytes, tcp_flags, first, last, names, ..
@@ -180,7 +180,7 @@ fn is_icmp(protocol: u8) -> bool {
     [ICMP, ICMPV6].contains(&protocol)
 }
 
-/// What a flow is about, by what it said first.
+/// Returns the host name found in the packets of a flow.
 fn site(names: &Names) -> Option<String> {
     let server = || names.tls.as_ref()?.client.as_ref()?.server_name.as_deref();
     let host = || names.http.as_ref()?.request.as_ref()?.host.as_deref();

@@ -1,4 +1,4 @@
-//! What was followed: for people and as JSON.
+//! Report of reassembled streams as text and JSON.
 
 use super::super::inputs::Inputs;
 use crate::view::ledger::RunJson;
@@ -107,7 +107,7 @@ fn stream(summary: &Summary) -> StreamJson {
     }
 }
 
-/// The summary for people.
+/// Returns the summary as text.
 pub(super) fn summary(followed: &Followed, target: Option<&str>) -> String {
     let counts = &followed.counts;
     let tally = &counts.tally;
@@ -120,20 +120,20 @@ pub(super) fn summary(followed: &Followed, target: Option<&str>) -> String {
     if let Some(target) = target.filter(|target| *target != "-") {
         let folder = target.trim_end_matches('/');
         let files = counted(followed.files, "file");
-        text += &format!("  {files} in {folder}; {folder}/streams.jsonl says what each is\n");
+        text += &format!("  {files} in {folder}, listed in {folder}/streams.jsonl\n");
     }
     if tally.gaps > 0 {
         text += &format!("  {} of {}\n", counted(tally.gaps, "gap"), counted(tally.missing, "byte"));
     }
     for (count, what) in [
-        (counts.missing_at_end, "bytes at ends of streams were sent and not captured"),
-        (tally.differing, "bytes came again and differed from what was waiting (--overlap)"),
-        (tally.late, "bytes came after their gap had been given up (--gap-wait)"),
-        (tally.before, "bytes lie before the first that was seen of their stream"),
-        (tally.beyond, "bytes lie behind the end of their stream: left out"),
-        (tally.far, "bytes are far from all else of their stream: left out"),
-        (tally.unlisted, "gaps are in no list for lack of memory (--held-memory)"),
-        (counts.evicted, "open connections gave way to others (--max-connections)"),
+        (counts.missing_at_end, "bytes at ends of streams not captured"),
+        (tally.differing, "bytes in overlapping segments with different data (--overlap)"),
+        (tally.late, "bytes received after the timeout of their gap (--gap-wait)"),
+        (tally.before, "bytes before the first captured one of their stream"),
+        (tally.beyond, "bytes after the end of their stream, ignored"),
+        (tally.far, "bytes outside the window of their stream, ignored"),
+        (tally.unlisted, "gaps not listed for lack of memory (--held-memory)"),
+        (counts.evicted, "open connections evicted (--max-connections)"),
     ] {
         if count > 0 {
             text += &format!("  {}\n", stated(count, what));

@@ -1,7 +1,7 @@
-//! Looking at a switch at work, and changing it: a socket, a request a connection.
+//! Control socket of a running switch: one request per connection.
 //!
-//! A request is lines of text up to the end of what is written: a command, then rules, one a line. The answer begins with `ok` or
-//! `error`. A request is done between two bursts and as a whole: no frame meets half of its rules, and none is lost over it.
+//! A request is text until the client shuts down its side: a line with the command, then one rule per line. The answer
+//! starts with `ok` or `error`. A request is applied as a whole, between two bursts, and without losing a frame.
 
 use super::report::ports_table;
 use super::{Names, line_of};
@@ -25,28 +25,27 @@ use std::sync::mpsc::sync_channel;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// The longest request: some 300,000 rules.
+/// Maximum size of a request in bytes: some 300,000 rules.
 const MOST_BYTES: usize = 32 << 20;
 
-/// How long somebody may take to say what he wants, and the switch to answer.
+/// Timeout for a client to send its request, and for the switch to answer.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// How often the thread looks whether the run is over.
+/// Interval at which connections and the end of the run are polled.
 const LOOK: Duration = Duration::from_millis(20);
 
-/// The socket.
+/// Listening control socket.
 pub(super) struct Control {
     listener: UnixListener,
     file: SocketFile,
 }
 
-/// The thread that answers; it ends with the run.
+/// Thread that answers requests until the end of the run.
 pub(super) struct Serving {
     thread: Option<JoinHandle<()>>,
     _file: SocketFile,
 }
 
-/// What is asked.
 enum Request {
     Add(Vec<Rule>),
     Replace(Vec<Rule>),
@@ -57,26 +56,26 @@ enum Request {
     FlushStations,
 }
 
-/// What came of it.
+/// Result of a request.
 enum Done {
-    Said(String),
-    /// These rules are asked for, as they were then.
+    Text(String),
+    /// Selected rules, as of this time.
     Rules(Vec<Installed>, Nanos),
 }
 
 impl Control {
-    /// Listens there; who may write the socket may ask: its owner.
+    /// Listens at `path`; only the owner can connect.
     pub(super) fn listen(path: &str) -> anyhow::Result<Self> {
         let (listener, file) = listen_at("--control", Path::new(path), None)?;
         Ok(Control { listener, file })
     }
 
-    /// The folder that the socket is in, which is removed from there in the end.
+    /// Returns the directory of the socket, from which it is removed at the end.
     pub(super) fn folder(&self) -> Option<OwnedFd> {
         self.file.folder().try_clone().ok()
     }
 
-    /// Answers until the run is to end.
+    /// Answers requests until `stop` is requested.
     pub(super) fn serve(self, tasks: Tasks, names: Names, stop: Stop) -> Serving {
         let Control { listener, file } = self;
         let thread = std::thread::spawn(move || {
@@ -101,26 +100,26 @@ impl Drop for Serving {
 
 fn answer(mut stream: UnixStream, tasks: &Tasks, names: &Names, stop: &Stop) -> std::io::Result<()> {
     stream.set_write_timeout(Some(PATIENCE))?;
-    let said = match Request::parse(&request(&stream, stop)?, names) {
+    let text = match Request::parse(&request(&stream, stop)?, names) {
         Err(error) => format!("error: {error}\n"),
         Ok(request) => match done(request, tasks) {
-            Some(Done::Said(text)) => format!("ok\n{text}"),
-            // Lines of many rules take a while: the switch goes on meanwhile.
+            Some(Done::Text(text)) => format!("ok\n{text}"),
+            // Formatting many rules takes time, during which the switch keeps running.
             Some(Done::Rules(rules, now)) => {
                 let lines = rules.iter().map(|rule| format!(" {}\n", show_rule(rule, now, &names.rings)));
                 format!("ok\n{}", lines.collect::<String>())
             }
-            None => "error: the switch has not answered; it may have ended\n".to_owned(),
+            None => "error: no answer from the switch; it may have exited\n".to_owned(),
         },
     };
-    stream.write_all(said.as_bytes())
+    stream.write_all(text.as_bytes())
 }
 
-/// What somebody writes up to its end, within [`PATIENCE`] as a whole: who takes longer keeps others waiting, and the end of the run.
+/// Reads a request within [`PATIENCE`] in total: a slow client blocks other clients, and the end of the run.
 fn request(mut stream: &UnixStream, stop: &Stop) -> std::io::Result<String> {
     stream.set_read_timeout(Some(LOOK))?;
-    let (began, mut bytes, mut part) = (Instant::now(), Vec::new(), vec![0; 1 << 16]);
-    while bytes.len() < MOST_BYTES && began.elapsed() < PATIENCE && !stop.is_requested() {
+    let (started, mut bytes, mut part) = (Instant::now(), Vec::new(), vec![0; 1 << 16]);
+    while bytes.len() < MOST_BYTES && started.elapsed() < PATIENCE && !stop.is_requested() {
         match stream.read(&mut part) {
             Ok(0) => return String::from_utf8(bytes).map_err(|_| ErrorKind::InvalidData.into()),
             Ok(read) => bytes.extend_from_slice(&part[..read]),
@@ -129,12 +128,12 @@ fn request(mut stream: &UnixStream, stop: &Stop) -> std::io::Result<String> {
             Err(error) => return Err(error),
         }
     }
-    let reason = if bytes.len() < MOST_BYTES { "it was not said in time" } else { "it is too long" };
+    let reason = if bytes.len() < MOST_BYTES { "request timed out" } else { "request too long" };
     stream.write_all(format!("error: {reason}\n").as_bytes())?;
     Err(ErrorKind::TimedOut.into())
 }
 
-/// Has the switch do it; none if it says nothing.
+/// Has the switch perform the request; returns `None` if it does not answer.
 fn done(request: Request, tasks: &Tasks) -> Option<Done> {
     let (sender, receiver) = sync_channel(1);
     tasks.push(Box::new(move |at_work| {
@@ -150,7 +149,7 @@ impl Request {
         let (command, rest) = first.split_once(' ').unwrap_or((first, ""));
         let rules = || -> Result<Vec<Rule>, String> {
             let given = std::iter::once(rest).chain(lines.clone());
-            // The rules of a file stand in the lines behind the command, which are counted from 1.
+            // The rules of a file follow the line of the command and are numbered from 1.
             let at = |number: usize| if command == "add-flow" { String::new() } else { format!("line {number}: ") };
             given
                 .enumerate()
@@ -162,7 +161,7 @@ impl Request {
         match command {
             "add-flow" | "add-flows" => {
                 let rules = rules()?;
-                if rules.is_empty() { Err("add-flow wants a rule".to_owned()) } else { Ok(Request::Add(rules)) }
+                if rules.is_empty() { Err("add-flow needs a rule".to_owned()) } else { Ok(Request::Add(rules)) }
             }
             "replace-flows" => Ok(Request::Replace(rules()?)),
             "del-flows" => Ok(Request::Delete(asked()?)),
@@ -170,14 +169,14 @@ impl Request {
             "dump-ports" => Ok(Request::Ports),
             "fdb" => Ok(Request::Stations),
             "fdb-flush" => Ok(Request::FlushStations),
-            _ => Err(format!("{command:?} is no command: {COMMANDS}")),
+            _ => Err(format!("unknown command {command:?}; expected {COMMANDS}")),
         }
     }
 
-    /// Does it, between two bursts.
+    /// Performs the request, between two bursts.
     fn perform(self, at: &mut AtWork<'_>) -> Done {
         let now = at.now;
-        Done::Said(match self {
+        Done::Text(match self {
             Request::Add(rules) => {
                 at.switch.add_all(rules, now);
                 String::new()
@@ -204,7 +203,7 @@ impl Request {
     }
 }
 
-/// As `ovs-appctl fdb/show` has it.
+/// Returns the MAC table in the format of `ovs-appctl fdb/show`.
 fn stations(at: &AtWork<'_>) -> String {
     let mut text = " port  VLAN  MAC                Age\n".to_owned();
     for station in at.switch.stations(at.now) {
@@ -216,7 +215,7 @@ fn stations(at: &AtWork<'_>) -> String {
 }
 
 fn is_asked(rule: &Installed, asked: &Asked) -> bool {
-    let fits = |said: Option<u64>, has: u64| said.is_none_or(|said| said == has);
+    let fits = |wanted: Option<u64>, has: u64| wanted.is_none_or(|wanted| wanted == has);
     is_within(rule, &asked.matches)
         && fits(asked.priority.map(u64::from), rule.rule.priority.into())
         && fits(asked.cookie, rule.rule.cookie)
@@ -225,28 +224,28 @@ fn is_asked(rule: &Installed, asked: &Asked) -> bool {
 const COMMANDS: &str =
     "add-flow RULE.., del-flows [MATCHES], replace-flows FILE, dump-flows [MATCHES], dump-ports, fdb, fdb-flush";
 
-/// Asks a switch that listens there, and shows what it says.
+/// Sends a request to the switch at `path`, and prints the answer.
 pub(crate) fn ask(path: &Path, request: &str) -> anyhow::Result<Exit> {
     check_length(path)?;
-    let asked = || -> std::io::Result<String> {
+    let exchange = || -> std::io::Result<String> {
         let mut stream = UnixStream::connect(path)?;
         stream.set_read_timeout(Some(2 * PATIENCE))?;
         stream.write_all(request.as_bytes())?;
         stream.shutdown(Shutdown::Write)?;
-        let mut said = String::new();
-        stream.read_to_string(&mut said)?;
-        Ok(said)
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer)?;
+        Ok(answer)
     };
     let place = path.display();
-    let said = asked().with_context(|| format!("{place}: is there a linerate switch with --control {place}?"))?;
-    if let Some(text) = said.strip_prefix("ok\n") {
+    let answer = exchange().with_context(|| format!("{place}: no linerate switch with --control {place}"))?;
+    if let Some(text) = answer.strip_prefix("ok\n") {
         show(text);
         return Ok(Exit::Done);
     }
-    let reason = match said.strip_prefix("error: ") {
+    let reason = match answer.strip_prefix("error: ") {
         Some(reason) => reason.trim_end(),
-        None if said.is_empty() => "no answer came: it may have ended",
-        None => "no switch listens here: streams are told status, rate, pause, resume, stop, start",
+        None if answer.is_empty() => "no answer; the switch may have exited",
+        None => "these are streams; use status, rate, pause, resume, stop or start",
     };
     fail(format!("{place}: {reason}"));
     Ok(Exit::Failed)

@@ -1,4 +1,4 @@
-//! The ports of a switch: what they are called, and how they are opened.
+//! Ports of a switch: parsing, names and opening.
 
 use super::Names;
 use crate::exit::usage;
@@ -13,41 +13,39 @@ use linerate_switch::text::PortNames;
 use linerate_switch::{PortNo, PortVlans};
 use std::io::ErrorKind;
 
-/// The most ports: they are numbered by 16 bits, some of which mean something else to Open vSwitch.
+/// Maximum number of ports. Port numbers have 16 bits, and Open vSwitch reserves some of them.
 const MOST_PORTS: usize = 1000;
 
-/// The ports, from port 1 on.
+/// Ports of a switch, numbered from 1.
 pub(super) struct Joined {
     ports: Vec<Port>,
-    /// Where frames go that leave by a file.
+    /// Directory of the output of ports that are files.
     out: Option<String>,
 }
 
 struct Port {
-    /// The name that the user gave it, if any.
+    /// Name given by the user, if any.
     name: Option<String>,
     spec: Spec,
-    /// Frames come from a file, and those that leave go to another one.
+    /// True if frames are read from a file, and written to another one.
     is_file: bool,
-    /// Frames leave by it, and none come.
+    /// True if the port only sends.
     is_mirror: bool,
 }
 
 impl Joined {
-    /// Reads `PORT`s and `NAME=PORT`s.
+    /// Parses `PORT`s and `NAME=PORT`s.
     pub(super) fn parse(texts: &[String], out: Option<&str>, yes: bool) -> anyhow::Result<Self> {
         let ports = texts.iter().map(|text| Port::parse(text, yes)).collect::<Result<Vec<_>, _>>()?;
         if ports.len() < 2 || ports.len() > MOST_PORTS {
-            return Err(usage(format!("a switch has two ports or more, and {MOST_PORTS} at the most")));
+            return Err(usage(format!("a switch needs 2 to {MOST_PORTS} ports")));
         }
         let files = ports.iter().any(|port| port.is_file);
         match out {
             None if files => {
-                return Err(usage(
-                    "a file is given as a port: --out DIR says where frames go that leave by it (DIR/1.pcap, ..)",
-                ));
+                return Err(usage("ports that are files need --out DIR for the packets sent to them (DIR/1.pcap, ..)"));
             }
-            Some(_) if !files => return Err(usage("--out is for ports that are files, and there is none")),
+            Some(_) if !files => return Err(usage("--out needs a port that is a file")),
             _ => {}
         }
         let joined = Joined { ports, out: out.map(str::to_owned) };
@@ -63,11 +61,11 @@ impl Joined {
                 )));
             }
             if names.iter().any(|name| joined.ports[..number].iter().any(|port| port.name.as_ref() == Some(name))) {
-                return Err(usage(format!("{}: another port has this name", texts[number])));
+                return Err(usage(format!("{}: duplicate port name", texts[number])));
             }
         }
         if joined.ports.iter().all(|port| port.is_mirror) {
-            return Err(usage("frames come by none of these ports: rings are written alone"));
+            return Err(usage("no port receives packets: shm: ports only send"));
         }
         Ok(joined)
     }
@@ -80,7 +78,7 @@ impl Joined {
         self.ports.iter().map(|port| &port.spec)
     }
 
-    /// The ports as people know them.
+    /// Returns the ports as text, with their names.
     pub(super) fn texts(&self) -> impl Iterator<Item = String> {
         let named = |port: &Port| match &port.name {
             Some(name) => format!("{name}, {}", port.spec),
@@ -89,7 +87,7 @@ impl Joined {
         self.ports.iter().map(named)
     }
 
-    /// How ports are called in rules: as the user named them, or by what they are.
+    /// Returns the names of ports in rules: given by the user, or else the target or the whole port.
     pub(super) fn names(&self, rings: &[String]) -> Names {
         let names = |port: &Port| match &port.name {
             Some(name) => vec![name.clone()],
@@ -102,18 +100,18 @@ impl Joined {
         self.names(&[]).number(text)
     }
 
-    /// The VLANs of each, unless others are asked for: a mirror is in none.
+    /// Returns the default VLANs of each port: a mirror is in none.
     pub(super) fn vlans(&self) -> Vec<PortVlans> {
         let vlans = |port: &Port| if port.is_mirror { PortVlans::none() } else { PortVlans::default() };
         self.ports.iter().map(vlans).collect()
     }
 
-    /// Whether all that comes lies in files.
+    /// Returns whether all input is from files.
     pub(super) fn is_all_files(&self) -> bool {
         self.ports.iter().all(|port| port.is_file || port.is_mirror)
     }
 
-    /// Opens those that frames come by, with the number of each.
+    /// Opens the ports that receive, and returns their numbers too.
     pub(super) fn open_rx(&self) -> anyhow::Result<(Vec<RxPort>, Vec<PortNo>)> {
         let plain = Faults::parse("seed=1").map_err(usage)?;
         let (mut ports, mut numbers) = (Vec::new(), Vec::new());
@@ -127,7 +125,7 @@ impl Joined {
         Ok((ports, numbers))
     }
 
-    /// Opens those that frames leave by: interfaces and rings, or those that are files.
+    /// Opens the ports that send: those that are files, or all others.
     pub(super) fn open_tx(&self, files: bool) -> anyhow::Result<Vec<(usize, TxPort)>> {
         let those = self.ports.iter().enumerate().filter(|(_, port)| port.is_file == files);
         let open = |(at, port): (usize, &Port)| -> Result<(usize, TxPort), PortError> {
@@ -140,11 +138,11 @@ impl Joined {
         Ok(those.map(open).collect::<Result<_, _>>()?)
     }
 
-    /// All of them, once the files are there too.
+    /// Opens the ports that are files, and returns all.
     pub(super) fn add_files(&self, live: Vec<(usize, TxPort)>) -> anyhow::Result<Vec<TxPort>> {
         if let Some(folder) = &self.out {
             std::fs::create_dir_all(folder).map_err(|error| match error.kind() {
-                ErrorKind::AlreadyExists => usage(format!("--out {folder}: this is there, and is no folder")),
+                ErrorKind::AlreadyExists => usage(format!("--out {folder}: not a directory")),
                 _ => anyhow::Error::new(error).context(format!("--out {folder}")),
             })?;
         }
@@ -154,7 +152,7 @@ impl Joined {
         Ok(all.into_iter().map(|(_, port)| port).collect())
     }
 
-    /// The file that frames go to which leave by a port.
+    /// Returns the output file of a port.
     fn file_of(&self, at: usize) -> String {
         let name = self.ports[at].name.clone().unwrap_or_else(|| (at + 1).to_string());
         format!("{}/{name}.pcap", self.out.as_deref().unwrap_or("."))
@@ -171,27 +169,25 @@ impl Port {
             _ => (None, text),
         };
         if name.is_some_and(|name| name.bytes().all(|byte| byte.is_ascii_digit())) {
-            return Err(usage(format!("{text}: a name that is a number would be taken for the number of a port")));
+            return Err(usage(format!("{text}: invalid port name; expected at least one letter")));
         }
         let spec = Spec::parse(rest).map_err(usage)?;
         let (backend, at) = REGISTRY.innermost(&spec)?;
         let is_on_host = matches!(backend.target, Target::Interface { .. }) && at.option("netns").is_none();
         if is_on_host && !yes && is_default_route(&at.target) {
             return Err(usage(format!(
-                "{} carries the default route of this machine: give --yes if it is really to be joined",
+                "{} carries the default route of this host; use --yes to join it anyway",
                 at.target
             )));
         }
         if link(&spec) != LinkType::ETHERNET {
-            return Err(usage(format!(
-                "{spec} has IP packets, and a switch is for Ethernet frames: mode=tap has them"
-            )));
+            return Err(usage(format!("{spec} carries IP packets, but a switch needs Ethernet frames; use mode=tap")));
         }
         let is_mirror = matches!(backend.target, Target::Ring);
         Ok(Port { name: name.map(str::to_owned), is_file: is_file(&spec), is_mirror, spec })
     }
 
-    /// What may be given once alone.
+    /// Returns the identity of a port, which must be unique.
     fn end(&self) -> Result<(Option<String>, String, String), PortError> {
         REGISTRY.innermost(&self.spec).map(|(_, at)| (at.option("netns").map(str::to_owned), at.scheme, at.target))
     }

@@ -1,4 +1,4 @@
-//! What a switch says in the end.
+//! Report of a switch.
 
 use super::Args;
 use super::open::Joined;
@@ -15,14 +15,14 @@ use linerate_switch::text::{show_actions, show_match};
 use serde::Serialize;
 use std::collections::BTreeMap;
 
-/// Says what came of it.
+/// Prints the report and returns the exit status.
 pub(super) fn conclude(args: &Args, joined: &Joined, run: &Received, switching: &Switching) -> anyhow::Result<Exit> {
     args.join.conclude(run, || summary(args, run, switching), || SwitchJson::new(args, joined, run, switching))
 }
 
-/// What went through each port, as a table for people.
+/// Returns the port counters as a table.
 pub(super) fn ports_table(ports: &[PortCounts]) -> String {
-    let mut rows = table(&["port", "name", "frames in", "bytes in", "frames out", "bytes out", "full", "down"], 2);
+    let mut rows = table(&["port", "name", "packets in", "bytes in", "packets out", "bytes out", "full", "down"], 2);
     for (number, port) in (1..).zip(ports) {
         let numbers =
             [port.received.frames, port.received.bytes, port.sent.frames, port.sent.bytes, port.full, port.down];
@@ -32,7 +32,7 @@ pub(super) fn ports_table(ports: &[PortCounts]) -> String {
     format!("{rows}\n")
 }
 
-/// What a ring has counted.
+/// Returns the counters of a ring.
 fn account_of<'a>(run: &'a Received, ring: &str) -> Option<&'a Account> {
     run.ledger.accounts().iter().find(|account| account.stage == Stage::Verdict && account.subject == ring)
 }
@@ -42,7 +42,7 @@ fn summary(args: &Args, run: &Received, switching: &Switching) -> String {
     let macs = switch.stations(switching.now()).len();
     let counted =
         |number: usize, what: &str| format!("{} {what}{}", grouped(number as u64), if number == 1 { "" } else { "s" });
-    let rules = format!("  {}, {} known\n", counted(switch.count(), "rule"), counted(macs, "MAC"));
+    let rules = format!("  {}, {} learned\n", counted(switch.count(), "rule"), counted(macs, "MAC"));
     let rings = args.inspect.iter().map(|ring| format!("  {ring}: {}\n", told(account_of(run, ring))));
     ports_table(&switching.ports()) + &rules + &rings.collect::<String>()
 }
@@ -86,14 +86,14 @@ struct RuleJson {
     n_bytes: u64,
 }
 
-/// A ring whose reader decides.
+/// Ring of an engine.
 #[derive(Serialize)]
 struct EngineJson {
     #[serde(flatten)]
     said: Said,
-    /// Frames by what became of them.
+    /// Frames by verdict.
     verdicts: BTreeMap<&'static str, u64>,
-    /// How many came.
+    /// Number of engines that attached.
     engines: u64,
 }
 

@@ -1,7 +1,7 @@
 //! The lines of the screen.
 //!
-//! A line of state, one of totals, ports, drops, readers and flows, and a line of keys. What is most important stands on the smallest
-//! screen: 80 by 24 has all of it, a larger one more rows and longer spark lines.
+//! A line of state, one of totals, ports, drops, readers and flows, and a line of keys. 80 by 24 has all parts, and a larger
+//! screen more rows and longer spark lines; a smaller one keeps the most important parts.
 
 use super::model::{Model, Typing, VIEWS, Zoom};
 use crate::verbs::snapshot::{Dropped, Flows, Row, Snapshot, Sort};
@@ -10,7 +10,7 @@ use crate::view::screen::numbers::{bits, count, l1, per, size, span};
 use crate::view::screen::table::{Column, number, spark, table, text};
 use crate::view::screen::{Kind, Line, View};
 
-/// Spark lines are at most so long, and at least.
+/// Maximum and minimum length of spark lines.
 const SPARK: (usize, usize) = (60, 8);
 
 impl View for Model {
@@ -46,18 +46,18 @@ impl Model {
         Line::new(Kind::Bar, text)
     }
 
-    /// What the user is typing, or was to know, or which keys there are.
+    /// Returns the last line: text being typed, a message, or the keys.
     fn last(&self) -> Line {
         match &self.typing {
             Some((Typing::Filter, text)) => {
-                let said = if self.said.is_empty() { String::new() } else { format!("   {}", self.said) };
-                return Line::new(Kind::Bar, format!(" filter: {text}_{said}"));
+                let message = if self.message.is_empty() { String::new() } else { format!("   {}", self.message) };
+                return Line::new(Kind::Bar, format!(" filter: {text}_{message}"));
             }
             Some((Typing::By, text)) => {
-                let said = if self.said.is_empty() { String::new() } else { format!("   {}", self.said) };
-                return Line::new(Kind::Bar, format!(" by: {text}_{said}"));
+                let message = if self.message.is_empty() { String::new() } else { format!("   {}", self.message) };
+                return Line::new(Kind::Bar, format!(" by: {text}_{message}"));
             }
-            None if !self.said.is_empty() => return Line::new(Kind::Alarm, format!(" {}", self.said)),
+            None if !self.message.is_empty() => return Line::new(Kind::Alarm, format!(" {}", self.message)),
             None => {}
         }
         Line::new(Kind::Bar, " q quit  ? help  f h p o b by  s sort  / filter  space pause  z zoom  n names")
@@ -65,16 +65,13 @@ impl Model {
 
     fn body(&self, width: usize, height: usize) -> Vec<Line> {
         let mut lines = Vec::new();
-        if let Some((since, why)) = &self.away {
+        if let Some((since, why)) = &self.unreachable {
             let seconds = since.elapsed().as_secs();
-            lines.push(Line::new(
-                Kind::Alarm,
-                format!("nobody answers for {seconds} s ({why}): asked again every interval"),
-            ));
+            lines.push(Line::new(Kind::Alarm, format!("no answer for {seconds} s ({why}); retrying")));
         }
         let Some(now) = &self.now else {
-            if self.away.is_none() {
-                lines.push(Line::new(Kind::Plain, "waiting for the first look ..."));
+            if self.unreachable.is_none() {
+                lines.push(Line::new(Kind::Plain, "waiting for data ..."));
             }
             return lines;
         };
@@ -95,14 +92,14 @@ impl Model {
             Zoom::Flows => room,
             _ => 0,
         };
-        lines.extend(some(self.ports(now, width), ports, "no port receives in this run"));
-        lines.extend(some(self.dropped(&drops, width), dropped, "nothing was dropped"));
-        lines.extend(some(self.readers(now, width), readers, "nobody reads a ring of this run"));
+        lines.extend(some(self.ports(now, width), ports, "this run has no receiving ports"));
+        lines.extend(some(self.dropped(&drops, width), dropped, "no drops"));
+        lines.extend(some(self.readers(now, width), readers, "no ring readers"));
         lines.extend(self.flows(now, width, flows));
         lines
     }
 
-    /// One line of all.
+    /// Returns the line of totals.
     fn totals(&self, now: &Snapshot) -> String {
         let mut parts = Vec::new();
         for done in &now.done {
@@ -111,7 +108,7 @@ impl Model {
             let bytes = self.rate_of(|snapshot| Some(find(snapshot)?.wire_bytes));
             parts.push(format!("{} {}", done.what, grouped(done.frames)));
             if let (Some(frames), Some(bytes)) = (frames, bytes) {
-                parts.push(format!("{} frames/s  {} L1", count(frames), l1(frames, bytes)));
+                parts.push(format!("{} packets/s  {} L1", count(frames), l1(frames, bytes)));
             }
         }
         let lost = now.drops.iter().filter(|dropped| dropped.is_lost);
@@ -123,9 +120,9 @@ impl Model {
     fn ports(&self, now: &Snapshot, width: usize) -> Vec<(Kind, String)> {
         const COLUMNS: [Column; 6] = [
             text("port", 0),
-            number("frames/s", 0),
+            number("packets/s", 0),
             number("L1", 2),
-            number("frames", 3),
+            number("packets", 3),
             number("lost", 1),
             text("", 4),
         ];
@@ -151,12 +148,12 @@ impl Model {
         headed(table(&COLUMNS, &rows, width))
     }
 
-    /// Causes, those that cost most right now first: of each the rate.
+    /// Returns causes of drops with their rates: lost first, then by rate.
     fn drops<'a>(&self, now: &'a Snapshot) -> Vec<(&'a Dropped, Option<f64>)> {
         let rate = |dropped: &'a Dropped| {
             let key = |one: &Dropped| (one.stage.clone(), one.cause.clone(), one.subject.clone());
             let own = key(dropped);
-            // What was not there had been nothing.
+            // A new cause started at 0.
             let frames =
                 |snapshot: &Snapshot| snapshot.drops.iter().find(|one| key(one) == own).map_or(0, |one| one.frames);
             (dropped, self.rate_of(|snapshot| Some(frames(snapshot))))
@@ -171,7 +168,7 @@ impl Model {
 
     fn dropped(&self, drops: &[(&Dropped, Option<f64>)], width: usize) -> Vec<(Kind, String)> {
         const COLUMNS: [Column; 5] =
-            [text("dropped", 0), text("where", 1), text("", 2), number("now/s", 0), number("frames", 0)];
+            [text("dropped", 0), text("where", 1), text("", 2), number("now/s", 0), number("packets", 0)];
         let rows: Vec<Vec<String>> = drops
             .iter()
             .map(|(dropped, rate)| {
@@ -194,13 +191,8 @@ impl Model {
     }
 
     fn readers(&self, now: &Snapshot, width: usize) -> Vec<(Kind, String)> {
-        const COLUMNS: [Column; 5] = [
-            text("reader", 0),
-            number("frames/s", 0),
-            number("behind", 0),
-            number("skipped", 1),
-            number("waited for ms", 2),
-        ];
+        const COLUMNS: [Column; 5] =
+            [text("reader", 0), number("packets/s", 0), number("lag", 0), number("skipped", 1), number("wait ms", 2)];
         let rows: Vec<Vec<String>> = now
             .readers
             .iter()
@@ -226,23 +218,24 @@ impl Model {
         }
         let Some(flows) = &now.flows else { return vec![Line::new(Kind::Dim, now.without_flows.clone())] };
         let view = VIEWS.iter().find(|(_, _, by)| *by == self.ask.by.as_deref()).map(|(_, name, _)| *name);
-        let mut told = format!(
+        let mut head = format!(
             "{} by {}",
             view.or(self.ask.by.as_deref()).unwrap_or("flows"),
             sort_word(self.ask.sort, self.ask.by.is_some())
         );
         let new = self.rate_of(|snapshot| Some(snapshot.flows.as_ref()?.begun));
-        told += &format!("  {} active  {} open", grouped(flows.active), grouped(flows.open));
-        told += &format!("  {} new/s  {} again/s", new.map_or("-".to_owned(), count), per(flows.again, flows.seconds));
+        head += &format!("  {} active  {} open", grouped(flows.active), grouped(flows.open));
+        head +=
+            &format!("  {} new/s  {} retrans/s", new.map_or("-".to_owned(), count), per(flows.again, flows.seconds));
         if flows.left_out > 0 {
-            told += &format!("  {} not looked at", grouped(flows.left_out));
+            head += &format!("  {} not shown", grouped(flows.left_out));
         }
         if !self.ask.filter.is_empty() {
-            told += &format!("  if {}", self.ask.filter);
+            head += &format!("  filter: {}", self.ask.filter);
         }
-        let mut lines = vec![Line::new(Kind::Dim, told)];
+        let mut lines = vec![Line::new(Kind::Dim, head)];
         if flows.seconds == 0.0 {
-            lines.push(Line::new(Kind::Plain, "rates come with the second look ..."));
+            lines.push(Line::new(Kind::Plain, "waiting for rates ..."));
             return lines;
         }
         let shown = &flows.rows[self.offset.min(flows.rows.len())..];
@@ -260,7 +253,7 @@ impl Model {
             text("proto", 3),
             number("bits/s", 0),
             number("packets/s", 1),
-            number("again", 2),
+            number("retrans", 2),
             number("bytes", 4),
             number("age", 5),
         ];
@@ -285,23 +278,23 @@ impl Model {
 }
 
 fn of_groups(flows: &Flows, rows: &[Row], width: usize) -> Vec<String> {
-    // Heads are words of the question; a table has names that stay.
+    // The number of key columns varies, but a table has fixed columns: keys share one.
     let columns = [
         text("group", 0),
         number("bits/s", 0),
-        number("part", 2),
+        number("share", 2),
         number("packets/s", 1),
         number("flows", 3),
         text("", 4),
     ];
     let most = rows.iter().map(|row| row.bytes).max().unwrap_or(0).max(1) as f64;
     let row = |row: &Row| {
-        let part = if flows.bytes > 0 { row.bytes as f64 * 100.0 / flows.bytes as f64 } else { 0.0 };
+        let share = if flows.bytes > 0 { row.bytes as f64 * 100.0 / flows.bytes as f64 } else { 0.0 };
         let bar = (row.bytes as f64 / most * 16.0).round() as usize;
         vec![
             row.keys.join("  "),
             bits(row.bytes, flows.seconds),
-            format!("{part:.1} %"),
+            format!("{share:.1} %"),
             per(row.packets, flows.seconds),
             grouped(row.flows),
             "\u{2588}".repeat(bar.min(16)),
@@ -310,7 +303,7 @@ fn of_groups(flows: &Flows, rows: &[Row], width: usize) -> Vec<String> {
     table(&columns, &rows.iter().map(row).collect::<Vec<_>>(), width)
 }
 
-/// The port at the end of an address.
+/// Returns the port of an address with a port.
 fn port_of(end: &str) -> &str {
     match end.rsplit_once(':') {
         Some((address, port)) if !address.contains(':') || address.ends_with(']') => port,
@@ -322,14 +315,14 @@ fn sort_word(sort: Sort, is_of_groups: bool) -> &'static str {
     match sort {
         Sort::Packets => "packets/s",
         Sort::Flows if is_of_groups => "flows",
-        Sort::Flows => "age, the newest first",
-        Sort::Again if !is_of_groups => "segments sent again",
-        Sort::Total if !is_of_groups => "bytes so far",
+        Sort::Flows => "age, newest first",
+        Sort::Again if !is_of_groups => "retransmissions",
+        Sort::Total if !is_of_groups => "total bytes",
         Sort::Bits | Sort::Again | Sort::Total => "bits/s",
     }
 }
 
-/// The first rows, or what there is to say without one.
+/// Returns the first rows, or the text `nothing` without rows.
 fn some(rows: Vec<(Kind, String)>, room: usize, nothing: &str) -> Vec<Line> {
     if room > 0 && rows.len() < 2 {
         return vec![Line::new(Kind::Dim, nothing)];
@@ -348,20 +341,20 @@ fn headed(lines: Vec<String>) -> Vec<(Kind, String)> {
 fn help() -> Vec<Line> {
     const TEXT: &str = "\
  f flows   h hosts   p ports (of responders)   o protocols
- b         put flows together by any fields: orig_address/24,protocol
- s         next order: bits, packets, flows, sent again, bytes so far
- /         which flows: host 10.0.0.1 and port 443, bytes > 1M, flags S, ...
-           (counters of a flow are those of the interval); empty for all
- n         names that flows said of themselves instead of addresses, or not
+ b         group flows by fields: orig_address/24,protocol
+ s         next sort order: bits, packets, flows, retransmissions, total
+ /         filter flows: host 10.0.0.1 and port 443, bytes > 1M, flags S, ...
+           (counters are those of the interval); empty for all
+ n         show host names (SNI, DNS, HTTP) or addresses
  z         zoom: all, flows, ports, drops, readers
  arrows    scroll the flows; also page up and down, home, end
- space     pause, and go on
+ space     pause, resume
  q         quit
 
- frames/s  and L1 (with preamble, FCS and gap) are of the last interval
- behind    frames in blocks that a reader of a shared ring has not given back
- new/s     flows that began; again/s: segments of TCP that were sent again
+ packets/s and L1 (with preamble, FCS and gap) are those of the last interval
+ lag       packets in blocks that a reader of a shared ring holds
+ new/s     new flows; retrans: TCP retransmissions
 
- Any key leaves this page.";
+ Press any key to return.";
     TEXT.lines().map(|line| Line::new(Kind::Plain, line)).collect()
 }

@@ -1,4 +1,4 @@
-//! What is shown, and what keys do to it.
+//! State of the screen, and reactions to keys.
 
 use super::source::{Looking, Seen};
 use crate::verbs::snapshot::{Ask, Snapshot, Sort, check};
@@ -6,14 +6,14 @@ use crate::view::screen::keys::Key;
 use std::collections::VecDeque;
 use std::time::Instant;
 
-/// Values of a spark line at the most.
+/// Maximum number of values of a spark line.
 const HISTORY: usize = 240;
-/// Ports, causes of drops and readers that are looked at.
+/// Maximum number of ports, causes of drops and readers.
 const MOST: usize = 1000;
-/// Rows that are asked for.
+/// Number of rows to query.
 pub(super) const ROWS: usize = 200;
 
-/// Views of flows that have a key: what they are put together by.
+/// Views of flows: key, name and grouping.
 pub(super) const VIEWS: [(char, &str, Option<&str>); 4] = [
     ('f', "flows", None),
     ('h', "hosts", Some("address")),
@@ -21,10 +21,9 @@ pub(super) const VIEWS: [(char, &str, Option<&str>); 4] = [
     ('o', "protocols", Some("protocol")),
 ];
 
-/// What has the screen.
+/// Parts that fill the screen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Zoom {
-    /// A part of each.
     All,
     Flows,
     Ports,
@@ -32,16 +31,16 @@ pub(super) enum Zoom {
     Readers,
 }
 
-/// What is being typed.
+/// Input being typed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Typing {
     Filter,
     By,
 }
 
-/// All of it.
+/// State of the screen.
 pub(super) struct Model {
-    /// Where it comes from, for people.
+    /// Source as text.
     pub from: String,
     pub ask: Ask,
     pub zoom: Zoom,
@@ -49,14 +48,14 @@ pub(super) struct Model {
     pub help: bool,
     pub paused: bool,
     pub typing: Option<(Typing, String)>,
-    /// The first row of flows that is shown.
+    /// First visible row of flows.
     pub offset: usize,
-    /// What to say, until the next key.
-    pub said: String,
+    /// Message until the next key.
+    pub message: String,
     pub now: Option<Snapshot>,
     pub before: Option<Snapshot>,
-    /// Since when nobody answers, and why.
-    pub away: Option<(Instant, String)>,
+    /// Start and reason of an outage of the source.
+    pub unreachable: Option<(Instant, String)>,
     /// Rates of each port.
     pub history: Vec<(String, VecDeque<f64>)>,
     looking: Option<Looking>,
@@ -73,16 +72,16 @@ impl Model {
             paused: false,
             typing: None,
             offset: 0,
-            said: String::new(),
+            message: String::new(),
             now: None,
             before: None,
-            away: None,
+            unreachable: None,
             history: Vec::new(),
             looking,
         }
     }
 
-    /// Takes what was seen since the last time; whether there was something.
+    /// Takes new results; returns whether there were any.
     pub(super) fn look(&mut self) -> bool {
         let seen: Vec<Seen> = self.looking.iter().flat_map(Looking::seen).collect();
         let is_new = !seen.is_empty();
@@ -93,21 +92,21 @@ impl Model {
     pub(super) fn see(&mut self, seen: Seen) {
         match seen {
             Seen::Snapshot(snapshot) => {
-                self.away = None;
+                self.unreachable = None;
                 if !self.paused {
                     self.take(*snapshot);
                 }
             }
-            Seen::Wrong(what) => self.said = what,
-            Seen::Away(why) => {
-                let since = self.away.as_ref().map_or_else(Instant::now, |(since, _)| *since);
-                self.away = Some((since, why));
+            Seen::Invalid(what) => self.message = what,
+            Seen::Unreachable(why) => {
+                let since = self.unreachable.as_ref().map_or_else(Instant::now, |(since, _)| *since);
+                self.unreachable = Some((since, why));
             }
         }
     }
 
     fn take(&mut self, mut snapshot: Snapshot) {
-        // Whoever answers there is not believed to have an end.
+        // The answer is untrusted: limit its size.
         snapshot.ports.truncate(MOST);
         snapshot.drops.truncate(MOST);
         snapshot.readers.truncate(MOST);
@@ -134,15 +133,15 @@ impl Model {
         self.now = Some(snapshot);
     }
 
-    /// How much of something there was a second since the look before; `get` finds it. `None` where that is not known.
+    /// Returns the rate per second of the counter that `get` reads, since the previous snapshot; `None` if unknown.
     pub(super) fn rate_of(&self, get: impl Fn(&Snapshot) -> Option<u64>) -> Option<f64> {
         let (now, before) = (self.now.as_ref()?, self.before.as_ref()?);
         Some(rate(get(now)?, get(before)?, now.seconds - before.seconds))
     }
 
-    /// Takes a key; false if it is the last one.
+    /// Handles a key; returns false to quit.
     pub(super) fn key(&mut self, key: Key) -> bool {
-        self.said.clear();
+        self.message.clear();
         if self.typing.is_some() {
             self.typed(key);
             return true;
@@ -150,19 +149,19 @@ impl Model {
         let is_help = std::mem::take(&mut self.help);
         match key {
             Key::Char('q') => return false,
-            // Any key leaves the help.
+            // Any key closes the help.
             _ if is_help => {}
             Key::Char('?') => self.help = true,
             Key::Char(' ') => {
                 self.paused = !self.paused;
-                self.tell();
+                self.send_ask();
             }
             Key::Char('z') => self.zoom = self.zoomed(),
             Key::Char('n') => self.names = !self.names,
             Key::Char('s') => {
                 let place = Sort::ALL.iter().position(|sort| *sort == self.ask.sort).unwrap_or(0);
                 self.ask.sort = Sort::ALL[(place + 1) % Sort::ALL.len()];
-                self.tell();
+                self.send_ask();
             }
             Key::Char('/') => self.typing = Some((Typing::Filter, self.ask.filter.clone())),
             Key::Char('b') => self.typing = Some((Typing::By, self.ask.by.clone().unwrap_or_default())),
@@ -170,7 +169,7 @@ impl Model {
                 if let Some((_, _, by)) = VIEWS.iter().find(|(own, _, _)| *own == key) {
                     self.ask.by = by.map(str::to_owned);
                     self.offset = 0;
-                    self.tell();
+                    self.send_ask();
                 }
             }
             Key::Up => self.offset = self.offset.saturating_sub(1),
@@ -185,12 +184,12 @@ impl Model {
         true
     }
 
-    /// Rows of flows or groups that there are.
+    /// Returns the number of rows of flows or groups.
     pub(super) fn rows(&self) -> usize {
         self.now.as_ref().and_then(|now| now.flows.as_ref()).map_or(0, |flows| flows.rows.len())
     }
 
-    /// The next one that there is something to see of.
+    /// Returns the next part to fill the screen.
     fn zoomed(&self) -> Zoom {
         let order = [Zoom::All, Zoom::Flows, Zoom::Ports, Zoom::Drops, Zoom::Readers];
         let place = order.iter().position(|zoom| *zoom == self.zoom).unwrap_or(0);
@@ -212,9 +211,9 @@ impl Model {
                 match check(&ask) {
                     Ok(()) => {
                         (self.ask, self.offset) = (ask, 0);
-                        return self.tell();
+                        return self.send_ask();
                     }
-                    Err(error) => self.said = error,
+                    Err(error) => self.message = error,
                 }
             }
             _ => {}
@@ -222,8 +221,8 @@ impl Model {
         self.typing = Some((what, text));
     }
 
-    /// Says what is asked from now on.
-    fn tell(&self) {
+    /// Updates the query of the source.
+    fn send_ask(&self) {
         if let Some(looking) = &self.looking {
             looking.ask((!self.paused).then(|| self.ask.clone()));
         }

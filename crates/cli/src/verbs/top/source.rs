@@ -1,43 +1,41 @@
-//! Where what is shown comes from: runs of this process, or another one that is asked at an address or a socket.
+//! Sources of snapshots: runs of this process, or another process at an address or a socket.
 
 use crate::verbs::snapshot::{Ask, Gatherer, SCHEMA, Snapshot};
-use linerate_backends::REGISTRY;
 use std::io::{Error, ErrorKind, Read, Write};
-use std::net::{IpAddr, SocketAddr, TcpStream};
+use std::net::{SocketAddr, TcpStream};
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// How long another process may take to answer.
+/// Timeout for an answer of another process.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// Bytes of an answer at the most.
+/// Maximum bytes of an answer.
 const MOST: u64 = 16 << 20;
 
-/// Where to look.
+/// Source of snapshots.
 pub(super) enum Source {
-    /// At runs of this process.
+    /// Runs of this process.
     Own(Box<Gatherer>),
-    /// At a process that answers there.
+    /// Another process at an address.
     Address(SocketAddr),
-    /// At one whose socket is there.
+    /// Another process at the path of its socket.
     Path(PathBuf),
 }
 
-/// What was seen.
+/// Result of a query.
 #[derive(Debug)]
 pub(super) enum Seen {
-    /// What goes on.
     Snapshot(Box<Snapshot>),
-    /// The question is none, and why.
-    Wrong(String),
-    /// Nobody answers, and why.
-    Away(String),
+    /// Invalid query, with the reason.
+    Invalid(String),
+    /// No answer, with the reason.
+    Unreachable(String),
 }
 
 impl Source {
-    /// As the user named it, if it is another process.
+    /// Parses the address or path of another process.
     pub(super) fn parse(text: &str) -> Option<Source> {
         if let Ok(address) = text.strip_prefix("http://").unwrap_or(text).trim_end_matches("/metrics").parse() {
             return Some(Source::Address(address));
@@ -47,23 +45,13 @@ impl Source {
         (is_path || is_socket).then(|| Source::Path(text.into()))
     }
 
-    /// Whether a text that names no source was meant as an address: one without its port, or a name, or too high a port.
-    pub(super) fn is_meant_as_address(text: &str) -> bool {
-        let (host, port) = text.rsplit_once(':').unwrap_or_default();
-        let has_port = !port.is_empty() && port.bytes().all(|byte| byte.is_ascii_digit());
-        let scheme = host.split(':').next().unwrap_or_default();
-        let is_scheme = REGISTRY.backends().iter().any(|backend| backend.scheme == scheme);
-        let is_name = has_port && !host.is_empty() && !is_scheme;
-        text.starts_with("http://") || text.parse::<IpAddr>().is_ok() || is_name
-    }
-
-    /// Asks once.
+    /// Queries once.
     pub(super) fn look(&self, ask: &Ask) -> Seen {
         let answer = match self {
             Source::Own(gatherer) => {
                 return match gatherer.snapshot(ask) {
                     Ok(snapshot) => Seen::Snapshot(Box::new(snapshot)),
-                    Err(error) => Seen::Wrong(error),
+                    Err(error) => Seen::Invalid(error),
                 };
             }
             Source::Address(address) => TcpStream::connect_timeout(address, PATIENCE)
@@ -75,16 +63,16 @@ impl Source {
         };
         match answer.map(|answer| read(&answer)) {
             Ok(Ok(seen)) => seen,
-            Ok(Err(what)) => Seen::Away(what.to_owned()),
+            Ok(Err(what)) => Seen::Unreachable(what.to_owned()),
             Err(error) if matches!(self, Source::Path(_)) && error.kind() == ErrorKind::NotFound => {
-                Seen::Away("no such socket".to_owned())
+                Seen::Unreachable("no such socket".to_owned())
             }
-            Err(error) => Seen::Away(error.to_string()),
+            Err(error) => Seen::Unreachable(error.to_string()),
         }
     }
 }
 
-/// A request and its answer (RFC 9112), whole.
+/// Sends a request and reads the whole answer (RFC 9112).
 fn exchange(mut stream: impl Read + Write, host: &str, ask: &Ask) -> std::io::Result<Vec<u8>> {
     let request = format!("GET /top?{} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n", ask.query());
     stream.write_all(request.as_bytes())?;
@@ -96,31 +84,31 @@ fn exchange(mut stream: impl Read + Write, host: &str, ask: &Ask) -> std::io::Re
             bytes => answer.extend_from_slice(&buffer[..bytes]),
         }
         if answer.len() as u64 > MOST || Instant::now() > until {
-            return Err(Error::new(ErrorKind::TimedOut, "its answer does not end"));
+            return Err(Error::new(ErrorKind::TimedOut, "answer too long or too slow"));
         }
     }
 }
 
-/// What an answer says; or why it says nothing.
+/// Parses an answer, or returns the reason why it is invalid.
 fn read(answer: &[u8]) -> Result<Seen, &'static str> {
-    const STRANGER: &str = "what answers there shows nothing: is it a run of linerate with --metrics?";
-    let end = answer.windows(4).position(|four| four == b"\r\n\r\n").ok_or(STRANGER)?;
-    let head = std::str::from_utf8(&answer[..end]).map_err(|_| STRANGER)?;
+    const NO_RUN: &str = "peer is not a linerate run with --metrics";
+    let end = answer.windows(4).position(|four| four == b"\r\n\r\n").ok_or(NO_RUN)?;
+    let head = std::str::from_utf8(&answer[..end]).map_err(|_| NO_RUN)?;
     let body = &answer[end + 4..];
     match head.split(' ').nth(1) {
         Some("200") => {}
-        Some("400") => return Ok(Seen::Wrong(String::from_utf8_lossy(body).trim_end().to_owned())),
-        _ => return Err(STRANGER),
+        Some("400") => return Ok(Seen::Invalid(String::from_utf8_lossy(body).trim_end().to_owned())),
+        _ => return Err(NO_RUN),
     }
-    let snapshot: Snapshot = serde_json::from_slice(body).map_err(|_| STRANGER)?;
+    let snapshot: Snapshot = serde_json::from_slice(body).map_err(|_| NO_RUN)?;
     match snapshot.schema.as_str() {
         SCHEMA => Ok(Seen::Snapshot(Box::new(snapshot))),
-        other if other.starts_with("linerate/top/") => Err("it is of another version of linerate"),
-        _ => Err(STRANGER),
+        other if other.starts_with("linerate/top/") => Err("peer is another version of linerate"),
+        _ => Err(NO_RUN),
     }
 }
 
-/// Looks again and again, in a thread of its own, until it is dropped.
+/// Queries periodically in a separate thread, until it is dropped.
 pub(super) struct Looking {
     ask: Arc<Mutex<Option<Ask>>>,
     wake: Sender<()>,
@@ -128,16 +116,16 @@ pub(super) struct Looking {
 }
 
 impl Looking {
-    /// Begins to.
+    /// Starts the thread.
     pub(super) fn start(source: Source, ask: Ask, interval: Duration) -> std::io::Result<Looking> {
         let ask = Arc::new(Mutex::new(Some(ask)));
         let (wake, woken) = channel();
-        let (tell, seen) = channel();
+        let (results, seen) = channel();
         let asked = Arc::clone(&ask);
         std::thread::Builder::new().name("linerate-look".into()).spawn(move || {
             loop {
                 let (began, ask) = (Instant::now(), lock(&asked).clone());
-                if ask.is_some_and(|ask| tell.send(source.look(&ask)).is_err()) {
+                if ask.is_some_and(|ask| results.send(source.look(&ask)).is_err()) {
                     return;
                 }
                 if woken.recv_timeout(interval.saturating_sub(began.elapsed())) == Err(RecvTimeoutError::Disconnected) {
@@ -148,14 +136,14 @@ impl Looking {
         Ok(Looking { ask, wake, seen })
     }
 
-    /// Asks something else from now on, or nothing.
+    /// Changes the query; `None` pauses.
     pub(super) fn ask(&self, ask: Option<Ask>) {
         *lock(&self.ask) = ask;
-        // The thread may have ended; then nothing is seen any more.
+        // The thread may have ended; then no more results arrive.
         let _ = self.wake.send(());
     }
 
-    /// What was seen since the last time.
+    /// Returns the results since the last call.
     pub(super) fn seen(&self) -> impl Iterator<Item = Seen> + '_ {
         self.seen.try_iter()
     }
@@ -170,7 +158,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_place_is_an_address_or_a_path_and_no_port() {
+    fn a_source_is_an_address_or_a_path() {
         let place = |text| match Source::parse(text) {
             Some(Source::Address(address)) => address.to_string(),
             Some(Source::Path(path)) => path.display().to_string(),
@@ -190,33 +178,27 @@ mod tests {
             .map(place),
             ["127.0.0.1:9464", "[::1]:9", "./a", "/run/a:b", "a.sock", "-", "-", "-"]
         );
-        for address in ["127.0.0.1", "::1", "127.0.0.1:99999", "localhost:9464", "http://localhost:9464/metrics"] {
-            assert!(Source::is_meant_as_address(address), "{address}");
-        }
-        for port in ["eth0", "eth0.100", "packet:eth0", "mem:1", "faulty:mem:1", "xdp:eth0@0/2", "memif:/a:1"] {
-            assert!(!Source::is_meant_as_address(port), "{port}");
-        }
     }
 
     #[test]
     fn a_missing_socket_is_named_as_one() {
         let ask = Ask { by: None, sort: crate::verbs::snapshot::Sort::Bits, filter: String::new(), top: 1 };
         let seen = Source::parse("no-such-run.sock").unwrap().look(&ask);
-        assert!(matches!(&seen, Seen::Away(why) if why == "no such socket"), "{seen:?}");
+        assert!(matches!(&seen, Seen::Unreachable(why) if why == "no such socket"), "{seen:?}");
     }
 
     #[test]
-    fn whatever_answers_is_read_or_refused() {
+    fn answers_are_parsed_or_refused() {
         let seen = |answer: &str| match read(answer.as_bytes()) {
             Ok(Seen::Snapshot(snapshot)) => snapshot.verb,
-            Ok(Seen::Wrong(what) | Seen::Away(what)) => what,
+            Ok(Seen::Invalid(what) | Seen::Unreachable(what)) => what,
             Err(what) => what.to_owned(),
         };
         let good = r#"{"schema":"linerate/top/1","verb":"count"}"#;
         assert_eq!(seen(&format!("HTTP/1.1 200 OK\r\nA: b\r\n\r\n{good}")), "count");
         assert_eq!(seen("HTTP/1.1 400 Bad\r\n\r\nby: x\n"), "by: x");
         for strange in ["", "\r\n\r\n", "HTTP/1.1 404 No\r\n\r\n", "HTTP/1.1 200 OK\r\n\r\n[]", "SSH-2.0-x\r\n\r\n"] {
-            assert!(seen(strange).starts_with("what answers there"), "{strange}");
+            assert!(seen(strange).starts_with("peer is not"), "{strange}");
         }
         assert!(seen("HTTP/1.1 200 OK\r\n\r\n{\"schema\":\"linerate/top/2\"}").contains("another version"));
     }

@@ -1,4 +1,4 @@
-//! What the screen shows, in sizes from tiny to large, as it stands in `golden/` (`UPDATE_DOCS=1 cargo test --workspace --lib top`).
+//! Screens in sizes from tiny to large, compared with `golden/` (`UPDATE_DOCS=1 cargo test --workspace --lib top` writes it).
 
 use super::model::{Model, Typing, Zoom};
 use super::source::Seen;
@@ -7,7 +7,7 @@ use crate::view::screen::keys::Key;
 use crate::view::screen::picture;
 use std::path::Path;
 
-/// A run after so many seconds, in which the same happens each second.
+/// Returns a snapshot after this many seconds of constant traffic.
 fn snapshot(seconds: u64) -> Snapshot {
     let port = |name: &str, rate: u64, lost: u64, bytes: Option<u64>| Port {
         name: name.to_owned(),
@@ -90,7 +90,7 @@ fn assert_golden(name: &str, text: &str) {
 }
 
 #[test]
-fn screens_of_all_sizes_show_what_is_most_important() {
+fn screens_match_golden_files() {
     for (width, height) in [(80, 24), (200, 60), (20, 5)] {
         assert_golden(&format!("{width}x{height}"), &picture(&mut model(), width, height));
     }
@@ -120,40 +120,40 @@ fn keys_change_what_is_asked_and_shown() {
     press(&mut model, "sf");
     assert_eq!((model.ask.by.as_deref(), model.ask.sort.name()), (None, "packets"));
     press(&mut model, "/hots 1");
-    assert!(model.key(Key::Enter) && model.ask.filter.is_empty(), "it is no filter");
+    assert!(model.key(Key::Enter) && model.ask.filter.is_empty(), "invalid filter");
     assert_eq!(model.typing, Some((Typing::Filter, "hots 1".to_owned())));
     assert!(picture(&mut model, 80, 24).lines().last().unwrap().contains("filter: hots 1_   filter, at"));
     "ts 1".chars().for_each(|_| assert!(model.key(Key::Back)));
     press(&mut model, "st 10.0.0.1");
     assert!(model.key(Key::Enter) && model.typing.is_none() && model.ask.filter == "host 10.0.0.1");
     press(&mut model, "bresp_port");
-    assert!(model.key(Key::Escape) && model.ask.by.is_none(), "given up");
+    assert!(model.key(Key::Escape) && model.ask.by.is_none(), "cancelled");
     press(&mut model, "z");
     assert_eq!(model.zoom, Zoom::Flows);
     press(&mut model, "?");
-    assert!(picture(&mut model, 80, 24).contains("Any key leaves this page"));
+    assert!(picture(&mut model, 80, 24).contains("Press any key to return"));
     press(&mut model, "x ");
     let before = picture(&mut model, 80, 24);
     assert!(before.lines().next().unwrap().contains("PAUSED"));
     model.see(Seen::Snapshot(Box::new(snapshot(31))));
-    assert_eq!(picture(&mut model, 80, 24), before, "nothing moves");
+    assert_eq!(picture(&mut model, 80, 24), before, "paused");
     assert!(model.key(Key::End) && model.offset == 39 && model.key(Key::Home) && model.offset == 0);
     assert!(!model.key(Key::Char('q')));
 }
 
 #[test]
-fn who_goes_is_said_and_who_comes_back_begins_anew() {
+fn an_outage_is_reported_and_a_new_run_starts_anew() {
     let mut model = model();
-    model.see(Seen::Away("connection refused".to_owned()));
+    model.see(Seen::Unreachable("connection refused".to_owned()));
     let text = picture(&mut model, 80, 24);
-    assert!(text.contains("nobody answers for 0 s (connection refused)") && text.contains("packet:eth0"), "{text}");
+    assert!(text.contains("no answer for 0 s (connection refused)") && text.contains("packet:eth0"), "{text}");
     model.see(Seen::Snapshot(Box::new(Snapshot { pid: 4712, ..snapshot(1) })));
     let text = picture(&mut model, 80, 24);
-    assert!(!text.contains("nobody answers") && model.before.is_none() && model.history.is_empty(), "{text}");
+    assert!(!text.contains("no answer") && model.before.is_none() && model.history.is_empty(), "{text}");
 }
 
 #[test]
-fn numbers_that_nobody_counts_to_are_shown_too() {
+fn extreme_numbers_are_shown() {
     let most = |mut snapshot: Snapshot| {
         snapshot.seconds = 1e300;
         snapshot.done[0].frames = u64::MAX;
@@ -178,7 +178,7 @@ fn numbers_that_nobody_counts_to_are_shown_too() {
 }
 
 #[test]
-fn names_that_strangers_chose_move_no_cursor() {
+fn untrusted_names_do_not_move_the_cursor() {
     let mut model = model();
     let mut hostile = snapshot(31);
     hostile.ports[0].name = "\x1b[2Jeth\n\u{9b}31m\u{202e}".to_owned();

@@ -1,13 +1,13 @@
-//! Keys, as terminals send them (ECMA-48, xterm).
+//! Parsing of keys as sent by terminals (ECMA-48, xterm).
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::{Errno, read};
 use std::os::fd::OwnedFd;
 use std::time::Duration;
 
-/// What follows the escape of a key comes with it.
+/// Maximum delay of the rest of an escape sequence.
 const REST_COMES: Duration = Duration::from_millis(25);
-/// Bytes of one key at the most: whatever is longer is none.
+/// Maximum bytes of a key; longer sequences are ignored.
 const LONGEST: usize = 32;
 
 /// A key.
@@ -15,19 +15,19 @@ const LONGEST: usize = 32;
 pub enum Key {
     /// A character.
     Char(char),
-    /// The end of what is typed.
+    /// Ends the input.
     Enter,
-    /// Takes the last character away.
+    /// Deletes the last character.
     Back,
-    /// Gives up.
+    /// Cancels.
     Escape,
-    /// A line up.
+    /// One line up.
     Up,
-    /// A line down.
+    /// One line down.
     Down,
-    /// A screen up.
+    /// One page up.
     PageUp,
-    /// A screen down.
+    /// One page down.
     PageDown,
     /// To the first line.
     Home,
@@ -35,14 +35,14 @@ pub enum Key {
     End,
 }
 
-/// What came.
+/// Result of waiting for a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Input {
     /// A key.
     Key(Key),
-    /// Nothing, or nothing that is known.
+    /// No key, or an unknown one.
     Nothing,
-    /// The terminal is gone.
+    /// The terminal was closed.
     Gone,
 }
 
@@ -53,12 +53,12 @@ pub struct Keys {
 }
 
 impl Keys {
-    /// Reads from there.
+    /// Creates a reader.
     pub fn new(keyboard: OwnedFd) -> Self {
         Keys { keyboard, bytes: Vec::new() }
     }
 
-    /// The next key, within so much time.
+    /// Waits for the next key.
     pub fn next(&mut self, within: Duration) -> Input {
         if self.bytes.is_empty() && !self.fill(within) {
             return Input::Gone;
@@ -71,7 +71,7 @@ impl Keys {
             }
             read = parse(&self.bytes);
             if self.bytes.len() == before {
-                // Nothing more comes: an escape is the key of that name, and anything else a part of nothing.
+                // No more bytes: a lone escape is the Escape key, anything else is incomplete.
                 let is_escape = self.bytes == [ESC];
                 self.bytes.clear();
                 return if is_escape { Input::Key(Key::Escape) } else { Input::Nothing };
@@ -86,7 +86,7 @@ impl Keys {
         }
     }
 
-    /// Reads what comes; false if nothing ever does.
+    /// Reads available bytes; returns false if the terminal was closed.
     fn fill(&mut self, within: Duration) -> bool {
         let mut polled = [PollFd::new(&self.keyboard, PollFlags::IN)];
         let span = Timespec { tv_sec: 0, tv_nsec: i64::from(within.subsec_nanos()) as _ };
@@ -108,12 +108,12 @@ impl Keys {
     }
 }
 
-/// What bytes begin with.
+/// First key of a sequence of bytes.
 #[derive(Debug, PartialEq)]
 enum Read {
-    /// A key, or one that is not known, of so many bytes.
+    /// A key, or `None` if unknown, with its number of bytes.
     Key(Option<Key>, usize),
-    /// A part of one.
+    /// Incomplete.
     More,
 }
 
@@ -129,7 +129,7 @@ fn parse(bytes: &[u8]) -> Read {
         },
         [ESC, b'O'] => Read::More,
         [ESC, b'O', last, ..] => Read::Key(of_sequence(&[], *last), 3),
-        // With Alt: nothing here.
+        // Keys with Alt are ignored.
         [ESC, ESC, ..] => Read::Key(Some(Key::Escape), 1),
         [ESC, _, ..] => Read::Key(None, 2),
         [b'\r' | b'\n', ..] => Read::Key(Some(Key::Enter), 1),
@@ -152,7 +152,7 @@ fn parse(bytes: &[u8]) -> Read {
     }
 }
 
-/// The key of a control sequence: its parameters and last byte.
+/// Returns the key of a control sequence.
 fn of_sequence(parameters: &[u8], last: u8) -> Option<Key> {
     Some(match (parameters, last) {
         (_, b'A') => Key::Up,
@@ -170,7 +170,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn keys_are_what_terminals_send_for_them() {
+    fn keys_are_parsed() {
         let key = |key, length| Read::Key(Some(key), length);
         for (bytes, read) in [
             (&b"q"[..], key(Key::Char('q'), 1)),
@@ -193,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn whatever_bytes_come_each_step_takes_some_or_waits_for_few() {
+    fn any_bytes_are_consumed() {
         let mut dice: u64 = 7;
         for _ in 0..20_000 {
             let bytes: Vec<u8> = (0..40)

@@ -1,34 +1,34 @@
-//! Tables of a live view: as wide as the screen, whatever is in them.
+//! Tables of a live view, fitted to the width of the screen.
 
 use ratatui_core::text::Span;
 
 /// A column.
 #[derive(Clone, Copy, Debug)]
 pub struct Column {
-    /// What stands above it.
+    /// Header.
     pub head: &'static str,
-    /// Whether its cells are numbers.
+    /// True for numbers, which are right-aligned.
     pub is_number: bool,
-    /// On a narrow screen those of the greatest number are left out first; 0 stays.
+    /// Columns with the greatest value are dropped first on a narrow screen; 0 is never dropped.
     pub spare: u8,
 }
 
-/// Blanks between columns.
+/// Spaces between columns.
 const GAP: usize = 2;
-/// A column of text becomes no narrower than this.
+/// Minimum width of a column of text.
 const NARROWEST: usize = 6;
 
-/// A column of text, one of numbers.
+/// Returns a column of text.
 pub const fn text(head: &'static str, spare: u8) -> Column {
     Column { head, is_number: false, spare }
 }
 
-/// As above.
+/// Returns a column of numbers.
 pub const fn number(head: &'static str, spare: u8) -> Column {
     Column { head, is_number: true, spare }
 }
 
-/// The head and the rows, for a screen of this width; text columns take what numbers leave.
+/// Returns header and rows for a screen of this width; text columns get the space that numbers leave.
 pub fn table(columns: &[Column], rows: &[Vec<String>], width: usize) -> Vec<String> {
     let cell = |row: &[String], column: usize| row.get(column).map_or(0, |cell| wide(cell));
     let mut widths: Vec<usize> = (0..columns.len())
@@ -38,7 +38,7 @@ pub fn table(columns: &[Column], rows: &[Vec<String>], width: usize) -> Vec<Stri
     let total = |kept: &[usize], widths: &[usize]| kept.iter().map(|column| widths[*column] + GAP).sum::<usize>();
     while total(&kept, &widths) > width + GAP {
         let over = total(&kept, &widths) - width - GAP;
-        // Text gives way first, the widest, then columns that can be spared.
+        // First shorten the widest text column, then drop optional columns.
         let texts = kept.iter().copied().filter(|column| !columns[*column].is_number);
         let least = |column: usize| {
             NARROWEST.max(wide(columns[column].head)).max(if columns[column].spare == 0 { 18 } else { 0 })
@@ -77,12 +77,12 @@ fn line(columns: &[Column], kept: &[usize], widths: &[usize], row: &[String]) ->
     line
 }
 
-/// How many columns of a screen a text takes.
+/// Returns the display width of a text.
 pub fn wide(text: &str) -> usize {
     Span::raw(text).width()
 }
 
-/// A text of at most so many columns, with a mark where something is missing.
+/// Cuts a text to this display width, with an ellipsis.
 pub fn cut(text: &str, width: usize) -> String {
     if wide(text) <= width {
         return text.to_owned();
@@ -101,7 +101,7 @@ pub fn cut(text: &str, width: usize) -> String {
     cut
 }
 
-/// Values as bars of eighths, the last ones as many as have room.
+/// Returns the last values as bars, in eighths of a line.
 pub fn spark<'a>(values: impl DoubleEndedIterator<Item = &'a f64> + ExactSizeIterator, width: usize) -> String {
     const BARS: [char; 8] =
         ['\u{2581}', '\u{2582}', '\u{2583}', '\u{2584}', '\u{2585}', '\u{2586}', '\u{2587}', '\u{2588}'];
@@ -121,10 +121,10 @@ mod tests {
     const COLUMNS: [Column; 4] = [text("who", 0), number("bits/s", 0), number("packets/s", 1), number("age", 2)];
 
     #[test]
-    fn a_table_gives_way_until_it_fits() {
-        let row = ["a-very-long-name-of-somebody.example.org", "1.2 Mb/s", "3", "9 s"].map(str::to_owned).to_vec();
+    fn a_table_shrinks_until_it_fits() {
+        let row = ["a-very-long-name-of-a-server.example.org", "1.2 Mb/s", "3", "9 s"].map(str::to_owned).to_vec();
         let lines = |width| table(&COLUMNS, std::slice::from_ref(&row), width);
-        assert_eq!(lines(80)[1], "a-very-long-name-of-somebody.example.org  1.2 Mb/s          3  9 s");
+        assert_eq!(lines(80)[1], "a-very-long-name-of-a-server.example.org  1.2 Mb/s          3  9 s");
         assert!(lines(50)[1].contains("\u{2026}  1.2 Mb/s"), "{:?}", lines(50));
         assert!(!lines(34)[0].contains("age"), "{:?}", lines(34));
         for width in 28..100 {
@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn bars_are_of_the_last_values() {
+    fn bars_show_the_last_values() {
         let values = [9.0, 0.0, 1.0, 4.0, 8.0];
         assert_eq!(spark(values.iter(), 4), " ▁▄█");
         assert_eq!(spark([0.0, 0.0].iter(), 9), "  ");

@@ -1,4 +1,4 @@
-//! What is written to a terminal (ECMA-48, and the private modes of xterm), and how its state is kept.
+//! Terminal output (ECMA-48 and private modes of xterm) and restoration of its state.
 
 use ratatui_core::backend::{Backend, ClearType, WindowSize};
 use ratatui_core::buffer::Cell;
@@ -12,14 +12,14 @@ use std::io::{Result, Write};
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::{Mutex, Once, PoisonError};
 
-/// The other screen, without a cursor, empty.
+/// Switches to the alternate screen, hides the cursor, and clears.
 const ENTER: &[u8] = b"\x1b[?1049h\x1b[?25l\x1b[0m\x1b[2J";
-/// What was there before.
+/// Restores the main screen and the cursor.
 const LEAVE: &[u8] = b"\x1b[0m\x1b[?25h\x1b[?1049l";
-/// Of a terminal that does not say.
+/// Default size if the terminal reports none.
 const USUAL: Size = Size { width: 80, height: 24 };
 
-/// The terminal that was taken over, and what it was like.
+/// The terminal in use, and its previous state.
 static TAKEN: Mutex<Option<Taken>> = Mutex::new(None);
 
 struct Taken {
@@ -28,21 +28,21 @@ struct Taken {
     before: Termios,
 }
 
-/// Has keys come one by one and unseen, and shows the other screen.
+/// Turns off line mode and echo, and switches to the alternate screen.
 pub(super) fn take_over(keyboard: &OwnedFd, screen: &File) -> Result<()> {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
-        let tell = std::panic::take_hook();
+        let hook = std::panic::take_hook();
         std::panic::set_hook(Box::new(move |panic| {
             put_back();
-            tell(panic);
+            hook(panic);
         }));
     });
     let before = tcgetattr(keyboard)?;
     let mut modes = before.clone();
     modes.local_modes.remove(LocalModes::ICANON | LocalModes::ECHO);
     modes.input_modes.remove(InputModes::IXON);
-    // Stopped, or ended with a core, it could not put the terminal back.
+    // A process that is stopped or dumps core could not restore the terminal.
     modes.special_codes[SpecialCodeIndex::VSUSP] = 0;
     modes.special_codes[SpecialCodeIndex::VQUIT] = 0;
     modes.special_codes[SpecialCodeIndex::VMIN] = 1;
@@ -53,16 +53,16 @@ pub(super) fn take_over(keyboard: &OwnedFd, screen: &File) -> Result<()> {
     (&*screen).write_all(ENTER)
 }
 
-/// Puts the terminal back, if it was taken over.
+/// Restores the terminal, if it was taken over.
 pub(super) fn put_back() {
     if let Some(Taken { keyboard, mut screen, before }) = TAKEN.lock().unwrap_or_else(PoisonError::into_inner).take() {
-        // It may have gone.
+        // The terminal may be closed.
         let _ = screen.write_all(LEAVE);
         let _ = tcsetattr(keyboard, OptionalActions::Now, &before);
     }
 }
 
-/// Where ratatui writes.
+/// Output backend of ratatui.
 pub(super) struct Tty {
     screen: File,
     bytes: Vec<u8>,
@@ -107,7 +107,7 @@ impl Backend for Tty {
         self.put("\x1b[?25h")
     }
 
-    /// Nobody asks the terminal: the answer would come among the keys.
+    /// Does not query the terminal: the answer would be mixed with keys.
     fn get_cursor_position(&mut self) -> Result<Position> {
         Ok(Position::ORIGIN)
     }
@@ -141,7 +141,7 @@ impl Backend for Tty {
     }
 }
 
-/// Select graphic rendition (ECMA-48, 8.3.117), of what views use.
+/// Returns the select graphic rendition sequence (ECMA-48, 8.3.117) of a style.
 fn rendition((front, back, modifier): (Color, Color, Modifier)) -> String {
     let mut text = "\x1b[0".to_owned();
     for (is_set, code) in [
@@ -164,7 +164,7 @@ mod tests {
     use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 
     #[test]
-    fn a_panic_puts_the_terminal_back() {
+    fn a_panic_restores_the_terminal() {
         let leader = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC).unwrap();
         grantpt(&leader).unwrap();
         unlockpt(&leader).unwrap();
@@ -176,7 +176,7 @@ mod tests {
         assert!(std::panic::catch_unwind(|| panic!("on purpose")).is_err());
         assert_eq!(modes(), before);
         let (mut written, expected) = (Vec::new(), [ENTER, LEAVE].concat());
-        // A terminal hands on what it has, which may be less.
+        // A read may return fewer bytes.
         while written.len() < expected.len() {
             let mut some = [0; 256];
             let length = rustix::io::read(&leader, &mut some).unwrap();

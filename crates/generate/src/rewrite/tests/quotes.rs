@@ -1,14 +1,15 @@
-//! Packets that ICMP errors quote.
+//! Packets quoted by ICMP errors.
 
 use super::*;
 
-/// An ICMP error about a packet, of which it quotes so many bytes, sent by the packet's receiver; within a tunnel if asked for.
+/// Builds an ICMP error that quotes `quoted` bytes of a packet, sent by the packet's receiver; in a tunnel if the shape
+/// has one.
 fn error_about(values: &Values, shape: Shape, quoted: usize) -> Vec<u8> {
     let packet = build(values, Shape { tagged: false, in_tunnel: false, ..shape }, b"hello, world");
     error_quoting(values, shape, &packet[14..(14 + quoted).min(packet.len())])
 }
 
-/// The same with these bytes in it.
+/// Builds an ICMP error that quotes these bytes.
 fn error_quoting(values: &Values, shape: Shape, quote: &[u8]) -> Vec<u8> {
     let outer = Values { v4: [values.v4[1], values.v4[0]], v6: [values.v6[1], values.v6[0]], ..*values };
     let mut all =
@@ -29,9 +30,9 @@ fn error_quoting(values: &Values, shape: Shape, quote: &[u8]) -> Vec<u8> {
     frame
 }
 
-/// Addresses and ports of a quoted packet are those that the rules make of it on its own way.
+/// Addresses and ports of a quoted packet are changed as on its own path.
 #[test]
-fn what_an_icmp_error_quotes_follows() {
+fn packets_quoted_by_icmp_errors_are_changed() {
     let rules = [
         "ip=10.0.0.0/8:172.0.0.0/8",
         "ip=2001::/16:fd00:1::/32",
@@ -59,11 +60,11 @@ fn what_an_icmp_error_quotes_follows() {
                 rewriter.rewriting.inner = true;
             }
             let found = rewritten(&mut rewriter, &frame);
-            // The checksum over what the quote leaves out is not quoted either.
+            // Checksums over bytes that are not quoted are not quoted either.
             assert_eq!(found, wanted, "{shape:?} {quoted}");
         }
     }
-    // Another time to live, and addresses without ports, where the quote ends.
+    // Another time to live, and addresses without ports, at the end of the quote.
     let shape = Shape { is_v6: false, transport: 1, tagged: false, in_tunnel: false };
     let frame = error_about(&values, shape, 20);
     assert_eq!(rewritten(&mut rewriter(&rules), &frame), error_about(&moved, shape, 20));
@@ -71,9 +72,9 @@ fn what_an_icmp_error_quotes_follows() {
     assert_eq!((aged[22], aged[14 + 20 + 8 + 8]), (77, values.ttl));
 }
 
-/// Errors that quote errors: addresses of all follow, and what lies deeper than that is gone.
+/// Errors that quote errors: addresses of all are changed, and deeper quotes become zeros.
 #[test]
-fn what_a_quoted_icmp_error_quotes_follows() {
+fn packets_quoted_by_quoted_errors_are_changed() {
     let rules = ["ip=10.0.0.0/8:172.0.0.0/8", "ip=2001::/16:fd00:1::/32"];
     let (values, moved) = quoted_values();
     for is_v6 in [false, true] {
@@ -91,14 +92,14 @@ fn what_a_quoted_icmp_error_quotes_follows() {
             assert_eq!(found, nested(&moved, depth, 600), "IPv6 {is_v6}, {depth} errors");
         }
         let found = rewritten(&mut rewriter(&rules), &nested(&values, MOST_QUOTES + 2, 600));
-        assert!(!tells(&found, &values), "IPv6 {is_v6}: {found:02x?}");
+        assert!(!reveals(&found, &values), "IPv6 {is_v6}: {found:02x?}");
         assert_eq!(found, rewritten(&mut rewriter(&rules), &nested(&moved, MOST_QUOTES + 2, 600)), "checksums fit");
     }
 }
 
-/// Wherever a quote ends no byte of an address that rules change is left, nor a checksum by which to find it.
+/// Wherever a quote ends, it has no byte of an address that rules change, nor a checksum that would reveal it.
 #[test]
-fn a_quote_that_ends_within_its_header_tells_no_address() {
+fn a_quote_that_ends_within_its_header_reveals_no_address() {
     let rules = ["ip=10.0.0.0/8:172.0.0.0/8", "ip=2001::/16:fd00:1::/32"];
     let (values, moved) = quoted_values();
     for is_v6 in [false, true] {
@@ -115,23 +116,23 @@ fn a_quote_that_ends_within_its_header_tells_no_address() {
             let found = rewritten(&mut rewriter(&rules), &error_quoting(&values, shape, &quote));
             assert_eq!(found, error_quoting(&moved, shape, &wanted), "IPv6 {is_v6}, {quoted} bytes");
             let other = error_quoting(&values, shape, &quote);
-            assert_eq!(rewritten(&mut rewriter(&["src-port=1:2"]), &other), other, "no rule is about addresses");
+            assert_eq!(rewritten(&mut rewriter(&["src-port=1:2"]), &other), other, "no rule changes addresses");
         }
     }
-    // Options of which the end is missing, and a header that makes no sense, have addresses all the same.
+    // Truncated options, and malformed headers, have addresses nevertheless.
     let shape = Shape { is_v6: false, transport: 1, tagged: false, in_tunnel: false };
     for (at, byte) in [(0, 0x4f), (0, 0x41), (3, 1)] {
         let mut frame = error_about(&values, shape, 32);
         frame[14 + 28 + at] = byte;
-        assert!(!tells(&rewritten(&mut rewriter(&rules), &frame), &values), "{byte} at {at}");
+        assert!(!reveals(&rewritten(&mut rewriter(&rules), &frame), &values), "{byte} at {at}");
     }
-    // A redirect that is quoted has another address.
+    // A quoted redirect has another address.
     let mut redirect = error_about(&values, shape, 100);
     redirect[14 + 20] = 5;
     redirect[14 + 24..14 + 28].copy_from_slice(&values.v4[1].octets());
     for end in [26, 28, 40, redirect.len() - 14] {
         let found = rewritten(&mut rewriter(&rules), &error_quoting(&values, shape, &redirect[14..14 + end]));
-        assert!(!tells(&found, &values) && !found.windows(2).any(|bytes| bytes == [10, 0]), "{end}: {found:02x?}");
+        assert!(!reveals(&found, &values) && !found.windows(2).any(|bytes| bytes == [10, 0]), "{end}: {found:02x?}");
     }
 }
 
@@ -151,16 +152,16 @@ fn quoted_values() -> (Values, Values) {
     (values, moved)
 }
 
-/// Whether a frame has one of these addresses.
-fn tells(frame: &[u8], values: &Values) -> bool {
+/// Returns whether a frame contains one of these addresses.
+fn reveals(frame: &[u8], values: &Values) -> bool {
     let addresses = values.v4.map(|address| address.octets().to_vec()).into_iter();
     let mut all = addresses.chain(values.v6.map(|address| address.octets()[..8].to_vec()));
     all.any(|address| frame.windows(address.len()).any(|bytes| bytes == address))
 }
 
-/// The packet stands in an option, behind others.
+/// The packet is in an option, after others.
 #[test]
-fn what_an_icmpv6_redirect_quotes_follows() {
+fn packets_quoted_by_icmpv6_redirects_are_changed() {
     let values = Values { v6: ["2001:db8::1".parse().unwrap(), "2001:db8::2".parse().unwrap()], ..OUTER };
     let moved = Values { v6: ["fd00:1::1".parse().unwrap(), "fd00:1::2".parse().unwrap()], ..values };
     let shape = Shape { is_v6: true, transport: 1, tagged: false, in_tunnel: false };
@@ -183,7 +184,7 @@ fn what_an_icmpv6_redirect_quotes_follows() {
     assert_ne!(odd, redirect(&moved, 0));
 }
 
-/// The first loop is the recording as it is, though others shift its addresses.
+/// The first loop is the unchanged recording, although later ones shift its addresses.
 #[test]
 fn a_quote_that_ends_within_its_header_stays_in_the_first_loop() {
     let shape = Shape { is_v6: true, transport: 0, tagged: false, in_tunnel: false };

@@ -1,7 +1,7 @@
-//! Streams that follow one another, among others that are sent all at once.
+//! Streams in sequence, among others that are interleaved.
 //!
-//! One of them has a round at a time. When it has sent its frames, the next one takes that round, due when the one before has taken its
-//! time, and goes on with its numbers where it was: as a [sequence](crate::timeline) of its own does.
+//! One stream of a sequence has a round at a time. When it has sent its frames, the next one takes over that round, due
+//! when its predecessor has taken its time, and continues its numbers: like a [sequence](crate::timeline) of its own.
 
 use super::Round;
 use super::commanded::Commanded;
@@ -11,23 +11,23 @@ use crate::timeline::clock::Clock;
 use crate::timeline::{Batch, News, UNLIMITED};
 use std::sync::Arc;
 
-/// One of them.
+/// One stream of a sequence.
 #[derive(Clone, Debug)]
 pub(in crate::timeline) struct Link {
-    /// All of them, in their order, and which this is.
+    /// All streams of the sequence in order, and the index of this one.
     members: Arc<[u32]>,
     at: usize,
     next: Next,
-    /// How often it went elsewhere since it last went on.
+    /// Number of jumps since the sequence last continued.
     gone: u64,
-    /// Frames of a pass.
+    /// Frames per pass.
     count: u64,
-    /// Where it is, as long as others have their turn.
+    /// Position while others have their turn.
     clock: Clock,
 }
 
 impl Commanded {
-    /// Those of a batch follow one another, if it says so.
+    /// Links the streams of a batch to a sequence, if it has one.
     pub(super) fn link(&mut self, which: &Which, batch: &Batch) {
         let members: Arc<[u32]> = which.places(batch.streams.len()).map(|place| place as u32).collect();
         members.iter().for_each(|place| drop(self.links.remove(place)));
@@ -39,12 +39,12 @@ impl Commanded {
         }
     }
 
-    /// Whether a stream is the first of several that follow one another; nothing where it stands for itself.
+    /// Returns whether a stream is the first of its sequence; `None` if it is in none.
     pub(super) fn is_first(&self, place: u32) -> Option<bool> {
         self.links.get(&place).map(|link| link.at == 0)
     }
 
-    /// With these the others of their sequences have ended.
+    /// Adds the other streams of the sequences of `ended`, which end with them.
     pub(super) fn unlinked(&mut self, ended: Vec<u32>) -> Vec<u32> {
         let mut all = Vec::new();
         for stream in ended {
@@ -56,7 +56,7 @@ impl Commanded {
         all
     }
 
-    /// Those that wait for their turn go at the rates that they have by now.
+    /// Applies the current rates to streams that wait for their turn.
     pub(super) fn pace_links(&mut self) {
         for (place, link) in &mut self.links {
             link.clock.rate = self.origins[*place as usize].rate;
@@ -65,7 +65,7 @@ impl Commanded {
 }
 
 impl Round {
-    /// Its frame has gone; behind the last one of a pass another stream has the round, or none.
+    /// Advances by one frame; after the last one of a pass another stream takes over the round, or none.
     pub(super) fn follow(&mut self, commanded: &mut Commanded, news: Option<&mut Vec<News>>) {
         self.turn = 0;
         self.clock.advance(1);
@@ -150,7 +150,7 @@ mod tests {
     }
 
     proptest! {
-        /// As a sequence of its own; and another stream beside it changes nothing.
+        /// Streams behave as in a set of their own, with and without another stream.
         #[test]
         fn streams_follow_one_another_as_in_a_set_of_their_own(
             made in proptest::collection::vec(((1u64..5, 100_000u32..1_000_000, 0u8..3), 0u8..6, 0usize..4, 0u64..3), 1..5),
@@ -200,12 +200,12 @@ mod tests {
         tell(20_000, Action::Rates([Rate::Frames(500_000.0), Rate::Frames(250_000.0)].into()));
         tell(60_000, Action::Stop);
         let mut runs = Vec::new();
-        // Every command is obeyed when it is due.
+        // Every command is applied when it is due.
         (0..70_000).step_by(100).for_each(|elapsed| while timeline.take(elapsed, 1, &mut runs) > 0 {});
         let slots: Vec<Slot> = runs.iter().flat_map(|run| run.slots()).collect();
-        let told: Vec<(u32, u64, u64)> = slots.iter().map(|slot| (slot.stream, slot.number, slot.due)).collect();
+        let sent: Vec<(u32, u64, u64)> = slots.iter().map(|slot| (slot.stream, slot.number, slot.due)).collect();
         let head = [(0, 0, 0), (0, 1, 1000), (1, 0, 2000), (1, 1, 3000), (0, 2, 4000), (0, 3, 15_000), (1, 2, 16_000)];
-        assert_eq!(told[..7], head);
+        assert_eq!(sent[..7], head);
         let after: Vec<u64> = slots.iter().map(|slot| slot.due).filter(|due| *due >= 22_000).collect();
         assert!(after.windows(2).all(|pair| [2000, 4000].contains(&(pair[1] - pair[0]))), "{after:?}");
         assert!(after.len() > 10 && after.iter().all(|due| *due < 60_000), "{after:?}");

@@ -1,7 +1,8 @@
-//! Streams all at once that are told something.
+//! Interleaved streams that accept commands.
 //!
-//! Members of a round that are told the same stay together, the others do: a round is split, and both parts go on as the whole did. So a
-//! hundred thousand streams that are told something together cost no more than one, and what is told to some changes nothing for others.
+//! Members of a round that get the same command stay together, and so do the others: a round is split, and both parts
+//! continue like the whole. So a command to a hundred thousand streams together costs no more than to one, and a
+//! command to some streams changes nothing for others.
 
 use super::chain::Link;
 use super::{Interleave, Round, Total, first_turns};
@@ -13,20 +14,20 @@ use crate::timeline::{Batch, News, Shares};
 use std::cmp::Reverse;
 use std::collections::HashMap;
 
-/// What a stream would be started with, and who waits for it.
+/// State to start streams with, and sequences of streams.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Commanded {
-    /// Each stream at its first frame, at the rate that it has by now.
+    /// Each stream at its first frame, at its current rate.
     pub(super) origins: Vec<Clock>,
-    /// Those that follow one another, by their places.
+    /// Streams in sequence, by index.
     pub(super) links: HashMap<u32, Link>,
-    /// Who is stopped before its end.
+    /// Streams stopped before their end.
     stopped: Vec<bool>,
     shares: Option<Shares>,
 }
 
 impl Interleave {
-    /// The same, which can be told something.
+    /// Like [`Interleave::new`], for streams that accept commands.
     pub(crate) fn commanded(set: &StreamSet, cycle: u64) -> Self {
         let mut interleave = Interleave::new(set, cycle);
         let mut origins: Vec<Clock> = set.streams.iter().map(|stream| Clock::new(stream, stream.rate, cycle)).collect();
@@ -44,18 +45,18 @@ impl Interleave {
         interleave
     }
 
-    /// Of streams that are yet to begin.
+    /// Creates the order of streams that have yet to begin.
     pub(crate) fn coming() -> Self {
         let (commanded, news) = (Some(Box::default()), Some(Vec::new()));
         Interleave { heap: Default::default(), rounds: Vec::new(), counts: Vec::new(), total: None, commanded, news }
     }
 
-    /// What became of streams since this was asked last.
+    /// Drains the events of streams.
     pub(crate) fn news(&mut self) -> Vec<News> {
         self.news.as_mut().map(std::mem::take).unwrap_or_default()
     }
 
-    /// Does what streams are told, what was due before that having gone.
+    /// Applies a command; frames due before it have been sent.
     pub(crate) fn obey(&mut self, command: &Command) {
         let Some(mut commanded) = self.commanded.take() else { return };
         let at = command.at as f64;
@@ -103,18 +104,18 @@ impl Interleave {
         self.commanded = Some(commanded);
     }
 
-    /// Whether streams have times of their own once they run.
+    /// Returns whether streams have due times of their own when running.
     pub(crate) fn would_be_paced(&self) -> bool {
         self.commanded.iter().flat_map(|commanded| &commanded.origins).any(|origin| !origin.is_idle())
     }
 
-    /// Whether frames may come once streams are told something.
+    /// Returns whether frames may become due after a command.
     pub(crate) fn is_waiting(&self) -> bool {
         let stopped = self.commanded.iter().flat_map(|commanded| &commanded.stopped);
         self.rounds.iter().any(|round| round.paused.is_some()) || stopped.into_iter().any(|stopped| *stopped)
     }
 
-    /// What runs is due so much later.
+    /// Postpones everything that runs by `by` nanoseconds.
     pub(crate) fn shift(&mut self, by: f64) {
         if let Some(total) = &mut self.total {
             total.base += by;
@@ -123,7 +124,7 @@ impl Interleave {
         self.heap = first_turns(&self.rounds);
     }
 
-    /// Each stream gets its share of the rate of all as its own, and each frame stays due when it was.
+    /// Gives each stream its share of the common rate as its own; due times stay the same.
     fn separate(&mut self, total: &Total, origins: &[Clock]) {
         let Some(Reverse(front)) = self.heap.peek().copied() else { return };
         let due = total.due();
@@ -158,7 +159,6 @@ impl Interleave {
         });
     }
 
-    /// Streams send nothing more.
     fn stop(&mut self, commanded: &mut Commanded, chosen: &Chosen) {
         let mut ended = Vec::new();
         self.each_chosen(chosen, |round| ended.append(&mut round.members));
@@ -168,7 +168,7 @@ impl Interleave {
         }
     }
 
-    /// Streams come that are to begin.
+    /// Adds the streams of a batch, which are about to begin.
     fn receive(&mut self, commanded: &mut Commanded, which: &Which, batch: &Batch) {
         for (place, (clock, count)) in which.places(batch.streams.len()).zip(&batch.streams) {
             let places = self.counts.len().max(place + 1);
@@ -180,12 +180,12 @@ impl Interleave {
         commanded.link(which, batch);
     }
 
-    /// Streams that stand begin anew.
+    /// Starts the chosen streams that are not running.
     fn start(&mut self, commanded: &mut Commanded, command: &Command) {
         let (mut runs, mut kinds) = (vec![false; self.counts.len()], HashMap::new());
         self.rounds.iter().flat_map(|round| &round.members).for_each(|stream| runs[*stream as usize] = true);
         let named = command.which.places(self.counts.len()).enumerate();
-        // Where nobody has come yet there is no frame.
+        // Places without a stream have no frames.
         for (nth, place) in named.filter(|(_, place)| runs.get(*place) == Some(&false) && self.counts[*place] > 0) {
             commanded.stopped[place] = false;
             let begun = News::Begun { stream: place as u32, number: command.action.number(nth) };
@@ -193,7 +193,7 @@ impl Interleave {
             let mut clock = commanded.origins[place].clone();
             clock.restart(command.at as f64);
             if let Some(is_first) = commanded.is_first(place as u32) {
-                // The others wait for their turn.
+                // Others in the sequence wait for their turn.
                 if is_first {
                     self.rounds.push(Round { is_chained: true, ..Round::new(clock, place as u32, self.counts[place]) });
                 }
@@ -210,27 +210,27 @@ impl Interleave {
         }
     }
 
-    /// Goes through the streams that are chosen, with those of a round together that are.
+    /// Applies `change` to the chosen streams, to the chosen ones of a round together.
     fn each_chosen(&mut self, chosen: &Chosen, change: impl FnMut(&mut Round)) {
         self.regroup(chosen, |_| Some(Kind::default()));
         let is_chosen = |round: &&mut Round| round.members.first().is_some_and(|stream| chosen.has(*stream as usize));
         self.rounds.iter_mut().filter(is_chosen).for_each(change);
     }
 
-    /// Splits rounds until the chosen ones of each are of one kind, and by themselves.
+    /// Splits rounds until the chosen streams of each are of one kind, without others.
     fn regroup(&mut self, chosen: &Chosen, kind: impl Fn(u32) -> Option<Kind>) {
         for index in 0..self.rounds.len() {
             if self.rounds[index].members.len() < 2 {
                 continue;
             }
-            let (mut kinds, mut groups, mut alone) = (HashMap::new(), Vec::new(), 0);
+            let (mut kinds, mut groups, mut singles) = (HashMap::new(), Vec::new(), 0);
             for stream in &self.rounds[index].members {
                 let key = match chosen.has(*stream as usize).then(|| kind(*stream)) {
                     None => (0, Kind::default()),
                     Some(Some(kind)) => (1, kind),
                     Some(None) => {
-                        alone += 1;
-                        (1 + alone, Kind::default())
+                        singles += 1;
+                        (1 + singles, Kind::default())
                     }
                 };
                 let groups_before = kinds.len();
@@ -248,13 +248,13 @@ impl Interleave {
 }
 
 impl Round {
-    /// Everything is due so much later.
+    /// Postpones everything by `by` nanoseconds.
     fn shift(&mut self, by: f64) {
         self.clock.shift(by);
         self.end += by;
     }
 
-    /// The members that are of a group, each as far as it is.
+    /// Returns the round of one group's members, each at its current position.
     fn part(&self, groups: &[usize], group: usize, counts: &[u64], news: Option<&mut Vec<News>>) -> Round {
         let mine = || groups.iter().enumerate().filter(|(_, of)| **of == group).map(|(place, _)| place);
         let phases = if self.phases.is_empty() { Vec::new() } else { mine().map(|place| self.phases[place]).collect() };
@@ -270,7 +270,7 @@ impl Round {
     }
 }
 
-/// Streams that something is told to.
+/// Streams chosen by a command.
 struct Chosen(Option<Vec<bool>>);
 
 impl Chosen {

@@ -1,14 +1,14 @@
-//! Where a measurement was made.
+//! Environment of a measurement.
 
 use crate::verbs::generate::guard;
 use crate::verbs::measure::trial::Direction;
 use serde::Serialize;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// The machine and its ports.
+/// Host and its ports.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Environment {
-    /// When it began, nanoseconds of UTC.
+    /// Start time in nanoseconds of UTC.
     began_ns: u64,
     host: String,
     kernel: String,
@@ -19,7 +19,7 @@ pub(crate) struct Environment {
     ports: Vec<Interface>,
 }
 
-/// An interface that frames leave through or come from.
+/// Interface of a port.
 #[derive(Clone, Debug, Serialize)]
 struct Interface {
     port: String,
@@ -31,7 +31,7 @@ struct Interface {
 }
 
 impl Environment {
-    /// Of this machine.
+    /// Collects the facts of this host.
     pub(crate) fn find(directions: &[Direction]) -> Self {
         let release = rustix::system::uname();
         let cpus = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
@@ -55,13 +55,13 @@ impl Environment {
             kernel: release.release().to_string_lossy().into_owned(),
             processor: model.unwrap_or_default().to_owned(),
             processors: std::thread::available_parallelism().map_or(1, usize::from),
-            clock: "CLOCK_REALTIME, stamps at the hand-over to the port and by the receiving port",
+            clock: "CLOCK_REALTIME; timestamps at the hand-over to the transmit port and by the receive port",
             clock_resolution_ns: resolution.tv_sec * 1_000_000_000 + resolution.tv_nsec,
             ports: directions[..1].iter().flat_map(|way| [&way.from, &way.to]).filter_map(interface).collect(),
         }
     }
 
-    /// When it began, to the second.
+    /// Formats the start time.
     pub(crate) fn started(&self) -> String {
         let seconds = self.began_ns / 1_000_000_000;
         let ((year, month, day), second) = (linerate_print::date(seconds / 86_400), seconds % 86_400);
@@ -69,18 +69,19 @@ impl Environment {
         format!("{year}-{month:02}-{day:02} {hour:02}:{minute:02}:{second:02} UTC")
     }
 
-    /// As it stands in reports, a line each.
+    /// Returns the facts for reports.
     pub(crate) fn facts(&self) -> Vec<(&'static str, String)> {
         let mut facts = vec![
             ("host", self.host.clone()),
             ("kernel", self.kernel.clone()),
-            ("processor", format!("{} of {}", self.processors, self.processor)),
-            ("clock", format!("{}; {} ns", self.clock, self.clock_resolution_ns)),
+            ("processor", format!("{} x {}", self.processors, self.processor)),
+            ("clock", format!("{}; resolution {} ns", self.clock, self.clock_resolution_ns)),
         ];
         for port in &self.ports {
-            let speed = port.speed_mbps.map_or_else(|| "speed not known".to_owned(), |speed| format!("{speed} Mb/s"));
+            let speed = port.speed_mbps.map_or_else(|| "unknown speed".to_owned(), |speed| format!("{speed} Mb/s"));
             let Interface { port, driver, mtu, queues: (rx, tx), .. } = port;
-            facts.push(("interface", format!("{port}: {driver}, MTU {mtu}, {speed}, {rx} and {tx} queues")));
+            let queues = if *tx == 1 { "queue" } else { "queues" };
+            facts.push(("interface", format!("{port}: {driver}, MTU {mtu}, {speed}, {rx} RX and {tx} TX {queues}")));
         }
         facts
     }

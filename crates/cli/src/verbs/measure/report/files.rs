@@ -1,4 +1,4 @@
-//! Reports as files: what a document says, for other readers.
+//! Report files: JSON, CSV, Markdown and HTML.
 
 use super::Report;
 use super::html::html;
@@ -12,25 +12,25 @@ use std::fs::{self, File};
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
-/// Files that are written again after every trial, each whole or not at all: beside its place, and then put there.
+/// Files that are replaced atomically after each trial: written under another name, then renamed.
 #[derive(Default)]
 pub(crate) struct Files<'a> {
-    files: Vec<Kept>,
-    /// Who writes them.
+    files: Vec<ReportFile>,
+    /// User who writes the files.
     identity: Option<Identity>,
-    /// Who gets it as JSON and as HTML.
-    told: Option<&'a mut (dyn FnMut(String, String) + Send)>,
+    /// Receiver of the report as JSON and HTML.
+    receiver: Option<&'a mut (dyn FnMut(String, String) + Send)>,
 }
 
-/// One of them.
-struct Kept {
+/// Report file.
+struct ReportFile {
     path: PathBuf,
     form: Form,
-    /// Why the file is older than what is known, if it is.
+    /// Reason why the file is out of date, if it is.
     failure: Option<String>,
 }
 
-/// What a report is written as.
+/// Format of a report.
 #[derive(Clone, Copy)]
 enum Form {
     Json,
@@ -40,34 +40,33 @@ enum Form {
 }
 
 impl<'a> Files<'a> {
-    /// For somebody who gets them as JSON and as HTML.
+    /// Passes reports as JSON and HTML to a receiver instead of files.
     #[cfg(feature = "serve")]
-    pub(crate) fn told(told: &'a mut (dyn FnMut(String, String) + Send)) -> Self {
-        Files { told: Some(told), ..Files::default() }
+    pub(crate) fn told(receiver: &'a mut (dyn FnMut(String, String) + Send)) -> Self {
+        Files { receiver: Some(receiver), ..Files::default() }
     }
 
-    /// Finds out that they can be written, by whoever is to have them.
+    /// Checks that the files can be written by the user who will own them.
     pub(crate) fn create(paths: &[PathBuf], identity: &Identity) -> anyhow::Result<Self> {
-        let kept = |path: &PathBuf| Ok(Kept { path: path.clone(), form: Form::of(path)?, failure: None });
-        let files = paths.iter().map(kept).collect::<anyhow::Result<Vec<_>>>()?;
+        let file = |path: &PathBuf| Ok(ReportFile { path: path.clone(), form: Form::of(path)?, failure: None });
+        let files = paths.iter().map(file).collect::<anyhow::Result<Vec<_>>>()?;
         let create = || {
             files.iter().try_for_each(|file| {
-                let made = File::create(file.beside()).and_then(|_| fs::remove_file(file.beside()));
+                let made = File::create(file.part()).and_then(|_| fs::remove_file(file.part()));
                 made.with_context(|| format!("cannot write {}", file.path.display()))
             })
         };
         if !files.is_empty() {
             identity.by(create).map_err(|error| identity.explain(error))?;
         }
-        Ok(Files { files, identity: Some(identity.clone()), told: None })
+        Ok(Files { files, identity: Some(identity.clone()), receiver: None })
     }
 
-    /// Writes what there is by now. What cannot be written is said once, and tried again the next time: what was measured is no worse
-    /// for it.
+    /// Writes the report so far. A failure is reported once, and retried the next time; the measurement continues.
     pub(crate) fn write(&mut self, report: &Report) {
-        if let Some(told) = &mut self.told {
+        if let Some(receiver) = &mut self.receiver {
             let [json, html] = [Form::Json, Form::Html].map(|form| form.text(report));
-            told(json, html);
+            receiver(json, html);
         }
         let Some(identity) = self.identity.as_ref().filter(|_| !self.files.is_empty()) else { return };
         let texts: Vec<String> = self.files.iter().map(|file| file.form.text(report)).collect();
@@ -79,38 +78,38 @@ impl<'a> Files<'a> {
         for (file, result) in self.files.iter_mut().zip(results) {
             let failure = result.err().map(|error| told(&error));
             if let Some(new) = failure.as_ref().filter(|_| file.failure.is_none()) {
-                tell(format_args!("{}; it is tried again after the next trial\n", shown(new)));
+                tell(format_args!("{}; retrying after the next trial\n", shown(new)));
             }
             file.failure = failure;
         }
     }
 
-    /// Why files lack what is known by now, each.
+    /// Returns the failures of files that are out of date.
     pub(crate) fn failures(&self) -> impl Iterator<Item = &str> {
         self.files.iter().filter_map(|file| file.failure.as_deref())
     }
 }
 
-impl Kept {
-    /// Where it is written before it takes its place.
-    fn beside(&self) -> PathBuf {
+impl ReportFile {
+    /// Returns the name of the file while it is being written.
+    fn part(&self) -> PathBuf {
         let mut name = self.path.clone().into_os_string();
         name.push(".part");
         name.into()
     }
 
     fn put(&self, text: &str) -> anyhow::Result<()> {
-        let part = self.beside();
+        let part = self.part();
         let write = || {
             let mut file = File::create(&part)?;
             file.write_all(text.as_bytes())?;
-            // Else a machine that dies may leave an empty file in the place of a whole one.
+            // Without this a crash of the host could leave an empty file.
             file.sync_data()?;
             fs::rename(&part, &self.path)
         };
         write()
             .inspect_err(|_| drop(fs::remove_file(&part)))
-            .with_context(|| format!("cannot write {}, which has what was known before", self.path.display()))
+            .with_context(|| format!("cannot write {} (it keeps the previous report)", self.path.display()))
     }
 }
 
@@ -121,13 +120,18 @@ impl Form {
             Some("csv") => Form::Csv,
             Some("md") => Form::Markdown,
             Some("html") => Form::Html,
-            _ => return Err(usage(format!("{}: a report is .json, .csv, .md or .html", path.display()))),
+            _ => {
+                return Err(usage(format!(
+                    "{}: unknown report format; expected .json, .csv, .md or .html",
+                    path.display()
+                )));
+            }
         })
     }
 
     fn text(self, report: &Report) -> String {
         match self {
-            // Keys are texts, and numbers that are none become null: nothing in it can fail.
+            // Cannot fail: keys are strings, and non-finite numbers become null.
             Form::Json => serde_json::to_string_pretty(report).unwrap_or_default() + "\n",
             Form::Csv => csv(report),
             Form::Markdown => markdown(report),
@@ -136,7 +140,7 @@ impl Form {
     }
 }
 
-/// Every trial, a line each.
+/// Returns one line per trial.
 fn csv(report: &Report) -> String {
     let mut text =
         "size,trial,test,offered_fps,duration_s,intended,sent,unsent,late,behind_p99_us,received,lost,loss_ratio,duplicated,reordered,\
@@ -174,11 +178,10 @@ fn csv(report: &Report) -> String {
     text
 }
 
-/// What stands above the results, a line each.
+/// Returns the facts above the results.
 pub(super) fn facts(report: &Report) -> Vec<(&'static str, String)> {
-    let way = if report.is_both { "<->" } else { "->" };
-    let foretold = match report.estimated_s > 0.0 {
-        true => format!(" of {} foretold", super::clock(report.estimated_s)),
+    let estimated = match report.estimated_s > 0.0 {
+        true => format!(" (estimated {})", super::clock(report.estimated_s)),
         false => String::new(),
     };
     let mut facts = vec![
@@ -188,17 +191,19 @@ pub(super) fn facts(report: &Report) -> Vec<(&'static str, String)> {
         ("command", report.command.clone()),
         ("state", report.state.to_owned()),
         ("method", [&[report.method][..], &report.tests].concat().join(" ")),
-        ("from and to", format!("{} {way} device {way} {}", report.to, report.check)),
+        ("transmit port", report.to.clone()),
+        ("receive port", report.check.clone()),
+        ("directions", if report.is_both { "both" } else { "one" }.to_owned()),
         ("packets", report.packets.join(", ")),
         ("load", report.load.to_owned()),
-        ("waits", format!("{} s of silence end a trial, {} s lie between two", report.quiet_s, report.settle_s)),
-        ("took", super::clock(report.seconds) + &foretold),
+        ("pauses", format!("a trial ends after {} s of silence; {} s between trials", report.quiet_s, report.settle_s)),
+        ("duration", super::clock(report.seconds) + &estimated),
         ("version", format!("linerate {}", report.version)),
     ];
     facts.retain(|(_, what)| !what.is_empty());
     for goal in &report.goals {
         let what = format!(
-            "{}: loss {} %, bad time {} %, width {} %, trials {} to {} s, {} s decide",
+            "{}: loss {} %, exceed ratio {} %, precision {} %, trials of {} to {} s, {} s in total per load",
             goal.name,
             goal.loss_ratio * 100.0,
             goal.exceed_ratio * 100.0,
@@ -238,7 +243,7 @@ mod tests {
     use crate::view::picture::plain_html;
 
     #[test]
-    fn names_are_text_in_every_form() {
+    fn names_are_escaped_and_formats_recognised() {
         assert_eq!(plain_html("<img onerror=\"x\">&"), "&lt;img onerror=&quot;x&quot;&gt;&amp;");
         for (name, is_form) in
             [("a.json", true), ("a.html", true), ("a.md", true), ("a.csv", true), ("a", false), ("a.txt", false)]

@@ -1,4 +1,4 @@
-//! A report as one file that needs nothing else.
+//! HTML report as one self-contained file.
 
 use super::files::facts;
 use super::sections::sections;
@@ -24,16 +24,18 @@ figure{margin:1em 0}svg{width:100%;max-width:720px;height:auto;display:block}fig
 .c2{stroke:var(--k2);fill:var(--k2);color:var(--k2)}.c3{stroke:var(--k3);fill:var(--k3);color:var(--k3)}\
 .c4{stroke:var(--k4);fill:var(--k4);color:var(--k4)}.c5{stroke:var(--k5);fill:var(--k5);color:var(--k5)}\
 path.line{fill:none}";
-/// Trials that stand in the table of each size.
+/// Maximum number of trials in the table of each size.
 const MOST_TRIALS: usize = 500;
 
-/// The report.
+/// Returns the report as HTML.
 pub(super) fn html(report: &Report) -> String {
+    let device = report.device.clone().unwrap_or_else(|| format!("{} to {}", report.to, report.check));
     let mut text = format!(
         "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\
          <meta name=\"viewport\" content=\"width=device-width,initial-scale=1\">\
-         <title>Measurement of {}</title>\n<style>{STYLE}</style></head><body>\n<h1>Measurement: {}</h1>\n<dl>\n",
-        plain_html(&report.to),
+         <title>Measurement of {0}</title>\n<style>{STYLE}</style></head><body>\n\
+         <h1>Measurement of {0}: {1}</h1>\n<dl>\n",
+        plain_html(&device),
         plain_html(report.state)
     );
     for (name, what) in facts(report) {
@@ -65,7 +67,7 @@ fn row(cells: impl Iterator<Item = String>, kind: &str, is_left: impl Fn(usize) 
     format!("<tr>{}</tr>\n", cells.enumerate().map(cell).collect::<String>())
 }
 
-/// Rates over sizes, the line beside them (RFC 2544, section 26.1).
+/// Plots rates over sizes, with the line rate (RFC 2544, section 26.1).
 fn over_size(report: &Report) -> String {
     let mut series: Vec<Series> = Vec::new();
     for (colour, goal) in report.goals.iter().enumerate() {
@@ -79,34 +81,29 @@ fn over_size(report: &Report) -> String {
     };
     let name = |name: &str| name.to_owned();
     series.push(Series { name: name("line rate"), draw: Draw::Dashes, colour: 5, points: of(|size| size.line) });
-    series.push(Series {
-        name: name("the tester's own limit"),
-        draw: Draw::Dashes,
-        colour: 4,
-        points: of(|size| size.tester),
-    });
+    series.push(Series { name: name("tester maximum"), draw: Draw::Dashes, colour: 4, points: of(|size| size.tester) });
     series.retain(|one| !one.points.is_empty());
     if report.goals.is_empty() || report.sizes.len() < 2 || series.is_empty() {
         return String::new();
     }
     let all = || series.iter().flat_map(|one| &one.points);
     let across = Axis::linear("bytes with FCS", all().map(|point| point.0));
-    // Lines are faster than most devices.
+    // The line rate is far above that of most devices.
     let up = Axis::logarithmic("frames/s", all().map(|point| point.1));
-    picture("rate over the size of frames", across, up, &series)
+    picture("rate over frame size", across, up, &series)
 }
 
-/// What belongs to one size: its loss, its latencies, its trials.
+/// Returns loss, latencies and trials of one size.
 fn of_size(size: &SizeReport) -> String {
     let name = size.service.as_ref().map_or_else(|| format!("{} bytes", size.size), |name| format!("service {name}"));
     let mut text = format!("<h2>{}: trials</h2>\n", plain_html(&name));
     text += &loss_over_load(size);
     text += &distribution(size);
     if size.trials.len() > 1 {
-        text += &as_they_came(size);
+        text += &trials_in_order(size);
     }
     text += &by_second(size);
-    let _ = writeln!(text, "<details><summary>each trial ({})</summary><div class=\"wide\"><table>", size.trials.len());
+    let _ = writeln!(text, "<details><summary>all trials ({})</summary><div class=\"wide\"><table>", size.trials.len());
     let heads = [
         "trial",
         "test",
@@ -130,10 +127,7 @@ fn of_size(size: &SizeReport) -> String {
     }
     let more = size.trials.len().saturating_sub(MOST_TRIALS);
     if more > 0 {
-        let _ = writeln!(
-            text,
-            "<tr><td colspan=\"14\" class=\"l\">{more} more are in the other forms of the report</td></tr>"
-        );
+        let _ = writeln!(text, "<tr><td colspan=\"14\" class=\"l\">{more} more in the JSON and CSV reports</td></tr>");
     }
     text + "</table></div></details>\n"
 }
@@ -159,7 +153,7 @@ fn cells(trial: &Row) -> Vec<String> {
     ]
 }
 
-/// Loss over load: of every trial at a rate, and the steps of 26.3.
+/// Plots loss over load: trials of the search, and steps of 26.3.
 fn loss_over_load(size: &SizeReport) -> String {
     let point = |row: &Row| (row.offered, row.account.counts.loss_ratio * 100.0);
     let searched: Vec<(f64, f64)> = size.trials.iter().filter(|row| row.test == "throughput").map(point).collect();
@@ -177,7 +171,7 @@ fn loss_over_load(size: &SizeReport) -> String {
     picture("loss over load", across, up, &series)
 }
 
-/// Latencies as far as they are known: from the least to the greatest.
+/// Plots latency percentiles, from the minimum to the maximum.
 fn distribution(size: &SizeReport) -> String {
     let points = |delay: &Delay| -> Vec<(f64, f64)> {
         let all: [(f64, Option<i64>); 6] = [
@@ -188,7 +182,7 @@ fn distribution(size: &SizeReport) -> String {
             (99.9, delay.latency_p999_ns),
             (99.99, delay.latency_max_ns),
         ];
-        // How many nines: the end of a distribution is what is looked for.
+        // The number of nines: the tail of the distribution matters most.
         let known = all.into_iter().filter_map(|(percent, nanos)| Some((percent, nanos?)));
         known.map(|(percent, nanos)| (-(1.0 - percent / 100.0).log10(), nanos.max(1) as f64 / 1e3)).collect()
     };
@@ -210,7 +204,7 @@ fn distribution(size: &SizeReport) -> String {
     }
     let values: Vec<f64> = named.iter().flat_map(|(_, points)| points.iter().map(|point| point.1)).collect();
     let across = Axis {
-        name: "nines: 1 is p90, 2 p99, 3 p99.9, 4 the greatest",
+        name: "percentile (1 = p90, 2 = p99, 3 = p99.9, 4 = max)",
         least: 0.0,
         greatest: 4.1,
         is_logarithmic: false,
@@ -221,8 +215,8 @@ fn distribution(size: &SizeReport) -> String {
     picture("latency distribution", across, up, &series.collect::<Vec<_>>())
 }
 
-/// What was offered, one trial behind the other.
-fn as_they_came(size: &SizeReport) -> String {
+/// Plots the load of the trials in order.
+fn trials_in_order(size: &SizeReport) -> String {
     let of = |is_good: bool| {
         let chosen =
             size.trials.iter().filter(|row| (row.account.counts.lost + row.account.counts.unsent == 0) == is_good);
@@ -231,23 +225,23 @@ fn as_they_came(size: &SizeReport) -> String {
     let line = size.trials.iter().map(|row| (row.trial as f64, row.offered)).collect();
     let series = [
         Series { name: String::new(), draw: Draw::Dashes, colour: 5, points: line },
-        Series { name: "nothing lost".to_owned(), draw: Draw::Dots, colour: 2, points: of(true) },
-        Series { name: "frames lost".to_owned(), draw: Draw::Crosses, colour: 1, points: of(false) },
+        Series { name: "no loss".to_owned(), draw: Draw::Dots, colour: 2, points: of(true) },
+        Series { name: "loss".to_owned(), draw: Draw::Crosses, colour: 1, points: of(false) },
     ];
     let across = Axis::linear("trial", size.trials.iter().map(|row| row.trial as f64));
     let up = Axis::logarithmic("frames/s", size.trials.iter().map(|row| row.offered));
-    picture("trials as they came", across, up, &series)
+    picture("trials in order", across, up, &series)
 }
 
-/// A long run: its loss by the second, its latency by the minute.
+/// Plots a soak test: loss per second, latency per minute.
 fn by_second(size: &SizeReport) -> String {
     let Some(soak) = &size.soak else { return String::new() };
     let lost: Vec<(f64, f64)> =
         soak.lossy_seconds.iter().map(|second| (second.second as f64, second.lost as f64)).collect();
     let across = Axis::linear("second", std::iter::once(soak.seconds));
-    let up = Axis::linear("frames lost", lost.iter().map(|point| point.1));
+    let up = Axis::linear("packets lost", lost.iter().map(|point| point.1));
     let mut text = picture(
-        "loss, second by second",
+        "loss per second",
         across,
         up,
         &[Series { name: String::new(), draw: Draw::Dots, colour: 1, points: lost }],
@@ -260,10 +254,10 @@ fn by_second(size: &SizeReport) -> String {
     let series = [
         Series { name: "p50".to_owned(), draw: Draw::Line, colour: 0, points: of(|minute| minute.latency_p50_ns) },
         Series { name: "p99".to_owned(), draw: Draw::Line, colour: 1, points: of(|minute| minute.latency_p99_ns) },
-        Series { name: "greatest".to_owned(), draw: Draw::Dots, colour: 3, points: of(|minute| minute.latency_max_ns) },
+        Series { name: "max".to_owned(), draw: Draw::Dots, colour: 3, points: of(|minute| minute.latency_max_ns) },
     ];
     let all = || series.iter().flat_map(|one| &one.points);
     let across = Axis::linear("minute", all().map(|point| point.0));
-    text += &picture("latency, minute by minute", across, Axis::logarithmic("us", all().map(|point| point.1)), &series);
+    text += &picture("latency per minute", across, Axis::logarithmic("us", all().map(|point| point.1)), &series);
     text
 }

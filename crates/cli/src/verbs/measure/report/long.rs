@@ -1,4 +1,4 @@
-//! What long runs and services have shown, for documents.
+//! Results of soak tests and services, for reports.
 
 use crate::verbs::measure::account::Account;
 use crate::view::rates::grouped;
@@ -7,7 +7,7 @@ use linerate_measure::service::{Kind, Seen, Service};
 use linerate_measure::soak::{Event, Passed, Soak};
 use serde::Serialize;
 
-/// One load for long.
+/// Result of a soak test.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct SoakTest {
     pub load: f64,
@@ -20,9 +20,9 @@ pub(crate) struct SoakTest {
     pub worst_second: Option<(u64, u64)>,
     pub availability: f64,
     pub events: Vec<EventJson>,
-    /// By the clock as long as it runs, then those of the frames that were sent in them.
+    /// Minutes by the clock during the run, and by the time of sending at the end.
     pub minutes: Vec<Minute>,
-    /// In which frames were lost: the first of them.
+    /// First seconds with loss.
     pub lossy_seconds: Vec<SoakSecond>,
     pub latency_p99_ns: Option<i64>,
     /// `kept`, `not kept`, or `running`.
@@ -31,7 +31,7 @@ pub(crate) struct SoakTest {
     soak: Soak,
 }
 
-/// A second of it.
+/// Result of one second.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub(crate) struct SoakSecond {
     pub second: u64,
@@ -40,7 +40,7 @@ pub(crate) struct SoakSecond {
     pub lost: u64,
 }
 
-/// A minute of it.
+/// Result of one minute.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
 pub(crate) struct Minute {
     pub minute: u64,
@@ -52,7 +52,7 @@ pub(crate) struct Minute {
     pub latency_max_ns: Option<i64>,
 }
 
-/// Seconds in a row with loss.
+/// Consecutive seconds with loss.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub(crate) struct EventJson {
     second: u64,
@@ -60,13 +60,14 @@ pub(crate) struct EventJson {
     lost: u64,
 }
 
-/// A step of a service.
+/// Result of one step of a service.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct ServiceStep {
     pub service: String,
     pub step: String,
-    /// Bits a second of layer 2: offered, and received in the worst direction.
+    /// Offered layer 2 rate.
     pub rate_bps: f64,
+    /// Layer 2 rate received in the worst direction.
     pub received_bps: f64,
     pub loss_ratio: f64,
     pub delay_s: f64,
@@ -74,7 +75,7 @@ pub(crate) struct ServiceStep {
     pub verdict: &'static str,
 }
 
-/// A service beside all others.
+/// Result of a service in the performance test.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct PerformanceRow {
     pub service: String,
@@ -109,24 +110,24 @@ impl SoakTest {
         }
     }
 
-    /// A second.
+    /// Adds a second.
     pub(crate) fn add(&mut self, passed: Passed) {
         self.soak.add(passed);
         self.seconds = self.soak.seconds() as f64;
-        self.tell();
+        self.update();
     }
 
-    /// How many seconds have passed.
+    /// Returns the number of seconds added.
     pub(crate) fn passed(&self) -> u64 {
         self.soak.seconds()
     }
 
-    fn tell(&mut self) {
+    fn update(&mut self) {
         let event = |event: &Event| EventJson { second: event.second, seconds: event.seconds, lost: event.lost };
         let Passed { sent, lost, .. } = self.soak.all();
         (self.sent, self.lost) = (sent, lost);
         let minutes = self.soak.minutes();
-        // The last of those that are known may have grown.
+        // The last minute may have changed.
         self.minutes.pop();
         let new = (0..).zip(minutes).skip(self.minutes.len());
         let minute = |(minute, passed): (u64, &Passed)| {
@@ -144,7 +145,7 @@ impl SoakTest {
         (self.worst_second, self.availability) = (self.soak.worst(), self.soak.availability());
     }
 
-    /// All was sent, and what came counted, in these minutes: what no second has is of the last one.
+    /// Sets the final result; frames that are in no second yet are added to the last one.
     pub(crate) fn conclude(&mut self, account: &Account, minutes: Vec<Minute>) {
         let counts = &account.counts;
         let all = self.soak.all();
@@ -153,11 +154,11 @@ impl SoakTest {
             received: counts.received.saturating_sub(all.received),
             lost: counts.lost.saturating_sub(all.lost),
         };
-        // What came after the last look is of that second where it was next to whole, else of one more.
+        // Frames after the last poll belong to that second if it is almost complete, else to one more.
         let last = self.soak.last();
         if last.sent > 0 && rest.sent * 2 < last.sent && self.seconds < account.seconds + 0.5 {
             self.soak.amend(rest);
-            self.tell();
+            self.update();
         } else if rest.sent > 0 || rest.lost > 0 {
             self.add(rest);
         }
@@ -175,19 +176,19 @@ impl SoakTest {
     }
 }
 
-/// Nanoseconds as seconds; endless where nothing came, which documents say as null.
+/// Converts nanoseconds to seconds; infinite if nothing was received, which is null in JSON.
 pub(crate) fn seconds_of(nanos: Option<i64>) -> f64 {
     nanos.map_or(f64::INFINITY, |nanos| nanos as f64 / 1e9)
 }
 
-/// A second, as it comes.
+/// Returns the line of a second.
 pub(crate) fn soak_line(second: u64, passed: Passed) -> String {
     let Passed { sent, received, lost } = passed;
     format!("  second {second}: {} sent, {} received, {} lost\n", grouped(sent), grouped(received), grouped(lost))
 }
 
 impl ServiceStep {
-    /// Of what was seen in each direction; the worst of it is told.
+    /// Creates the result from the directions; the worst values are reported.
     pub(crate) fn new(service: &str, kind: Kind, rate: f64, seen: &[Seen], verdict: &'static str) -> Self {
         let worst = |of: fn(&Seen) -> f64| seen.iter().map(of).fold(0.0, f64::max);
         let received = match kind {
@@ -213,7 +214,7 @@ impl ServiceStep {
 }
 
 impl PerformanceRow {
-    /// Of its row in each direction, and its seconds.
+    /// Creates the result from the rows of the directions, and the seconds.
     pub(crate) fn new<'a>(
         service: &str,
         agreed: &Service,

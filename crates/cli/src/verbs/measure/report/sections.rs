@@ -1,21 +1,21 @@
-//! The results as tables: the same ones on a terminal, in Markdown and in HTML.
+//! Tables of results, for terminals, Markdown and HTML.
 
 use super::{Report, SizeReport};
 use crate::view::rates::{bits_per_second, grouped};
 
-/// A table.
+/// Table of results.
 pub(super) struct Section {
-    /// What it shows, with the section of the RFC; and that it is shortened, where it is.
+    /// Title, with the section of the RFC, marked if shortened.
     pub title: String,
     pub heads: Vec<&'static str>,
     /// Columns from this one on are numbers.
     pub numbers: usize,
-    /// Columns among those that are text.
+    /// Columns among those that are text after all.
     pub left: Vec<usize>,
     pub rows: Vec<Vec<String>>,
 }
 
-/// All that has rows.
+/// Returns all tables that have rows.
 pub(super) fn sections(report: &Report) -> Vec<Section> {
     let all = [
         throughput(report),
@@ -33,7 +33,7 @@ pub(super) fn sections(report: &Report) -> Vec<Section> {
     all.into_iter().filter(|section| !section.rows.is_empty()).collect()
 }
 
-/// One with a row for each of `of`, of every size.
+/// Returns a table with a row for each item of `of`, for every size.
 fn each<T>(
     report: &Report,
     title: &str,
@@ -48,7 +48,7 @@ fn each<T>(
     Section { title: title.to_owned(), heads: heads.to_vec(), numbers: 1, left: Vec::new(), rows: rows.collect() }
 }
 
-/// With the word where something is shorter than its specification has it.
+/// Returns the title, marked if the test is shorter than its specification.
 fn titled(title: &str, shortened: Option<&String>) -> String {
     shortened.map_or_else(|| title.to_owned(), |how| format!("{title} ({how})"))
 }
@@ -66,7 +66,7 @@ fn micros(nanos: Option<i64>) -> String {
 }
 
 fn millis(seconds: f64) -> String {
-    // No latency is known where nothing came.
+    // The latency is unknown if nothing was received.
     if seconds.is_infinite() { "-".to_owned() } else { format!("{:.3}", seconds * 1e3) }
 }
 
@@ -74,7 +74,7 @@ fn percent(part: f64) -> String {
     format!("{:.4}", part * 100.0)
 }
 
-/// Of so many runs, those in which the tester itself did not do something.
+/// Returns how many runs were limited by the tester.
 fn limited(limited: usize, runs: usize) -> String {
     match limited {
         0 => String::new(),
@@ -91,7 +91,7 @@ fn throughput(report: &Report) -> Section {
         (_, true) => "rates of goals, RFC 9971 (shortened)",
         _ => "rates of goals, RFC 9971",
     };
-    let heads = ["size", "goal", "frames/s", "L1", "below", "p50 us", "p99 us", "verdict"];
+    let heads = ["size", "goal", "frames/s", "L1", "lowest failing", "p50 us", "p99 us", "verdict"];
     let of = |size: &SizeReport| size.results.clone();
     let section = each(report, title, &heads, of, |size, result| {
         vec![
@@ -134,7 +134,10 @@ fn at_loads(report: &Report) -> Section {
 
 fn latency(report: &Report) -> Section {
     let first = report.sizes.iter().find_map(|size| size.latency.as_ref());
-    let title = titled("latency, RFC 2544, 26.2, hand-over to arrival", first.and_then(|test| test.shortened.as_ref()));
+    let title = titled(
+        "latency, RFC 2544, 26.2, from transmit to receive port",
+        first.and_then(|test| test.shortened.as_ref()),
+    );
     let heads = ["size", "frames/s", "tagged us", "typical us", "worst us", "max us", "runs", "tester"];
     let of = |size: &SizeReport| size.latency.clone().into_iter().collect();
     let section = each(report, &title, &heads, of, |size, test| {
@@ -156,7 +159,7 @@ fn latency(report: &Report) -> Section {
 fn loss(report: &Report) -> Section {
     let first = report.sizes.iter().find_map(|size| size.loss_shortened.as_ref());
     let title = titled("frame loss rate, RFC 2544, 26.3", first);
-    let heads = ["size", "% of greatest", "frames/s", "loss %", "tester"];
+    let heads = ["size", "% of max", "frames/s", "loss %", "tester"];
     let section = each(
         report,
         &title,
@@ -184,7 +187,7 @@ fn bursts(report: &Report) -> Section {
     let section = each(report, &title, &heads, of, |size, test| {
         let note = match &test.tester {
             Some(_) => "limited by the tester",
-            None if test.is_limited => "not valid: the limit came whole",
+            None if test.is_limited => "invalid: no loss at --burst-limit",
             None => "",
         };
         vec![
@@ -252,7 +255,7 @@ fn reset(report: &Report) -> Section {
 fn forwarding(report: &Report) -> Section {
     let heads = ["size", "offered", "mean", "min", "max", "dev", "trials", "tester"];
     let of = |size: &SizeReport| size.forwarding.clone().into_iter().collect();
-    let title = "forwarding rate at the greatest load, frames/s";
+    let title = "forwarding rate at the maximum load (MRR), frames/s";
     let section = each(report, title, &heads, of, |size, test: super::Forwarding| {
         vec![
             size.size.to_string(),
@@ -303,7 +306,7 @@ fn services(report: &Report) -> Section {
         ]
     };
     let rows = report.services.iter().map(row).collect();
-    let title = "service configuration, ITU-T Y.1564; rates of layer 2, delays of 99.9 %".to_owned();
+    let title = "service configuration, ITU-T Y.1564; layer 2 rates, p99.9 delays".to_owned();
     Section { title, heads: heads.to_vec(), numbers: 2, left: vec![7], rows }
 }
 

@@ -1,4 +1,4 @@
-//! What tests have found, for documents.
+//! Results of tests, for reports.
 
 use crate::verbs::measure::account::Way;
 use linerate_generate::check::Delay;
@@ -6,7 +6,7 @@ use linerate_measure::burst::buffer;
 use linerate_measure::spread::Spread;
 use serde::Serialize;
 
-/// Latency at a part of a result.
+/// Latency at a part of the result.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct AtLoad {
     pub of_result: f64,
@@ -17,16 +17,17 @@ pub(crate) struct AtLoad {
     pub latency: Delay,
 }
 
-/// 26.2, and RFC 8219, section 7.2.
+/// Latency test (RFC 2544, 26.2; RFC 8219, section 7.2).
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct LatencyTest {
     pub load: f64,
     pub seconds: f64,
     pub shortened: Option<String>,
-    /// The mean of the tagged frames, of all runs and directions.
+    /// Mean of the tagged frames over all runs and directions.
     pub tagged_mean_ns: Option<f64>,
-    /// The median of medians, and of 99.9th percentiles (RFC 8219).
+    /// Median of the medians (RFC 8219).
     pub typical_ns: Option<i64>,
+    /// Median of the 99.9th percentiles (RFC 8219).
     pub worst_ns: Option<i64>,
     pub max_ns: Option<i64>,
     pub runs: Vec<Vec<LatencyRun>>,
@@ -35,16 +36,16 @@ pub(crate) struct LatencyTest {
 /// One direction of a run.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct LatencyRun {
-    /// Of the frame in the middle; null if that was lost.
+    /// Latency of the frame in the middle; null if it was lost.
     pub tagged_ns: Option<i64>,
     pub lost: u64,
-    /// What the tester did not do itself.
+    /// Failure of the tester itself.
     pub tester: Option<String>,
     #[serde(flatten)]
     pub latency: Delay,
 }
 
-/// A step of 26.3.
+/// Step of the loss rate test (26.3).
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct LossRow {
     pub of_greatest: f64,
@@ -54,35 +55,36 @@ pub(crate) struct LossRow {
     pub tester: Option<String>,
 }
 
-/// 26.4, as RFC 9004 has it.
+/// Back-to-back test (26.4, updated by RFC 9004).
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Bursts {
-    /// Frames a second within bursts.
+    /// Frames per second within bursts.
     pub greatest: f64,
     pub throughput: f64,
     pub limit: u64,
-    /// The least by which bursts differ.
+    /// Resolution of burst lengths in frames.
     pub step: u64,
     pub shortened: Option<String>,
-    /// The longest burst of each run, and how fast it came.
+    /// Longest burst of each run.
     pub frames: Vec<u64>,
+    /// Rate of the longest burst of each run.
     pub rates: Vec<f64>,
     pub mean: Option<f64>,
     pub min: Option<f64>,
     pub max: Option<f64>,
     pub deviation: Option<f64>,
-    /// Seconds of buffer (RFC 9004, section 6.4), and frames in it.
+    /// Buffer size in seconds (RFC 9004, section 6.4).
     pub implied_s: Option<f64>,
     pub corrected_s: Option<f64>,
     pub buffer_frames: Option<f64>,
-    /// The longest burst that is tried came whole: what the device takes is not known.
+    /// True if the longest burst tried was without loss: the limit of the device is unknown.
     pub is_limited: bool,
-    /// What the tester did not do itself, every time that a burst was sent: the test ended with that.
+    /// Failure of the tester itself in all repetitions of a burst, which ended the test.
     pub tester: Option<String>,
     pub trials: u64,
 }
 
-/// 26.5.
+/// Recovery from overload (26.5).
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Recovery {
     pub overload: f64,
@@ -96,16 +98,17 @@ pub(crate) struct Recovery {
 /// One direction of a run.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct RecoveryRun {
-    /// During the overload, and after the load was halved.
+    /// Frames lost during the overload.
     pub lost_before: u64,
+    /// Frames lost after the load was halved.
     pub lost_after: u64,
-    /// From then to the last frame that was lost, to a millisecond in the first fifth of a second.
+    /// Time from halving the load to the last lost frame, with a resolution of 1 ms in the first 0.2 s.
     pub seconds: f64,
-    /// What the tester did not do itself: the run is not in the mean.
+    /// Failure of the tester itself: the run is not part of the mean.
     pub tester: Option<String>,
 }
 
-/// 26.6.
+/// Reset test (26.6).
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Reset {
     pub load: f64,
@@ -113,32 +116,35 @@ pub(crate) struct Reset {
     pub runs: Vec<ResetRun>,
 }
 
-/// A reset.
+/// Result of one reset.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct ResetRun {
-    /// RFC 6201, 4.1.1 and 4.1.2.
+    /// Recovery time by frame loss (RFC 6201, 4.1.1).
     pub by_loss_s: f64,
+    /// Recovery time by timestamps (RFC 6201, 4.1.2).
     pub by_times_s: Option<f64>,
-    /// How long the command took, and how it ended.
+    /// Duration of the command.
     pub command_s: Option<f64>,
+    /// Exit status of the command.
     pub command: String,
-    /// What the tester did not do itself.
+    /// Failure of the tester itself.
     pub tester: Option<String>,
 }
 
-/// What comes through at the greatest load.
+/// Forwarding rate at the maximum load.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Forwarding {
     pub load: f64,
-    /// Rates are of so many directions together.
+    /// Number of directions that the rates cover.
     pub directions: usize,
     pub rates: Vec<f64>,
     pub mean: f64,
     pub min: f64,
     pub max: f64,
     pub deviation: f64,
-    /// Trials in which the tester did not do something itself, and what, the first time: the device may forward more.
+    /// Trials limited by the tester: the device may forward more.
     pub limited: u64,
+    /// First failure of the tester itself.
     pub tester: Option<String>,
 }
 
@@ -156,7 +162,7 @@ impl LatencyTest {
         }
     }
 
-    /// A run.
+    /// Adds a run.
     pub(crate) fn add(&mut self, ways: Vec<LatencyRun>) {
         self.runs.push(ways);
         let all = || self.runs.iter().flatten();
@@ -174,7 +180,7 @@ impl LatencyTest {
 }
 
 impl LatencyRun {
-    /// The second phase is the tagged frame alone.
+    /// Creates the result of a direction; the second phase is the tagged frame.
     pub(crate) fn of(way: &Way) -> Self {
         let tagged = way.rows.iter().find(|row| row.stream == 1);
         LatencyRun {
@@ -209,7 +215,7 @@ impl Bursts {
         }
     }
 
-    /// A run, of so many trials.
+    /// Adds a run, with its number of trials.
     pub(crate) fn add(&mut self, frames: u64, is_limited: bool, trials: u64, rate: f64) {
         self.frames.push(frames);
         self.rates.push(rate);
@@ -231,7 +237,7 @@ impl Recovery {
         Recovery { overload, halved, shortened, mean_s: None, max_s: None, runs: Vec::new() }
     }
 
-    /// A run.
+    /// Adds a run.
     pub(crate) fn add(&mut self, ways: Vec<RecoveryRun>) {
         self.runs.push(ways);
         let of_device = self.runs.iter().flatten().filter(|run| run.tester.is_none());

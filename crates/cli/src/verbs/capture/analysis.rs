@@ -1,7 +1,7 @@
-//! What else takes the frames of a capture, in the same pass: flow records, counts, lines of text.
+//! Flow records, statistics and printed lines of the packets of a capture, in the same pass.
 
 use super::super::count::{self, CountsJson, Subject};
-use super::super::flows::{self, FlowsJson, Level, MeterArgs, Tee, Totals, Written};
+use super::super::flows::{self, ExportArgs, FlowsJson, Level, MeterArgs, Tee, Totals, Written};
 use super::super::inputs::Inputs;
 use super::Asked;
 use super::print::{PrintArgs, Screen};
@@ -16,26 +16,27 @@ use serde::Serialize;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
-/// Options of what else is done with frames.
+/// Options of flows, statistics and printing.
 #[derive(Debug, clap::Args)]
-#[command(next_help_heading = "Flows and counts of the same frames, whole ones whatever is kept of them")]
-pub(super) struct BesideArgs {
-    /// Record flows too: in a file (its ending says the format), a folder, by date and hour, or to a collector, as linerate
-    /// flows --write does; may be given several times
+#[command(next_help_heading = "Flows and statistics of the same packets")]
+pub(super) struct AnalysisArgs {
+    /// Record flows too, into a file, a directory or a collector, like linerate flows -w; repeatable
     #[arg(long, value_name = "FILE|DIR/|URL")]
     flows: Vec<String>,
-    /// Count sizes and rates too, as linerate count does
+    /// Report sizes and rates too, like linerate count
     #[arg(long)]
-    count: bool,
+    stats: bool,
+    #[command(flatten)]
+    export: ExportArgs,
     #[command(flatten)]
     meter: MeterArgs,
     #[command(flatten)]
-    print: PrintArgs,
+    pub(super) print: PrintArgs,
 }
 
-/// What was asked for, and at work.
-pub(super) struct Beside<'a> {
-    args: &'a BesideArgs,
+/// Consumers of a running capture.
+pub(super) struct Analysis<'a> {
+    args: &'a AnalysisArgs,
     meters: Option<Meters>,
     exporters: Vec<Box<dyn Exporter>>,
     observed: Arc<linerate_engine::flows::Observed>,
@@ -45,7 +46,7 @@ pub(super) struct Beside<'a> {
     printing: Option<Printing<Screen>>,
 }
 
-/// What came of it.
+/// Results of a capture.
 #[derive(Default)]
 pub(super) struct Done {
     metered: Option<(Metered, Totals)>,
@@ -53,62 +54,67 @@ pub(super) struct Done {
     printed: Option<u64>,
 }
 
-impl BesideArgs {
-    /// What is written beside the frames.
+impl AnalysisArgs {
+    /// Returns the targets of flow records.
     pub(super) fn written(&self) -> &[String] {
         &self.flows
     }
 
-    /// How often files are completed, if that was said.
+    /// Returns the interval of new files in seconds, if given.
     pub(super) fn rotate(&self) -> Option<f64> {
-        self.meter.rotate()
+        self.export.rotate()
     }
 
-    /// Whether frames are counted too.
+    /// Returns whether sizes and rates are counted too.
     pub(super) fn counts(&self) -> bool {
-        self.count
+        self.stats
     }
 
-    /// Whether they are printed too.
+    /// Returns whether flows or counts are an output.
+    pub(super) fn has_output(&self) -> bool {
+        self.stats || !self.flows.is_empty()
+    }
+
+    /// Returns whether packets are printed too.
     pub(super) fn prints(&self) -> bool {
         self.print.is_wanted()
     }
 
-    /// Refuses more than one thing on standard output; `write` is where frames go.
+    /// Refuses two outputs on standard output; `write` is the target of packets.
     pub(super) fn check(&self, write: Option<&str>) -> anyhow::Result<()> {
         let taken = write.into_iter().chain(self.flows.iter().map(String::as_str)).any(|target| target == "-");
         if self.prints() && taken {
-            return Err(usage("--print means nothing beside -: both go to standard output; write one to a file"));
+            return Err(usage("--print and - both go to standard output; write one to a file"));
         }
         self.print.check()
     }
 
-    /// Whether that is on standard output.
+    /// Returns whether lines or records go to standard output.
     pub(super) fn is_on_output(&self) -> bool {
         self.prints() || self.flows.iter().any(|target| target == "-")
     }
 
-    /// Bytes of a frame that are wanted, 0 for all; `None` if nobody asks.
+    /// Returns the bytes needed of each packet, 0 for all; `None` if no consumer reads them.
     pub(super) fn snap(&self, asked: &Asked) -> Option<u32> {
         let looks = |own: &Selection| !own.also.is_empty() || own.shard.is_some();
         let is_whole = looks(&asked.flows) || !asked.flows.filter.is_empty();
         let flows = (!self.flows.is_empty()).then(|| if is_whole { 0 } else { self.meter.snap() });
-        let count = (self.count && looks(&asked.count)).then_some(0);
+        let count = (self.stats && looks(&asked.count)).then_some(0);
         let print = self.prints().then(|| asked.print.snap());
         let wanted = || [flows, count, print].into_iter().flatten();
         if wanted().any(|snap| snap == 0) { Some(0) } else { wanted().max() }
     }
 }
 
-impl<'a> Beside<'a> {
-    /// Takes memory for it (`writes`: capture files are written too), before ports open.
-    pub(super) fn new(args: &'a BesideArgs, writes: bool, is_quiet: bool) -> anyhow::Result<Self> {
-        args.meter.check(&args.flows, Written::default(), writes)?;
+impl<'a> Analysis<'a> {
+    /// Allocates memory before ports open; `writes`: capture files are written too.
+    pub(super) fn new(args: &'a AnalysisArgs, writes: bool, is_quiet: bool) -> anyhow::Result<Self> {
+        args.export.check(&args.flows, Written::default(), writes)?;
         let usual = if args.flows.iter().any(|target| is_zeek(target)) { Level::Tcp } else { Level::Counters };
         let mut config = args.meter.config(usual)?;
         let meters = (!args.flows.is_empty()).then(|| args.meter.meters(&mut config, is_quiet)).transpose()?;
         let watch = Watch::new();
-        Ok(Beside {
+        Ok(Analysis {
             args,
             meters,
             exporters: Vec::new(),
@@ -120,19 +126,25 @@ impl<'a> Beside<'a> {
         })
     }
 
-    /// Whether nothing was asked for.
+    /// Returns whether nothing is to be done.
     pub(super) fn is_empty(&self) -> bool {
-        self.args.flows.is_empty() && !self.args.count && !self.args.prints()
+        self.args.flows.is_empty() && !self.args.stats && !self.args.prints()
     }
 
-    /// Opens what is written, as whoever the program is now; the folders that files are made in.
+    /// Opens the targets with the current privileges. Returns the directories in which files are created.
     pub(super) fn open(&mut self) -> anyhow::Result<Vec<OwnedFd>> {
-        self.exporters = self.args.meter.exporters_of(&self.args.flows, Written::default(), &self.observed)?;
+        self.exporters = self.args.export.exporters_of(&self.args.flows, Written::default(), &self.observed)?;
         Ok(flows::made_in(&self.exporters)?)
     }
 
-    /// Gets ready for frames; says what it has done there if nobody else does.
-    pub(super) fn start(&mut self, asked: &Asked, stop: &Stop, progress: Option<&Arc<Progress>>) -> anyhow::Result<()> {
+    /// Starts the consumers; one of them updates `progress`, if given.
+    pub(super) fn start(
+        &mut self,
+        asked: &Asked,
+        detail: (bool, bool),
+        stop: &Stop,
+        progress: Option<&Arc<Progress>>,
+    ) -> anyhow::Result<()> {
         if let Some(meters) = self.meters.take() {
             let records = Tee::start(std::mem::take(&mut self.exporters), stop.clone())?;
             let metering = Metering::new(meters, asked.flows.clone(), records).observed(Arc::clone(&self.observed));
@@ -141,7 +153,7 @@ impl<'a> Beside<'a> {
                 None => metering,
             });
         }
-        self.counting = self.args.count.then(|| {
+        self.counting = self.args.stats.then(|| {
             let counting = Counting::new(asked.count.clone(), false).watch(self.watch.clone());
             match progress.filter(|_| self.metering.is_none()) {
                 Some(progress) => counting.progress(Arc::clone(progress)),
@@ -150,7 +162,7 @@ impl<'a> Beside<'a> {
         });
         self.printing = self.args.prints().then(|| {
             let has_others = progress.is_none() || !self.args.flows.is_empty();
-            let printing = self.args.print.printing(asked, has_others);
+            let printing = self.args.print.printing(asked, detail, has_others);
             match progress.filter(|_| self.metering.is_none() && self.counting.is_none()) {
                 Some(progress) => printing.progress(Arc::clone(progress)),
                 None => printing,
@@ -159,7 +171,7 @@ impl<'a> Beside<'a> {
         Ok(())
     }
 
-    /// What came of it so far, for people.
+    /// Returns a function that describes the results so far.
     pub(super) fn so_far(&self, inputs: &Inputs) -> impl FnMut() -> String + Send + use<> {
         let flows = self.metering.as_ref().map(|metering| metering.records());
         let counts = self.counting.is_some().then(|| (Subject::new(&inputs.specs), self.watch.clone()));
@@ -170,13 +182,13 @@ impl<'a> Beside<'a> {
         }
     }
 
-    /// Has the records so far completed, and others begun.
-    pub(super) fn reopen(&self, told: fn(String)) -> impl FnMut() + Send + use<> {
+    /// Returns a function that closes the record files and starts new ones.
+    pub(super) fn reopen(&self, report: fn(String)) -> impl FnMut() + Send + use<> {
         let records = self.metering.as_ref().map(|metering| metering.records());
-        move || records.iter().for_each(|records| flows::locked(records).reopen(told))
+        move || records.iter().for_each(|records| flows::locked(records).reopen(report))
     }
 
-    /// What takes frames.
+    /// Returns the consumers of packets.
     pub(super) fn consumers(&mut self) -> impl Iterator<Item = &mut dyn Consumer> {
         let metering = self.metering.as_mut().map(|metering| metering as &mut dyn Consumer);
         let counting = self.counting.as_mut().map(|counting| counting as &mut dyn Consumer);
@@ -184,7 +196,7 @@ impl<'a> Beside<'a> {
         metering.into_iter().chain(counting).chain(printing)
     }
 
-    /// What came of it, and whether all records could be written.
+    /// Returns the results, and whether all records could be written.
     pub(super) fn finish(self, run: &mut Received) -> (Done, anyhow::Result<()>) {
         let (counts, printed) = (self.counting.map(Counting::done), self.printing.map(Printing::done));
         let Some(metering) = self.metering else { return (Done { metered: None, counts, printed }, Ok(())) };
@@ -197,41 +209,41 @@ impl<'a> Beside<'a> {
 }
 
 impl Done {
-    /// For people.
-    pub(super) fn told(&self, inputs: &Inputs, ledger: &Ledger) -> String {
+    /// Returns the report.
+    pub(super) fn text(&self, inputs: &Inputs, ledger: &Ledger) -> String {
         let flows =
             self.metered.as_ref().map(|(metered, totals)| flows::summary(metered, totals, ledger, inputs.are_files()));
-        let printed = self.printed.map(|frames| format!("printed {}\n", counted(frames, "frame")));
+        let printed = self.printed.map(|frames| format!("{} printed\n", counted(frames, "packet")));
         flows.unwrap_or_default() + &self.counted(inputs) + &printed.unwrap_or_default()
     }
 
-    /// What was counted, for people; empty where nothing was.
+    /// Returns the statistics as text; empty without --stats.
     pub(super) fn counted(&self, inputs: &Inputs) -> String {
         let counts = self.counts.as_ref().map(|counts| count::summary(&Subject::new(&inputs.specs), false, counts));
         counts.unwrap_or_default()
     }
 
-    /// For programs.
-    pub(super) fn json(&self, inputs: &Inputs, ledger: &Ledger) -> BesideJson<'_> {
-        BesideJson {
+    /// Returns the results for the JSON document.
+    pub(super) fn json(&self, inputs: &Inputs, ledger: &Ledger) -> AnalysisJson<'_> {
+        AnalysisJson {
             flows: self
                 .metered
                 .as_ref()
                 .map(|(metered, totals)| FlowsJson::new(metered, totals, ledger, inputs.are_files())),
-            count: self.counts.as_ref().map(|counts| CountsJson::new(&Subject::new(&inputs.specs), false, counts)),
+            stats: self.counts.as_ref().map(|counts| CountsJson::new(&Subject::new(&inputs.specs), false, counts)),
             printed: self.printed,
         }
     }
 }
 
-/// As `linerate/flows/1` and `linerate/count/1` have it, without what is said of the run.
+/// Results as in `linerate/flows/1` and `linerate/count/1`, without the fields of the run.
 #[derive(Serialize)]
-pub(super) struct BesideJson<'a> {
+pub(super) struct AnalysisJson<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     flows: Option<FlowsJson<'a>>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    count: Option<CountsJson>,
-    /// Frames with a line.
+    stats: Option<CountsJson>,
+    /// Number of printed packets.
     #[serde(skip_serializing_if = "Option::is_none")]
     printed: Option<u64>,
 }

@@ -1,11 +1,12 @@
-//! Records that are stored already: asked about, listed, written in another form.
+//! `linerate query`: stored flow records, grouped, listed or written in another form.
 
-use super::super::inputs::Held;
+use super::super::inputs::UserArgs;
 use super::answer;
-use super::asking::Wanted;
+use super::asking::{AskArgs, Wanted};
+use super::made_in;
 use super::output::{Shown, Tee};
 use super::text::{ranked, undelivered, written};
-use super::{Args, Written, made_in};
+use super::writing::WriteArgs;
 use crate::exit::{Exit, usage};
 use crate::privileges::{READING, read_places};
 use crate::signals::stop_on_signals;
@@ -14,90 +15,146 @@ use crate::view::rates::{counted, grouped, stated};
 use crate::view::terminal::{fail, printed, result, result_line, shown, tell};
 use linerate_burst::Ledger;
 use linerate_engine::Stop;
-use linerate_meter::{Flow, Records};
+use linerate_meter::{Flow, Records, Spread};
 use linerate_port::Spec;
-use linerate_query::{Answer, Filter, Measure, Question, Scan, Store, stored};
+use linerate_query::{Answer, Filter, Measure, Question, Scan, Store, WHOLE_THREADS, stored};
 use linerate_records::encode::json;
-use linerate_records::{Format, encode, export};
+use linerate_records::{encode, export};
 use serde::Serialize;
 use serde_json::Value as Json;
 use serde_json::value::RawValue;
 use std::io::ErrorKind;
 use std::path::Path;
 use std::sync::Arc;
+use std::thread::available_parallelism;
 use std::time::Instant;
 
-/// What came of it.
+/// Options of `linerate query`.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  # the top destination ports by bytes
+  linerate query flows/ --by resp_port
+  # large flows of a network, grouped by port
+  linerate query flows/ --by port 'src net 10.0.0.0/8 and bytes > 1M'
+  # the records of a host in the last hour
+  linerate query flows/ --since -1h host 10.1.2.3
+  # bytes per 5 minutes, as a picture
+  linerate query flows/ --every 5m --sum bytes --plot bytes.svg
+  # part of them as CSV
+  linerate query flows/ -w tcp.csv proto tcp and not flags A
+Filters: docs/guide/ask.md; fields: docs/flows.md.")]
+pub struct Args {
+    /// Directories and Parquet files of records; then the filter of records
+    #[arg(value_name = "DIR|FILE|FILTER", required = true)]
+    words: Vec<String>,
+    /// Filter text, instead of trailing arguments
+    #[arg(short = 'f', long, value_name = "TEXT")]
+    filter: Option<String>,
+    /// Take flows with a packet at this time or later, such as 2026-11-22T10:00 or -1h
+    #[arg(long, value_name = "T", allow_hyphen_values = true)]
+    since: Option<String>,
+    /// Take flows with a packet before this time
+    #[arg(long, value_name = "T", allow_hyphen_values = true)]
+    until: Option<String>,
+    #[command(flatten)]
+    ask: AskArgs,
+    #[command(flatten)]
+    write: WriteArgs,
+    /// Reading threads [default: one per processor, at most 4]
+    #[arg(help_heading = "Report", long, value_name = "N")]
+    workers: Option<usize>,
+    /// Print JSON lines: groups or records, then a summary (schema linerate/query/1)
+    #[arg(help_heading = "Report", long)]
+    json: bool,
+    /// Print errors and the final result only
+    #[arg(help_heading = "Report", short = 'q', long)]
+    quiet: bool,
+    /// Exit with status 3 if a record could not be delivered
+    #[arg(help_heading = "Report", long)]
+    lossless: bool,
+    #[command(flatten)]
+    user: UserArgs,
+}
+
+/// Directories and files of records, and the filter.
+struct Held {
+    places: Vec<String>,
+    filter: String,
+}
+
+/// Result of a query.
 struct Done {
     question: Arc<Question>,
     /// The order of records.
     sort: Option<Measure>,
     scan: Scan,
     seconds: f64,
-    /// That were read, and all.
+    /// Bytes read, and bytes of all files.
     bytes: [u64; 2],
     answer: Option<Answer>,
-    /// Records themselves, where none are put together.
+    /// Single records, if they are not grouped.
     records: Vec<Flow>,
     ledger: Ledger,
 }
 
-/// Asks.
-pub(super) fn run(args: &Args, held: &Held) -> anyhow::Result<Exit> {
-    let Wanted { since, until, question } = args.ask.wanted(&held.filter)?;
-    let workers = refuse(args)?;
+/// Runs the query.
+pub fn run(args: &Args) -> anyhow::Result<Exit> {
+    let held = &args.held()?;
+    let Wanted { since, until, question } =
+        args.ask.wanted(&held.filter, args.since.as_deref(), args.until.as_deref())?;
+    let workers = args.check()?;
     let sort = args.ask.sort().map(Measure::one).transpose().map_err(|error| usage(format!("--sort: {error}")))?;
-    let format = args.format.as_deref().and_then(Format::named);
-    let how = Written { format, compression: args.compression() };
+    let (targets, how) = (args.write.targets(), args.write.how());
     let mut files = Vec::new();
     for place in &held.places {
         files.extend(stored(Path::new(place))?);
     }
     let specs: Vec<Spec> = files.iter().filter_map(|file| Some(Spec::file(file.path.to_str()?))).collect();
-    args.check_places(&specs, how, false)?;
-    args.targets().iter().try_for_each(|target| is_apart(target, &held.places))?;
-    let identity = args.receive.identity_of(false)?;
+    args.write.check(&specs, args.ask.csv, false)?;
+    targets.iter().try_for_each(|target| is_apart(target, &held.places))?;
+    let identity = args.user.identity(false)?;
     let places = read_places(files.iter().map(|file| &*file.path));
     let assumed = identity.assume_keeping(READING)?;
     let mut drawing = args.ask.drawing().map_err(|error| identity.explain(error))?;
-    let exporters = args.meter.exporters(args.targets(), how).map_err(|error| identity.explain(error))?;
+    let exporters = args.write.export.exporters(targets, how).map_err(|error| identity.explain(error))?;
     let notes = assumed.confine_reading(&made_in(&exporters)?, &places);
     let stop = Stop::new();
     stop_on_signals(&stop)?;
-    let (is_mixed, is_silent) = (args.write.iter().any(|target| target == "-"), args.show.quiet || args.json);
+    let (is_mixed, is_silent) = (args.write.is_on_output(), args.quiet || args.json);
     if !is_silent {
         notes.iter().for_each(|note| tell(format_args!("  {}\n", shown(note))));
     }
     let (begun, question) = (Instant::now(), Arc::new(question));
-    let goes_on = || !stop.is_requested();
+    let continues = || !stop.is_requested();
     let store = Store::new(files, since, until);
     let mut ledger = Ledger::new();
     let mut outcome = Ok(());
-    let (scan, answer, records) = if args.targets().is_empty() {
+    let (scan, answer, records) = if targets.is_empty() {
         let list = (!question.is_of_groups()).then_some(sort.as_ref());
-        let (asked, scan) = store.ask(&question, list, workers, &goes_on);
+        let (asked, scan) = store.ask(&question, list, workers, &continues);
         let answer = asked.answer();
         let records = if list.is_some() { store.records(asked).map_err(anyhow::Error::msg)? } else { Vec::new() };
         (scan, Some(answer), records)
     } else {
-        // Those that come have passed the filter already.
+        // These records have passed the filter already.
         let every = Question { filter: Filter::every(), ..(*question).clone() };
         let about = Shown { top: None, question: Some(Arc::new(every)) };
         let mut tee = Tee::showing(exporters, stop.clone(), &about)?;
-        let scan = store.each(&question.filter, &goes_on, &mut |flow| tee.take(&flow));
+        let scan = store.each(&question.filter, &continues, &mut |flow| tee.take(&flow));
         let (totals, written) = tee.finish(false, &mut ledger);
         outcome = written;
         (scan, totals.answer, Vec::new())
     };
     let seconds = begun.elapsed().as_secs_f64();
     if stop.is_requested() {
-        fail("stopped before the end of what is stored: this is of what was read");
+        fail("stopped early: the result covers only the records read so far");
     }
     let done = Done { question, sort, scan, seconds, bytes: store.bytes_read(), answer, records, ledger };
     if let (Some(out), Some(answer)) = (&mut drawing, &done.answer) {
         answer::draw(&args.ask.title(), &done.question, answer, out)?;
     }
-    let is_shown = !args.show.quiet || args.targets().is_empty();
+    let is_shown = !args.quiet || targets.is_empty();
     if args.json {
         done.lines(held, is_mixed)?;
     } else if args.ask.csv {
@@ -110,7 +167,7 @@ pub(super) fn run(args: &Args, held: &Held) -> anyhow::Result<Exit> {
         fail(format_args!("{} could not be read to the end", counted(done.scan.failed, "file")));
     }
     outcome?;
-    let has_lost = args.receive.lossless && undelivered(&done.ledger) > 0;
+    let has_lost = args.lossless && undelivered(&done.ledger) > 0;
     Ok(if done.scan.failed > 0 {
         Exit::Failed
     } else if has_lost {
@@ -120,29 +177,50 @@ pub(super) fn run(args: &Args, held: &Held) -> anyhow::Result<Exit> {
     })
 }
 
-/// Refuses what would change nothing; how many threads there are.
-fn refuse(args: &Args) -> anyhow::Result<usize> {
-    let workers = args.meter.readers()?;
-    args.ask.check_shown(args.is_shown())?;
-    let mut of_frames = args.meter.of_frames().filter(|option| *option != "--workers");
-    let option = of_frames.next().or(args.receive.of_ports());
-    let shown = [("--ledger", args.show.ledger), ("--metrics", args.show.has_metrics())];
-    let option = option.or(shown.into_iter().find(|(_, is_given)| *is_given).map(|(option, _)| option));
-    if let Some(option) = option {
-        return Err(usage(format!("{option} means nothing here: records are stored, and no frame is metered")));
+impl Args {
+    /// Splits the words into places and filter.
+    fn held(&self) -> anyhow::Result<Held> {
+        let is_place = |word: &&String| Path::new(word).exists() || word.ends_with('/') || word.ends_with(".parquet");
+        let (places, words) = self.words.split_at(self.words.iter().take_while(is_place).count());
+        if places.is_empty() {
+            return Err(usage(format!("{}: no such file or directory; DIR or FILE comes first", self.words[0])));
+        }
+        let is_other =
+            |place: &&String| Path::new(place).is_file() && !place.to_ascii_lowercase().ends_with(".parquet");
+        if let Some(other) = places.iter().find(is_other) {
+            return Err(usage(format!("{other}: not a .parquet file; linerate collect reads IPFIX")));
+        }
+        let filter = match (&self.filter, words) {
+            (Some(_), [word, ..]) => {
+                return Err(usage(format!("filter given twice: with --filter and as {word:?}; leave one out")));
+            }
+            (Some(text), []) => text.clone(),
+            (None, words) => words.join(" "),
+        };
+        Ok(Held { places: places.to_vec(), filter })
     }
-    if !args.targets().is_empty() {
-        let given = [
-            ("--workers", args.meter.workers()? > 1, "records are written in their order, by one thread"),
-            ("--csv", args.ask.csv, "-w FILE.csv writes records as CSV"),
-            ("--sort", args.ask.sort().is_some() && !args.ask.is_of_groups(), "all are written, in their order"),
-            ("--top", args.ask.has_top() && !args.ask.is_of_groups(), "all are written"),
-        ];
-        if let Some((option, _, reason)) = given.into_iter().find(|(_, is_given, _)| *is_given) {
-            return Err(usage(format!("{option} means nothing beside --write: {reason}")));
+
+    /// Refuses options without effect. Returns the number of reading threads.
+    fn check(&self) -> anyhow::Result<usize> {
+        let has_targets = !self.write.targets().is_empty();
+        self.ask.check_shown(!self.quiet || self.json || !has_targets)?;
+        if has_targets {
+            let given = [
+                ("--workers", self.workers.is_some(), "one thread keeps the order of records"),
+                ("--csv", self.ask.csv, "-w FILE.csv writes records as CSV"),
+                ("--sort", self.ask.sort().is_some() && !self.ask.is_of_groups(), "records are written in their order"),
+                ("--top", self.ask.has_top() && !self.ask.is_of_groups(), "all records are written"),
+            ];
+            if let Some((option, _, reason)) = given.into_iter().find(|(_, is_given, _)| *is_given) {
+                return Err(usage(format!("{option} has no effect with --write: {reason}")));
+            }
+        }
+        match self.workers {
+            Some(workers @ 1..=Spread::MOST) => Ok(workers),
+            Some(_) => Err(usage(format!("--workers: expected 1 to {}", Spread::MOST))),
+            None => Ok(available_parallelism().map_or(1, |all| all.get().min(WHOLE_THREADS))),
         }
     }
-    Ok(workers)
 }
 
 /// Refuses to write into what is read.
@@ -156,12 +234,12 @@ fn is_apart(target: &str, places: &[String]) -> anyhow::Result<()> {
         .iter()
         .find(|place| real(place).is_some_and(|place| own == place || own.starts_with(place) && own.is_dir()))
     {
-        Some(place) => Err(usage(format!("{target} is in {place}, which is read: write to another place"))),
+        Some(place) => Err(usage(format!("{target}: inside the input {place}; write to another place"))),
         None => Ok(()),
     }
 }
 
-/// `linerate/flows-asked/1`.
+/// `linerate/query/1`.
 #[derive(Serialize)]
 struct Summary<'a> {
     schema: &'static str,
@@ -195,7 +273,7 @@ impl Done {
         }
         let asked = self.answer.as_ref().map(|answer| {
             let mut document = answer::asked(&self.question, answer);
-            // They stand in lines of their own.
+            // They are printed as lines.
             if let Some(document) = document.as_object_mut().filter(|_| !is_mixed) {
                 document.remove("rows");
             }
@@ -203,7 +281,7 @@ impl Done {
         });
         let Scan { files, files_passed, groups, groups_passed, groups_empty, rows, failures, failed } = &self.scan;
         let summary = Summary {
-            schema: "linerate/flows-asked/1",
+            schema: "linerate/query/1",
             from: &held.places,
             filter: &held.filter,
             seconds: self.seconds,
@@ -226,7 +304,7 @@ impl Done {
     fn csv(&self) -> anyhow::Result<()> {
         match &self.answer {
             Some(answer) if self.question.is_of_groups() => answer::csv(&self.question, answer),
-            // Why standard output takes no more is told where all ends that is printed there.
+            // Errors of standard output are reported at the end of the run.
             _ => match encode("csv", &self.records, printed()) {
                 Err(error) if error.kind() != ErrorKind::BrokenPipe => return Err(error.into()),
                 _ => {}
@@ -239,9 +317,9 @@ impl Done {
         let Scan { files, files_passed, groups, groups_passed, groups_empty, rows, .. } = &self.scan;
         let records = self.answer.as_ref().map_or(0, |answer| answer.records);
         let mut text = format!(
-            "{} of {} that were read, in {:.3} s: {} of {}, {} of {}\n",
-            counted(records, "record"),
-            grouped(*rows),
+            "{} of {} matched in {:.3} s; read {} of {}, {} of {}\n",
+            grouped(records),
+            counted(*rows, "record"),
             self.seconds,
             grouped(*files),
             counted(files + files_passed, "file"),
@@ -250,20 +328,20 @@ impl Done {
         );
         let [read, bytes] = self.bytes;
         let part = if read > bytes {
-            "some of them twice".to_owned()
+            "some read twice".to_owned()
         } else {
             format!("{:.1} %", 100.0 * read as f64 / bytes.max(1) as f64)
         };
-        text += &format!("  {} of {} bytes of the files, {part}\n", grouped(read), grouped(bytes));
+        text += &format!("  {} of {} bytes, {part}\n", grouped(read), grouped(bytes));
         if *groups_empty > 0 {
-            text += &format!("  of {} row groups only what the filter asks for was read\n", grouped(*groups_empty));
+            text += &format!("  in {} row groups only the filter columns were read\n", grouped(*groups_empty));
         }
         if let Some(answer) = &self.answer {
-            let told = self.question.measures.iter().filter_map(|measure| {
+            let totals = self.question.measures.iter().filter_map(|measure| {
                 let whole = answer.whole(&answer.totals, measure).filter(|_| measure.has_parts())?;
                 Some(stated(whole, measure.name()))
             });
-            text += &format!("  {}\n", told.collect::<Vec<_>>().join(", "));
+            text += &format!("  {}\n", totals.collect::<Vec<_>>().join(", "));
             if self.question.is_of_groups() && records > 0 {
                 text += &answer::text(&self.question, answer);
             }

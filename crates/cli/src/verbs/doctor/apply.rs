@@ -1,8 +1,9 @@
-//! `--fix`: changes, a command or a wait meanwhile, and all put back.
+//! `--fix`: makes changes, runs a command or waits, and restores them.
 
-use super::fix::{Made, Step};
+use super::fix::{Applied, Step};
 use super::tree::Tree;
 use crate::exit::Exit;
+use crate::view::rates::counted;
 use crate::view::terminal::{tell, tell_whole};
 use anyhow::Context;
 use rustix::process::{Pid, Signal, getpgrp, kill_process};
@@ -16,28 +17,28 @@ use std::process::{Child, Command};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Signals that ask to end.
+/// Signals that stop the run.
 const REQUESTS: [i32; 4] = [SIGINT, SIGTERM, SIGHUP, SIGQUIT];
-/// Those of them that a terminal sends to all of its foreground process group.
+/// Those that a terminal sends to its whole foreground process group.
 const KEYS: [i32; 2] = [SIGINT, SIGQUIT];
 
-/// Makes changes, runs the command or waits, and puts them back.
+/// Makes changes, runs the command or waits, and restores them.
 pub(super) fn run(tree: &Tree, steps: Vec<Step<'_>>, command: &[String]) -> anyhow::Result<Exit> {
-    // Before the first change: from here on no signal ends the program before they are put back.
+    // Before the first change: from here on no signal ends the program before they are restored.
     let mut signals = Signals::watch().context("cannot handle signals")?;
-    tell(format_args!("\n{} changes, put back at the end:\n", steps.len()));
+    tell(format_args!("\n{}, restored at the end:\n", counted(steps.len() as u64, "change")));
     for step in &steps {
         tell_whole(&format!("  {}", step.fix.command(step.port)));
     }
-    let made = Made::make(tree, steps);
+    let made = Applied::make(tree, steps);
     let exit = match command.split_first() {
         None => {
-            tell(format_args!("{} changes made; Ctrl-C puts them back\n", made.len()));
+            tell(format_args!("{} made; press Ctrl-C to restore\n", counted(made.len() as u64, "change")));
             signals.wait_for_request();
             Ok(Exit::Done)
         }
         Some((program, arguments)) => {
-            // Whoever wanted to end it while the changes were made wants no command either.
+            // A stop request during the changes also cancels the command.
             if let Some(signal) = signals.requests().first() {
                 return Ok(of_signal(*signal));
             }
@@ -49,35 +50,35 @@ pub(super) fn run(tree: &Tree, steps: Vec<Step<'_>>, command: &[String]) -> anyh
     exit
 }
 
-/// Signals that came, and a pipe that says so.
+/// Received signals, and a pipe that becomes readable with each.
 struct Signals {
-    told: PipeReader,
-    came: [Arc<AtomicBool>; REQUESTS.len()],
+    pipe: PipeReader,
+    received: [Arc<AtomicBool>; REQUESTS.len()],
 }
 
 impl Signals {
     fn watch() -> std::io::Result<Signals> {
-        let (told, tells) = std::io::pipe()?;
-        let came: [Arc<AtomicBool>; REQUESTS.len()] = Default::default();
-        for (signal, came) in REQUESTS.iter().zip(&came) {
-            flag::register(*signal, Arc::clone(came))?;
+        let (reader, writer) = std::io::pipe()?;
+        let received: [Arc<AtomicBool>; REQUESTS.len()] = Default::default();
+        for (signal, flag) in REQUESTS.iter().zip(&received) {
+            flag::register(*signal, Arc::clone(flag))?;
         }
         for signal in REQUESTS.into_iter().chain([SIGCHLD]) {
-            pipe::register(signal, tells.try_clone()?)?;
+            pipe::register(signal, writer.try_clone()?)?;
         }
-        Ok(Signals { told, came })
+        Ok(Signals { pipe: reader, received })
     }
 
-    /// Those that came since the last look.
+    /// Returns the signals received since the last call.
     fn requests(&self) -> Vec<i32> {
-        let came = REQUESTS.iter().zip(&self.came).filter(|(_, came)| came.swap(false, Ordering::SeqCst));
-        came.map(|(signal, _)| *signal).collect()
+        let received = REQUESTS.iter().zip(&self.received).filter(|(_, flag)| flag.swap(false, Ordering::SeqCst));
+        received.map(|(signal, _)| *signal).collect()
     }
 
-    /// Waits until a signal has come, whichever.
+    /// Waits for any signal.
     fn wait(&mut self) {
-        // A signal that comes between the look and this has left its byte.
-        let _ = self.told.read(&mut [0; 64]);
+        // A signal between the check and this has left its byte.
+        let _ = self.pipe.read(&mut [0; 64]);
     }
 
     fn wait_for_request(&mut self) {
@@ -86,7 +87,7 @@ impl Signals {
         }
     }
 
-    /// Waits for the end of a command, which gets the signals of this process; of Ctrl-C the terminal has told it already.
+    /// Waits for a command to end and forwards signals of this process to it, except those that it got from the terminal itself.
     fn pass_on_to(&mut self, mut child: Child) -> anyhow::Result<Exit> {
         let pid = Pid::from_child(&child);
         loop {
@@ -96,7 +97,7 @@ impl Signals {
             }
             for signal in self.requests() {
                 if !(KEYS.contains(&signal) && is_in_foreground()) {
-                    // It may have ended meanwhile, which shows above.
+                    // The command may have ended: checked above.
                     let _ = Signal::from_named_raw(signal).map(|signal| kill_process(pid, signal));
                 }
             }
@@ -105,12 +106,12 @@ impl Signals {
     }
 }
 
-/// The status of a command that a signal has ended, as a shell says it.
+/// Returns the exit status of a command that a signal ended, as a shell reports it.
 fn of_signal(signal: i32) -> Exit {
     Exit::OfCommand(u8::try_from(128 + signal).unwrap_or(u8::MAX))
 }
 
-/// Whether keys of the terminal are signals to this process, and so to the command, which is in its group.
+/// Returns whether this process is in the foreground group of its terminal. The command is in the same group.
 fn is_in_foreground() -> bool {
     std::fs::File::open("/dev/tty").is_ok_and(|terminal| tcgetpgrp(terminal).is_ok_and(|group| group == getpgrp()))
 }

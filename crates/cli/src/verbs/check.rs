@@ -1,48 +1,109 @@
-//! `count --check`: the account of streams with trailers.
+//! `linerate check`: loss, order, damage and latency of packets that generate sends.
 
-use super::Args;
+use super::count::Subject;
+use super::inputs::{InputArgs, Needs, ReceiveArgs};
+use super::show::ShowArgs;
 use crate::exit::Exit;
-use crate::signals::{Answers, answer_requests};
+use crate::signals::{Answers, answer_requests, stop_on_signals};
 use crate::view::ledger::{self, LedgerJson};
 use crate::view::live::Live;
 use crate::view::rates::{frames_per_second, grouped, remarkable};
 use crate::view::streams::{self as view, ClockJson};
 use crate::view::terminal::{show, show_line, tell};
 use linerate_engine::check::{CheckLook, SoFar};
-use linerate_engine::{CheckReport, CheckWatch, Stop};
-use linerate_generate::check::{Options, Report, StreamRow, Summary, Totals};
+use linerate_engine::{CheckReport, CheckWatch, Checking, Stop};
+use linerate_generate::check::{Check, Options, Report, StreamRow, Summary, Totals};
+use linerate_generate::trailer::Key;
 use serde::Serialize;
 use std::time::Duration;
 
 const SCHEMA: &str = "linerate/check/1";
 
-/// Which streams get a row.
+/// Options of `linerate check`.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  # loss and latency of the streams that generate sends to eth1, at eth2
+  linerate check eth2
+  linerate generate --to eth1 --stamp -k ip/udp --rate 100kpps -T 60
+  # until 1 M packets, as JSON
+  linerate check eth2 -c 1M --json
+  # of a capture file
+  linerate check -r trace.pcap
+generate --check PORT sends and checks in one run. Packets carry stream, number
+and time in a trailer of 16 bytes (docs/trailer.md).")]
+pub struct Args {
+    #[command(flatten)]
+    input: InputArgs,
+    /// Key of the trailers, as given to the sender
+    #[arg(help_heading = "Streams", long, value_name = "K")]
+    key: Option<Key>,
+    /// Streams to show, those with most losses first; or all
+    #[arg(help_heading = "Streams", long, value_name = "N", default_value = "10", value_parser = rows)]
+    rows: Rows,
+    /// Maximum number of streams, 2 KiB each; packets of others are only counted
+    #[arg(help_heading = "Streams", long, value_name = "N", default_value_t = 65_536, value_parser = clap::value_parser!(u32).range(1..=1 << 24))]
+    max_streams: u32,
+    /// Print JSON lines (schema linerate/check/1): one per interval, and a summary
+    #[arg(help_heading = "Report", long)]
+    json: bool,
+    #[command(flatten)]
+    show: ShowArgs,
+    #[command(flatten)]
+    receive: ReceiveArgs,
+}
+
+/// Runs the check.
+pub fn run(args: &Args) -> anyhow::Result<Exit> {
+    let inputs = args.input.check()?;
+    let interval = args.show.interval(false)?;
+    let identity = args.receive.identity(&inputs)?;
+    let (ports, mut notes) = args.receive.open(&inputs, Needs { tests: true, ..Needs::default() })?;
+    notes.extend(identity.assume()?.confine(&[]));
+    let stop = Stop::new();
+    stop_on_signals(&stop)?;
+    let options = Options { streams: args.max_streams as usize, ..Options::default() };
+    if !args.show.quiet && !args.json {
+        super::count::announce("checking", &Subject::new(&inputs.specs), &notes);
+        announce(&options);
+    }
+    let receive = args.receive.run(&inputs, ports, stop);
+    let watch = CheckWatch::new();
+    let live = start_live(args, interval, &watch, &receive.stop);
+    let (answers, news) = (answer(args, &watch)?, args.show.news(args.json));
+    let check = Check::new(args.key.unwrap_or_default(), options);
+    let report = Checking::new(check, inputs.selection()).watch(watch).run(receive);
+    drop((live, answers, news));
+    conclude(args, &report)
+}
+
+/// Streams to show.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Rows {
-    /// So many: those that lost most, then those of which most came.
+enum Rows {
+    /// At most this number: those with most losses first, then those with most packets.
     First(usize),
     All,
 }
 
 /// Reads `--rows`.
-pub(super) fn rows(text: &str) -> Result<Rows, String> {
+fn rows(text: &str) -> Result<Rows, String> {
     match text {
         "all" => Ok(Rows::All),
-        number => number.parse().map(Rows::First).map_err(|_| "a number of streams, or all".to_owned()),
+        number => number.parse().map(Rows::First).map_err(|_| "expected a number of streams, or all".to_owned()),
     }
 }
 
-/// Says how much memory streams may take.
-pub(super) fn announce(options: &Options) {
+/// Prints the maximum memory of streams.
+fn announce(options: &Options) {
     tell(format_args!(
-        "  up to {} streams are told apart (--max-streams), in at most {} MiB\n",
+        "  up to {} streams (--max-streams), at most {} MiB\n",
         grouped(options.streams as u64),
         grouped(options.most_bytes().div_ceil(1 << 20) as u64)
     ));
 }
 
-/// Shows what has happened in each interval.
-pub(super) fn start_live(args: &Args, interval: Option<Duration>, watch: &CheckWatch, stop: &Stop) -> Live {
+/// Shows the progress of each interval.
+fn start_live(args: &Args, interval: Option<Duration>, watch: &CheckWatch, stop: &Stop) -> Live {
     let Some(interval) = interval else { return Live::none() };
     let (watch, stop, json) = (watch.clone(), stop.clone(), args.json);
     let mut before = CheckLook::default();
@@ -62,8 +123,8 @@ pub(super) fn start_live(args: &Args, interval: Option<Duration>, watch: &CheckW
     })
 }
 
-/// Says what came of the streams so far to whoever asks.
-pub(super) fn answer(args: &Args, watch: &CheckWatch) -> anyhow::Result<Answers> {
+/// Prints the results so far on request.
+fn answer(args: &Args, watch: &CheckWatch) -> anyhow::Result<Answers> {
     let (watch, json, most) = (watch.clone(), args.json, args.rows);
     answer_requests(move || {
         let Some(SoFar { summary, rows }) = watch.so_far(None) else { return };
@@ -76,8 +137,8 @@ pub(super) fn answer(args: &Args, watch: &CheckWatch) -> anyhow::Result<Answers>
     })
 }
 
-/// Prints what came of all streams, and says how the run ends.
-pub(super) fn conclude(args: &Args, report: &CheckReport) -> anyhow::Result<Exit> {
+/// Prints the results of all streams. Returns the exit status.
+fn conclude(args: &Args, report: &CheckReport) -> anyhow::Result<Exit> {
     let streams = report.check.report(None);
     if args.json {
         print_json(args, report, &streams)?;
@@ -91,7 +152,7 @@ pub(super) fn conclude(args: &Args, report: &CheckReport) -> anyhow::Result<Exit
 }
 
 impl Rows {
-    /// The rows that are shown.
+    /// Returns the rows to show.
     fn of(self, all: Vec<StreamRow>) -> Vec<StreamRow> {
         match self {
             Rows::First(most) => view::first(all, most),
@@ -100,7 +161,7 @@ impl Rows {
     }
 }
 
-/// What whoever asks is told while the run lasts.
+/// Results so far, printed on request.
 #[derive(Serialize)]
 struct SoFarJson<'a> {
     schema: &'static str,
@@ -129,7 +190,7 @@ struct IntervalJson {
 }
 
 impl IntervalJson {
-    /// What happened between two looks; `missing` and `lost` fall where frames come late.
+    /// Returns the difference of two readings; `missing` and `lost` fall if packets arrive late.
     fn new(before: &CheckLook, now: &CheckLook) -> Self {
         let gain = |of: fn(&Totals) -> u64| of(&now.totals).saturating_sub(of(&before.totals));
         IntervalJson {
@@ -171,7 +232,7 @@ struct SummaryJson {
     quiesced: bool,
     events: Vec<String>,
     failure: Option<String>,
-    /// What the ports themselves received and lost.
+    /// Packet accounting of the ports.
     ledger: LedgerJson,
 }
 

@@ -1,4 +1,4 @@
-//! `linerate wire`: two ports joined as a wire would, with faults by plan.
+//! `linerate bridge`: two ports, with emulated loss, damage and delay.
 
 use super::inputs::notes_of;
 use super::joined::{JoinArgs, ends, receive_whole, send_as};
@@ -15,60 +15,60 @@ use linerate_port::{PortError, RxPort, Spec, TxPort};
 use serde::Serialize;
 use std::thread;
 
-/// Options of `linerate wire`.
+/// Options of `linerate bridge`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
-  # a wire, both ways
-  linerate wire veth1 veth2
-  # one that loses and delays, both ways
-  linerate wire veth1 veth2 --faults 'drop=1%&delay=20ms'
-  # one that loses from veth1 to veth2
-  linerate wire veth1 veth2 --faults drop=1% --faults-back ''
-  # a slow one
-  linerate wire 'packet:p0?netns=mid' 'packet:p1?netns=mid' \\
+  # both directions
+  linerate bridge veth1 veth2
+  # with loss and delay in both directions
+  linerate bridge veth1 veth2 --faults 'drop=1%&delay=20ms'
+  # with loss from veth1 to veth2 only
+  linerate bridge veth1 veth2 --faults drop=1% --faults-back ''
+  # with a slow link
+  linerate bridge 'packet:p0?netns=mid' 'packet:p1?netns=mid' \\
     --faults 'rate=100mbps&queue=50' --seed 7
-Faults, joined by & (quote them), and counted exactly:
-  drop=0.1%             frames are dropped one by one; a chance is 0.1%, 1/1000
-                        or 250ppm
-  burst=0.01%x20        with this chance a burst begins: 20 frames are dropped
-  repeat=1%             frames come twice
-  reorder=1%x5          frames leave behind the next 5, or after hold=10ms
-  corrupt=0.1%x3@14-33  3 bits of bytes 14 to 33 turn over, the FCS is right; 1
-                        of all unless given
-  truncate=1%x60        frames are cut to 60 bytes; if not given, by the seed
-  pad=1%x8              puts 8 bytes behind frames; 1 to 64 unless given
-  delay=20ms+-5ms       every frame comes later; frames keep their order
-  rate=100mbps          frames leave one after the other, queue=1000 may wait;
+Faults, joined by & (quote them); each packet is counted:
+  drop=0.1%             drop packets at random; a probability is 0.1%, 1/1000 or
+                        250ppm
+  burst=0.01%x20        start a burst of 20 lost packets with this probability
+  repeat=1%             duplicate packets
+  reorder=1%x5          send packets after the next 5, or after hold=10ms
+  corrupt=0.1%x3@14-33  flip 3 random bits within bytes 14 to 33, with a correct
+                        FCS; default: 1 bit anywhere
+  truncate=1%x60        truncate packets to 60 bytes; default: a random length
+  pad=1%x8              append 8 bytes; default: 1 to 64
+  delay=20ms+-5ms       delay every packet; the order stays
+  rate=100mbps          limit the rate, with a queue of queue=1000 packets;
                         rates are those of generate --rate
-  seed=7                all of it is drawn from this and the frame's number
-Any port may have them too: 'faulty:packet:eth0?drop=0.1%&seed=7', in capture
-and in generate. The hosts at both ends must make frames that fit a wire: there,
-ethtool -K eth0 tso off gso off gro off; in a lab, offloads=off on the links.
-Checksums that they leave to hardware are filled in.")]
-#[command(mut_arg("json", |arg| arg.help("Print one JSON document at the end (schema linerate/wire/1)")))]
+  seed=7                seed of all random choices
+Any port can have faults: 'faulty:packet:eth0?drop=0.1%&seed=7' in capture and
+generate. The hosts at both ends must send packets that fit the link: turn off
+offloads there (ethtool -K eth0 tso off gso off gro off; in a lab offloads=off).
+Checksums left to hardware are filled in.")]
+#[command(mut_arg("json", |arg| arg.help("Print one JSON document at the end (schema linerate/bridge/1)")))]
 pub struct Args {
-    /// One end
+    /// First port
     #[arg(value_name = "PORT")]
     one: String,
-    /// The other end
+    /// Second port
     #[arg(value_name = "PORT")]
     other: String,
-    /// What happens to frames, both ways
+    /// Faults of both directions
     #[arg(long, value_name = "FAULTS", default_value = "", hide_default_value = true)]
     faults: String,
-    /// What happens to frames from the second port to the first instead
+    /// Faults from the second port to the first instead
     #[arg(long, value_name = "FAULTS")]
     faults_back: Option<String>,
-    /// What faults are drawn from; the way back has the next number
+    /// Seed of all random choices; the reverse direction has the next number
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
     #[command(flatten)]
     join: JoinArgs,
 }
 
-/// One way of the wire, as asked for.
-struct Way {
+/// One direction.
+struct Direction {
     from: Spec,
     to: Spec,
     faults: Faults,
@@ -76,27 +76,27 @@ struct Way {
     text: String,
 }
 
-/// What came of one way, and what was sent.
+/// Result of one direction, and the frames sent.
 type Sent = (Received, linerate_port::Sent);
 
-/// Joins.
+/// Runs `linerate bridge`.
 pub fn run(args: &Args) -> anyhow::Result<Exit> {
     let ways = args.ways()?;
     let duration = args.join.duration()?;
     let identity = args.join.identity(ways.iter().map(|way| &way.from))?;
-    // Both ends receive before one sends: an xdp: queue is sent into by the socket that receives from it.
-    let receiving = ways.iter().map(Way::open_rx).collect::<Result<Vec<_>, _>>()?;
-    let sending = ways.iter().map(Way::open_tx).collect::<Result<Vec<_>, _>>()?;
-    let said: Vec<String> = receiving.iter().flat_map(notes_of).collect();
+    // Both ports receive before one sends: an xdp: queue sends through the socket that receives from it.
+    let receiving = ways.iter().map(Direction::open_rx).collect::<Result<Vec<_>, _>>()?;
+    let sending = ways.iter().map(Direction::open_tx).collect::<Result<Vec<_>, _>>()?;
+    let port_notes: Vec<String> = receiving.iter().flat_map(notes_of).collect();
     let progress = Progress::new();
     let join = |(mut from, to): (RxPort, TxPort)| (Forward::new(&mut from, to, progress.clone()), from);
     let joined: Vec<_> = receiving.into_iter().zip(sending).map(join).collect();
-    let notes = said.into_iter().chain(identity.assume()?.confine(&[]));
+    let notes = port_notes.into_iter().chain(identity.assume()?.confine(&[]));
     let stop = Stop::new();
     stop_on_signals(&stop)?;
     if args.join.is_told() {
         for (way, (forward, _)) in ways.iter().zip(&joined) {
-            let copies = if forward.is_in_place() { ", from where they lie" } else { "" };
+            let copies = if forward.is_in_place() { ", without copying" } else { "" };
             tell(format_args!("{}\n", shown(&format!("{} -> {}  {}{copies}", way.from, way.to, way.shown()))));
         }
         for note in notes {
@@ -105,16 +105,16 @@ pub fn run(args: &Args) -> anyhow::Result<Exit> {
     }
     let news = args.join.show.news(args.join.json);
     let live = Live::start(&progress, "forwarded", args.join.show.interval(args.join.json)?);
-    let answers = answer(&progress, "sent on", String::new)?;
+    let answers = answer(&progress, "forwarded", String::new)?;
     let waiting = args.join.waiting();
-    // A thread each way: neither waits for the other's burst.
+    // One thread per direction: neither waits for a burst of the other.
     let reports = thread::scope(|scope| {
         let start = |(mut forward, mut from): (Forward, RxPort)| {
             let stop = stop.clone();
             scope.spawn(move || {
                 from.queues.iter_mut().for_each(|queue| queue.start());
                 let run = Receive { ports: vec![from], waiting, duration, stop: stop.clone() }.run(&mut [&mut forward]);
-                // The other way ends too.
+                // End the other direction too.
                 stop.request();
                 (run, forward.sent())
             })
@@ -130,20 +130,20 @@ pub fn run(args: &Args) -> anyhow::Result<Exit> {
 }
 
 impl Args {
-    fn ways(&self) -> anyhow::Result<[Way; 2]> {
+    fn ways(&self) -> anyhow::Result<[Direction; 2]> {
         let [one, other] = ends(&self.one, &self.other, self.join.yes)?;
         let faults = |option: &str, text: &str, seed: u64| {
             Faults::parse(&format!("seed={seed}&{text}")).map_err(|error| usage(format!("{option}: {error}")))
         };
         let back = self.faults_back.as_deref().unwrap_or(&self.faults);
         Ok([
-            Way {
+            Direction {
                 from: one.clone(),
                 to: other.clone(),
                 faults: faults("--faults", &self.faults, self.seed)?,
                 text: self.faults.clone(),
             },
-            Way {
+            Direction {
                 from: other,
                 to: one,
                 faults: faults("--faults-back", back, self.seed.wrapping_add(1))?,
@@ -152,7 +152,7 @@ impl Args {
         ])
     }
 
-    fn conclude(&self, ways: &[Way; 2], mut reports: Vec<Sent>) -> anyhow::Result<Exit> {
+    fn conclude(&self, ways: &[Direction; 2], mut reports: Vec<Sent>) -> anyhow::Result<Exit> {
         let mut both = Received { quiesced: true, ..Received::default() };
         for (run, _) in &mut reports {
             both.ledger.add_all(&run.ledger);
@@ -161,11 +161,11 @@ impl Args {
             both.events.append(&mut run.events);
             both.failure = both.failure.or(run.failure.take());
         }
-        self.join.conclude(&both, || summary(ways, &reports), || WireJson::new(ways, &reports, &both))
+        self.join.conclude(&both, || summary(ways, &reports), || BridgeJson::new(ways, &reports, &both))
     }
 }
 
-impl Way {
+impl Direction {
     fn open_rx(&self) -> Result<RxPort, PortError> {
         receive_whole(&self.from, &self.faults, self.text.is_empty())
     }
@@ -179,22 +179,22 @@ impl Way {
     }
 }
 
-fn summary(ways: &[Way; 2], reports: &[Sent]) -> String {
+fn summary(ways: &[Direction; 2], reports: &[Sent]) -> String {
     let mut text = String::new();
     for (way, report) in ways.iter().zip(reports) {
         let linerate_port::Sent { frames, bytes } = report.1;
-        let totals = totals("sent on", frames, bytes, bytes, report.0.elapsed.as_secs_f64());
+        let totals = totals("forwarded", frames, bytes, bytes, report.0.elapsed.as_secs_f64());
         text += &format!("{} -> {}: {totals}\n", way.from, way.to);
     }
     text
 }
 
-/// `linerate/wire/1`.
+/// `linerate/bridge/1`.
 #[derive(Serialize)]
-struct WireJson {
+struct BridgeJson {
     schema: &'static str,
     ports: Vec<String>,
-    ways: Vec<WayJson>,
+    ways: Vec<DirectionJson>,
     frames: u64,
     bytes: u64,
     seconds: f64,
@@ -203,7 +203,7 @@ struct WireJson {
 }
 
 #[derive(Serialize)]
-struct WayJson {
+struct DirectionJson {
     from: String,
     to: String,
     faults: String,
@@ -217,10 +217,10 @@ struct WayJson {
     rates: Rates,
 }
 
-impl WireJson {
-    fn new(ways: &[Way; 2], reports: &[Sent], both: &Received) -> Self {
+impl BridgeJson {
+    fn new(ways: &[Direction; 2], reports: &[Sent], both: &Received) -> Self {
         let seconds = |report: &Sent| report.0.elapsed.as_secs_f64();
-        let one = |(way, report): (&Way, &Sent)| WayJson {
+        let one = |(way, report): (&Direction, &Sent)| DirectionJson {
             from: way.from.to_string(),
             to: way.to.to_string(),
             faults: way.text.clone(),
@@ -232,8 +232,8 @@ impl WireJson {
             seconds: seconds(report),
             rates: Rates::new(report.1.frames, report.1.bytes, seconds(report)),
         };
-        WireJson {
-            schema: "linerate/wire/1",
+        BridgeJson {
+            schema: "linerate/bridge/1",
             ports: ways.iter().map(|way| way.from.to_string()).collect(),
             ways: ways.iter().zip(reports).map(one).collect(),
             frames: reports.iter().map(|report| report.1.frames).sum(),

@@ -1,0 +1,62 @@
+//! Notes on ports, and errors for words that are neither a port nor a filter.
+
+use linerate_backends::inventory::interfaces;
+use linerate_generate::nearest;
+use linerate_port::RxPort;
+use linerate_record::Compression;
+use std::path::Path;
+
+/// Endings of flow records that linerate cannot read.
+const LINES: [&str; 5] = [".jsonl", ".json", ".csv", ".tsv", ".log"];
+
+/// Returns the notes on an open port.
+pub(crate) fn notes_of(port: &RxPort) -> impl Iterator<Item = String> {
+    port.notes.iter().map(|note| format!("{}: {note}", port.name))
+}
+
+/// Endings of capture files.
+const CAPTURES: [&str; 3] = [".pcap", ".pcapng", ".cap"];
+
+/// Returns whether a word is an existing capture file, by its ending.
+pub(super) fn is_capture_file(word: &str) -> bool {
+    let (_, plain) = Compression::of_path(word);
+    CAPTURES.iter().any(|ending| plain.ends_with(ending)) && Path::new(word).is_file()
+}
+
+/// Returns an error for a file or an interface in place of the filter; `words` may start with ports.
+pub(super) fn misplaced(words: &[String], is_port: fn(&str) -> bool) -> Option<String> {
+    let mut words = words.iter().filter(|word| !is_port(word));
+    let (word, is_only) = (words.next()?, words.next().is_none());
+    misplaced_file(word).or_else(|| misspelled_interface(word).filter(|_| is_only))
+}
+
+/// Returns whether a word looks like a capture file.
+pub(super) fn is_meant_as_file(word: &str) -> bool {
+    CAPTURES.iter().any(|ending| word.contains(ending))
+}
+
+fn misplaced_file(word: &str) -> Option<String> {
+    let exists = Path::new(word).is_file();
+    let is_meant = exists || is_meant_as_file(word);
+    is_meant.then(|| match exists {
+        true => format!("{word}: a file in place of the filter; write -r before each file"),
+        false => format!("{word}: no such file, and not a filter"),
+    })
+}
+
+fn misspelled_interface(word: &str) -> Option<String> {
+    let all = interfaces(None).unwrap_or_default();
+    let names: Vec<&str> = all.iter().map(|one| one.name.as_str()).collect();
+    let near = nearest(word, &names)?;
+    Some(format!("{word}: neither an interface nor a filter (did you mean {near}?)"))
+}
+
+/// Returns an error for a file in place of a port.
+pub(super) fn no_port(name: &str) -> String {
+    match LINES.iter().any(|ending| name.contains(ending)) {
+        true => format!(
+            "{name}: a file, not a port; linerate query reads flow records only from Parquet (-w flows.parquet or DIR/)"
+        ),
+        false => format!("{name}: a file, not a port; read it with -r {name}"),
+    }
+}

@@ -1,0 +1,134 @@
+//! Command lines that users of tcpdump type: `linerate capture` prints what tcpdump prints, to the last character.
+
+use linerate_tests::support::program::{Ended, linerate, run};
+use linerate_tests::support::{Scratch, has_tools};
+use std::fs;
+use std::process::{Command, Stdio};
+
+/// Packets that both programs print alike.
+const PACKETS: &[&str] = &[
+    "arp",
+    "ip(src=10.0.0.1,dst=10.0.0.2)/tcp(sport=4242,dport=7777,flags=syn,seq=1000,window=64240,mss=1460)",
+    "ip(src=10.0.0.2,dst=10.0.0.1)/tcp(sport=7777,dport=4242,flags=syn+ack,seq=7,ack=1001,window=65160)",
+    "ip(src=10.0.0.1,dst=10.0.0.2)/tcp(sport=4242,dport=7777,flags=psh+ack,seq=1001,ack=8,window=502)/payload(hex=0102030405)",
+    "ip(src=10.0.0.1,dst=10.0.0.2)/udp(sport=4242,dport=9999)/payload(hex=0102030405)",
+    "ip6(src=fd00::1,dst=fd00::2)/udp(sport=4242,dport=9999)/payload(hex=0102030405)",
+    "vlan(id=7)/ip(src=10.0.0.1,dst=10.0.0.2)/udp(sport=1,dport=9998)/payload(hex=01)",
+];
+
+/// Options and filters in front of or after `-r FILE`.
+const LINES: &[&str] = &[
+    "-n",
+    "-nn",
+    "-nnl",
+    "-lnU",
+    "-nK",
+    "-n --immediate-mode",
+    "-ne",
+    "-nx",
+    "-nxx",
+    "-nX",
+    "-nXX",
+    "-nA",
+    "-nAA",
+    "-neX",
+    "-nt",
+    "-ntt",
+    "-nttt",
+    "-ntttt",
+    "-nttttt",
+    "-nS",
+    "-nSe",
+    "-nq",
+    "-nqt",
+    "-n#",
+    "-n --number",
+    "-n --nano",
+    "-ntt --nano",
+    "-n -c 3",
+    "-nc3",
+    "-n -s 0",
+    "-n -Z root",
+    "-n tcp",
+    "-n udp port 9999",
+    "-n not port 7777 and not arp",
+    "-n host 10.0.0.2",
+    "-n src net 10.0.0.0/24 and tcp[tcpflags] & tcp-syn != 0",
+    "-n ip6",
+    "-n vlan",
+    "-n -c 2 udp",
+    "-n -F FILTER",
+    "-d tcp port 80",
+    "-dd tcp port 80",
+    "-ddd tcp port 80",
+];
+
+#[test]
+fn what_users_of_tcpdump_type_prints_the_same() {
+    if !has_tools(&["tcpdump"]) {
+        return;
+    }
+    let scratch = Scratch::new();
+    let (file, filter) = (scratch.file("typed.pcap"), scratch.file("filter"));
+    let to = format!("pcap:{file}");
+    let packets: Vec<&str> = PACKETS.iter().flat_map(|packet| ["-k", packet]).collect();
+    run(&[&["generate", "-q", "--to", &to, "--rate", "3kpps", "-c", "2"], &packets[..]].concat()).good();
+    fs::write(&filter, "udp # datagrams\nor arp\n").unwrap();
+    for line in LINES {
+        let words: Vec<&str> = line
+            .split(' ')
+            .filter(|word| !word.is_empty())
+            .map(|word| if word == "FILTER" { &filter } else { word })
+            .collect();
+        let at = words.iter().take_while(|word| word.starts_with('-')).count().min(1);
+        let rest = [&words[..at], &["-r", &file], &words[at..]].concat();
+        let theirs = output(Command::new("tcpdump").args(&rest));
+        let ours = output(&mut linerate(&[&["capture"], &rest[..]].concat()));
+        assert!(theirs.lines().count() > 0, "{line}");
+        // Lines of ASCII begin with a tab here, so that no payload looks like a packet; a tab in a payload is a dot.
+        let compared = |text: &str| if line.contains('A') { text.replace(['\t', '.'], "") } else { text.to_owned() };
+        assert_eq!(compared(&ours), compared(&theirs), "{line}");
+        if !line.starts_with("-d") {
+            let printed = [&["print"][..], &words[..at], &words[at..]].concat();
+            assert_eq!(output(linerate(&printed).args(["-r", &file])), ours, "print {line}");
+        }
+    }
+}
+
+/// What writes, reads pipes, or prints more than lines.
+#[test]
+fn what_users_of_tcpdump_type_writes_the_same() {
+    if !has_tools(&["tcpdump"]) {
+        return;
+    }
+    let scratch = Scratch::new();
+    let file = scratch.file("typed.pcap");
+    run(&["generate", "-q", "--to", &format!("pcap:{file}"), "-k", PACKETS[4], "-c", "9000"]).good();
+    let lines = |file: &str| output(Command::new("tcpdump").args(["-nr", file]));
+    let (all, copy) = (lines(&file), scratch.file("copy.pcap"));
+    for words in [&["-w", &copy][..], &["-nn", "-U", "-w", &copy, "-Z", "root"], &["-vvv", "-w", &copy, "--print"]] {
+        run(&[&["capture", "-r", &file], words].concat()).good();
+        assert_eq!(lines(&copy), all, "{words:?}");
+    }
+    let piped = linerate(&["capture", "-r", &file, "-w", "-"]).stderr(Stdio::null()).output().unwrap().stdout;
+    fs::write(&copy, piped).unwrap();
+    assert_eq!(lines(&copy), all);
+    let from = fs::File::open(&file).unwrap();
+    assert_eq!(output(linerate(&["capture", "-n", "-r", "-"]).stdin(from)), all);
+    assert_eq!(run(&["capture", "--count", "-nr", &file]).good().output, "9000\n");
+    // Two files of a million bytes at most, as tcpdump counts them.
+    let rotated = scratch.file("rotated.pcap");
+    run(&["capture", "-r", &file, "-w", &rotated, "-C", "1", "-W", "2", "-Z", "root"]).good();
+    for words in [&["-D"][..], &["-L", "-r", &file], &["-vvv", "-c", "1", "-r", &file], &["-p", "-c", "1", "-r", &file]]
+    {
+        let ended: Ended = run(&[&["capture"], words].concat()).good();
+        assert!(!ended.output.is_empty(), "{words:?}");
+    }
+}
+
+/// Standard output, in UTC.
+fn output(command: &mut Command) -> String {
+    let output = command.env("TZ", "UTC").stderr(Stdio::null()).output().expect("the program");
+    assert!(output.status.success(), "{command:?}");
+    String::from_utf8(output.stdout).unwrap()
+}
